@@ -63,7 +63,12 @@ SAID = {
 }
 
 # Files of a form that is no longer written, by what is now: they load, and learn on as they did.
-EARLIER = {"online-real-running-scales": "online-real-by-loss", "online-named-followed": "online-named"}
+EARLIER = {
+    "online-real-running-scales": "online-real-by-loss",
+    "online-named-followed": "online-named",
+    "ridge-csr-no-weight-norm": "ridge-csr",
+    "ridge-two-decayed-no-weight-norm": "ridge-two-decayed",
+}
 
 
 def path_of(name):

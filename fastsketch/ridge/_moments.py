@@ -4,6 +4,7 @@ Products are of deviations from the means of the same rows, so that digits that 
 Sparse rows stay sparse: X'W(Y - nu) is the same as (X - mu)'W(Y - nu).
 """
 
+from math import hypot, sqrt
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,10 +18,12 @@ from fastsketch.sketching._plain_rows import plain_rows
 Matrix = NDArray[np.float64]
 FLOAT64 = np.dtype(np.float64)
 
+TINY = float(np.finfo(np.float64).tiny)
 # Of the weight that rows have together: what is left of less is rounding.
 LEAST_SHARE = 1e-12
 # Of a mean: what deviations are no larger than this, on average, are rounding.
-ROUNDING = 64 * float(np.finfo(np.float64).eps)
+EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 64 * EPS
 
 
 def times(rows: Any, right: Matrix) -> Matrix:
@@ -47,6 +50,7 @@ class Moments(NamedTuple):
     """Sums over rows x (d,) and targets y (c,) of weight w, of deviations from the means, or from 0 if not centred."""
 
     weight: float
+    weight_norm: float  # square root of the sum of squared weights
     mean: Matrix  # (d,) mu
     target_mean: Matrix  # (c,) nu
     squares: Matrix  # (d,) sum w (x - mu)^2
@@ -75,7 +79,8 @@ class Moments(NamedTuple):
             rows, weighted = settled(plain_rows(rows, FLOAT64), mean, root, 1.0)[0], root[:, np.newaxis] * targets
             squares = np.einsum("ij,ij->j", rows, rows)
         target_squares = weights @ (targets * targets)
-        return cls(total, mean, target_mean, squares, target_squares, turned_times(rows, weighted))
+        weight_norm = float(column_lengths(weights[:, np.newaxis])[0])
+        return cls(total, weight_norm, mean, target_mean, squares, target_squares, turned_times(rows, weighted))
 
     def plus(self, other: Self) -> Self:
         """Return the moments of the rows of both."""
@@ -90,6 +95,7 @@ class Moments(NamedTuple):
         cross += other.cross
         return type(self)(
             total,
+            hypot(self.weight_norm, other.weight_norm),
             self.mean + share * step,
             self.target_mean + share * target_step,
             np.maximum(self.squares + other.squares + weight * step * step, 0.0),
@@ -99,35 +105,49 @@ class Moments(NamedTuple):
 
     def without(self, other: Self) -> Self:
         """Return the moments of these rows but for those of `other`, some of them; of all if that leaves no weight."""
-        return self.plus(other.faded(-1.0))
+        weight_norm = sqrt(max(self.weight_norm - other.weight_norm, 0.0) * (self.weight_norm + other.weight_norm))
+        return self.plus(other.faded(-1.0))._replace(weight_norm=weight_norm)
+
+    @property
+    def n_effective(self) -> float:
+        """Return Kish's effective number of rows, (sum of weights)^2 / sum of squared weights; 0 without rows."""
+        return (self.weight / self.weight_norm) ** 2 if self.weight_norm > 0 else 0.0
 
     @property
     def variance(self) -> Matrix:
         """Return that of each column (d,), 0 where no more than the rounding of the mean is left."""
-        return _variance(self.squares, self.mean, self.weight)
+        return self._variance(self.squares, self.mean)
 
     @property
     def target_variance(self) -> Matrix:
         """Return that of each target (c,), as `variance`."""
-        return _variance(self.target_squares, self.target_mean, self.weight)
+        return self._variance(self.target_squares, self.target_mean)
+
+    def _variance(self, squares: Matrix, mean: Matrix) -> Matrix:
+        variance = squares / max(self.weight, TINY)
+        # a mean of n numbers rounds by 10 sqrt(n) units (Higham and Mary 2019, SIAM J. Sci. Comput. 41:A2815)
+        rounding = max(ROUNDING, 5.0 * EPS * sqrt(self.n_effective))
+        return np.where(variance > (rounding * mean) ** 2, variance, 0.0)
 
     def is_finite(self) -> bool:
         """Return whether all sums are numbers."""
-        return bool(np.isfinite(self.weight)) and all(np.isfinite(array).all() for array in self[1:])
+        return all(bool(np.isfinite(sums).all()) for sums in self)
 
     def faded(self, factor: float) -> Self:
         """Return the moments with all weights times a factor."""
         return self._replace(
             weight=self.weight * factor,
+            weight_norm=self.weight_norm * abs(factor),
             squares=self.squares * factor,
             target_squares=self.target_squares * factor,
             cross=self.cross * factor,
         )
 
 
-def _variance(squares: Matrix, mean: Matrix, weight: float) -> Matrix:
-    variance = squares / max(weight, float(np.finfo(np.float64).tiny))
-    return np.where(variance > (ROUNDING * mean) ** 2, variance, 0.0)
+def column_lengths(matrix: Matrix) -> Matrix:
+    """Compute the length of each column (m,), of entries whose squares overflow or underflow too."""
+    top = np.maximum(np.abs(matrix).max(axis=0, initial=0.0), TINY)
+    return top * np.linalg.norm(matrix / top, axis=0)
 
 
 class LeftOut:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix, Solver
-from fastsketch.ridge._moments import Moments, times
+from fastsketch.ridge._moments import TINY, Moments, times
 from fastsketch.ridge._path import STEP, best_step, climbed, error_of
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import columns_of
@@ -27,11 +27,10 @@ FAR_BELOW, TWICE = 0.1, 2
 FEWEST = 20
 # To the factor of scores, and beyond the inverse of the largest of them: labels that are told apart want no end of it.
 NEWTON_STEPS, MOST_FACTOR = 50, 1e4
-TINY = float(np.finfo(np.float64).tiny)
 
 
 class RidgePath(NamedTuple):
-    """Ridges that were tried, with the error of each on rows that the sketch had not seen.
+    """Ridges that were tried, with the cross-validated error of each.
 
     Attributes
     ----------
@@ -40,10 +39,13 @@ class RidgePath(NamedTuple):
     ridges : ndarray (p,)
         Ascending, in squared units of the weighted rows.
     errors : ndarray (p,)
-        Mean over rows and targets of the squared error over the target's variance, 1 - R2 about; or the log loss.
+        Mean squared error relative to the variance of each target, mean over targets (1 - R2 about), of leave-one-out
+        or of rows held out; the score of generalised cross-validation; or the log loss.
     standard_errors : ndarray (p,)
-        Of these means. The difference of two of them is far better known, as both are of the same rows.
+        Of these means; of generalised cross-validation sqrt(2 / n) of the score, as for n Gaussian residuals. The
+        difference of two of them is far better known, as both are of the same rows.
     n_rows : int
+        Rows by which the ridge was chosen.
     """
 
     ridge: float
@@ -149,6 +151,11 @@ class Scorer(NamedTuple):
             errors = (rows.y - mean - self.factor(predicted, rows) * (predicted - mean)) ** 2 @ self.shares()
         return errors * rows.counted()
 
+    def relative_shares(self) -> Matrix:
+        """Return what the share of its variance that is left counts for each target (c,): 1 / c, or 0 if it is 0."""
+        varies = self.moments.target_variance > 0
+        return varies / max(1.0, float(np.count_nonzero(varies)))
+
     def shares(self) -> Matrix:
         """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
         variance = self.moments.target_variance
@@ -214,7 +221,14 @@ class Choice(NamedTuple):
 
     ridge: float
     path: RidgePath | None
-    apart: float  # at which residuals are measured: chosen by rows that measure none; of labels the same ridge
+    # at which residuals are measured: chosen by rows that measure none; of labels the same ridge; None: not yet chosen
+    apart: float | None
+
+
+def least_of(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
+    """Return the path of ridges with their errors, at the least error; of equal ones the largest ridge is taken."""
+    best = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
+    return RidgePath(best, ridges, errors, standard_errors, n_rows)
 
 
 def chosen(

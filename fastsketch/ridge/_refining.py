@@ -8,9 +8,9 @@ import numpy as np
 
 from fastsketch._core.validation import check_finite, is_sparse
 from fastsketch.ridge._gram_model import Matrix, Solver
-from fastsketch.ridge._moments import ROUNDING, Moments, times, turned_times
+from fastsketch.ridge._moments import ROUNDING, TINY, Moments, column_lengths, times, turned_times
 from fastsketch.ridge._path import STEP
-from fastsketch.ridge._read_out import LEAST, MOST, TINY, Choice
+from fastsketch.ridge._read_out import LEAST, MOST, Choice
 from fastsketch.sketching._rows_again import Product, StoredForm
 
 # Of a column's standard deviation: as far may its mean and this be from those seen, as sums in another order are.
@@ -217,12 +217,6 @@ class MeasuredForm(StoredForm):
                     f"refine has read {n_read} rows, whose column {j} has a {what} of {other[j]:.9g}, and the model "
                     f"has seen {n_rows}, of {own[j]:.9g}: these are not the same rows with their weights"
                 )
-
-
-def column_lengths(matrix: Matrix) -> Matrix:
-    """Return the length of each column (m,), of entries whose squares leave the range of numbers too."""
-    top = np.maximum(np.abs(matrix).max(axis=0, initial=0.0), TINY)
-    return top * np.linalg.norm(matrix / top, axis=0)
 
 
 def _ratio(above: Matrix, below: Matrix) -> Matrix:

@@ -29,15 +29,16 @@ from fastsketch.data.sources import Source, naming
 from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut, Keys
-from fastsketch.ridge._moments import Moments
+from fastsketch.ridge._moments import Moments, column_lengths
 from fastsketch.ridge._read_out import Choice, RidgePath
-from fastsketch.ridge._refining import ConjugateGradients, Refined, column_lengths
+from fastsketch.ridge._refining import ConjugateGradients, Refined
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._whole import column_products
 
 # Of the names of arrays.
 OF_STEPS = ("solution", "residual", "direction", "product", "travelled")  # of conjugate gradients
 OF_PATH = RidgePath._fields[1:4]
+SUMS = Moments._fields[2:]
 # Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
 MANY = 256
 MOST_RIDGE = 1e300
@@ -54,7 +55,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     sketch_size: int = integer(default=128, at_least=2, below=1 << 16, kw_only=False)
     ridge: float | None = real(default=None, high=MOST_RIDGE)
     rank: int | None = integer(default=None, at_least=1)
-    scale: bool = flag(default=False)
+    scale: bool | None = flag(default=None)
     fit_intercept: bool = flag(default=True)
     scoring: Literal["squared_error", "log_loss"] = choice(("squared_error", "log_loss"), default="squared_error")
     solver: Literal["auto", "gram", "exact"] = choice(("auto", "gram", "exact"), default="auto")
@@ -63,13 +64,14 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     decay: float = real(default=1.0, high=1.0, low_open=True)
     seed: int = seed(default=0)
 
-    LEARNED = (*HeldOutLearner.LEARNED, "_moments", "_refined", "_flat")
+    LEARNED = (*HeldOutLearner.LEARNED, "_moments", "_refined", "_flat", "_scaled")
 
     def _begin(self) -> None:
         super()._begin()  # an exact sum is of all rows, a sketch of those that are not held
         self._moments: Moments | None = None  # of all rows, with the weights that they have now
         self._place = 0  # of the first row, among those that have keys of their own
         self._flat = True  # targets are vectors
+        self._scaled = self.scale is True  # columns are standardised
         self._refined: Refined | None = None
         self._residuals: Any = None
 
@@ -208,6 +210,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         if exact and is_sparse(x) and n >= MANY and self.decay == 1.0:
             sketch, x = self._with_products(sketch, x, weights), x[:0]
         learned = {"_n": self._n + n, "_moments": moments, "_held": held, "_sketch": sketch, "_flat": flat}
+        if self._moments is None and self.scale is None:
+            learned["_scaled"] = not is_sparse(x)
         self._settle({**learned, "_refined": None}, x, weights)
 
     def _with_products(self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]) -> FrequentDirections:
@@ -302,6 +306,11 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _merge(self, other: Self) -> None:
         if (self._flat, self.n_targets) != (other._flat, other.n_targets):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
+        if self._scaled != other._scaled:
+            raise ValueError(
+                "one model has learned dense rows, whose columns are standardised, the other sparse rows, whose columns "
+                "are not: give both the same scale="
+            )
         joined, rest = self._joined(other)
         if not self.is_exact:
             self._eat(joined["_sketch"], rest)
@@ -316,10 +325,11 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._moments is None:
             return {"n_rows": 0, "place": self._place}, {}
-        weight, *sums = self._moments
+        weight, weight_norm, *sums = self._moments
         about, of_held, of_sketch = self._held_state()
-        state = {"n_rows": self._n, "place": self._place, "weight": weight, "flat": self._flat, "sketch": about}
-        arrays = {**dict(zip(Moments._fields[1:], sums, strict=True)), **of_held, **of_sketch}
+        state = {"n_rows": self._n, "place": self._place, "weight": weight, "weight_norm": weight_norm, "flat": self._flat}
+        state |= {"scaled": self._scaled, "sketch": about}
+        arrays = {**dict(zip(SUMS, sums, strict=True)), **of_held, **of_sketch}
         if self._refined is not None:
             (*steps, passes), (ridge, path, apart), to_choose = self._refined
             state |= {"passes": passes, "to_choose": to_choose, "ridge": ridge, "apart": apart}
@@ -342,11 +352,13 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         for name in ("ridge", "apart") if steps else ():
             as_real(state[name], name, 0.0, MOST_RIDGE)
         own = [name for name in arrays if not name.startswith(OF_SKETCH)]
-        checks.only(dict.fromkeys(own, arrays["mean"]), *Moments._fields[1:], *held_out.names_of(HELD), *steps, *path)
+        checks.only(dict.fromkeys(own, arrays["mean"]), *SUMS, *held_out.names_of(HELD), *steps, *path)
         d, c, flat = arrays["mean"].size, arrays["target_mean"].size, state["flat"]
         checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
         checks.number_within(c, "targets", 1, 1 if as_flag(flat, "flat") else max(1, self.max_memory // (8 * d)))
         as_real(state["weight"], "weight", 0.0, MOST_RIDGE)
+        as_flag(state.get("scaled", False), "scaled")
+        as_real(state.get("weight_norm", 0.0), "weight_norm", 0.0, MOST_RIDGE)
         shapes = {"mean": (d,), "target_mean": (c,), "cross": (d, c), "squares": (d,), "target_squares": (c,)}
         for name, shape in {
             **shapes,
@@ -363,9 +375,11 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._place = state["place"]
         if arrays:
             self._flat = state["flat"]
-            self._moments = Moments(state["weight"], *(arrays[name] for name in Moments._fields[1:]))
-            d, c = self._moments.cross.shape
+            self._scaled = state.get("scaled", self._scaled)  # files of before have it as a parameter
+            sums = [arrays[name] for name in SUMS]
+            d, c = arrays["cross"].shape
             self._restore_held(state, arrays, d, width=d + c)
+            self._moments = Moments(state["weight"], state.get("weight_norm", self._norm_of_sample(state)), *sums)
             held = self._held
             if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows, as they were
                 self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
@@ -382,6 +396,15 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                     path = RidgePath(state["ridge"], ridges, errors, standard_errors, state["n_choosing"])
                 choice = Choice(state["ridge"], path, state["apart"])
                 self._refined = Refined(steps, choice, state["to_choose"])
+
+    def _norm_of_sample(self, state: dict[str, Any]) -> float:
+        """Return the norm of the weights of all rows as those held out have it, for a file that does not hold it."""
+        weights = self._known_held().weight
+        top = float(weights.max(initial=0.0))
+        if not top > 0:
+            return float(state["weight"] / max(1, self._n) ** 0.5)
+        shares = weights / top  # sum w^2 of all is their weight times that of w^2 over w in the sample
+        return float((state["weight"] * top * (shares @ shares / shares.sum())) ** 0.5)
 
 
 # Share of nonzeros above which rows held out are multiplied as arrays.

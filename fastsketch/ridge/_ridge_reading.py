@@ -11,35 +11,37 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_real
+from fastsketch.ridge._cross_validation import GeneralisedCrossValidation, LeaveOneOut
 from fastsketch.ridge._gram_model import GramSum, Matrix
-from fastsketch.ridge._moments import LeftOut, Moments
-from fastsketch.ridge._one_out import OneOut
-from fastsketch.ridge._path import STEP, is_as_good
+from fastsketch.ridge._moments import TINY, LeftOut, Moments, column_lengths
+from fastsketch.ridge._path import STEP, error_of, is_as_good
 from fastsketch.ridge._read_out import (
     FEWEST,
-    TINY,
     Choice,
     Coefficients,
     Problem,
+    RidgePath,
     Rows,
     Scorer,
     chosen,
     completed,
     gram_of_sketch,
+    least_of,
     penalty_of,
 )
-from fastsketch.ridge._refining import ConjugateGradients, Krylov, MeasuredForm, Refined, column_lengths
+from fastsketch.ridge._refining import ConjugateGradients, Krylov, MeasuredForm, Refined
 from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
 from fastsketch.sketching._read_again import SecondPass
 from fastsketch.sketching._rows_again import Readable as Source
 from fastsketch.sketching._rows_again import RowsAgain
 
-# Rows on which a ridge is chosen: one of so many at most, half of them for the choice; none if that is below FEWEST.
+# Rows held out: a tenth of all measures residuals, and of a sketch another chooses the ridge, as `validation_fraction`
+# of scikit-learn's models has it; none if both are below FEWEST.
 ONE_OF = 5
-# Rows of which each is predicted by all others, if there are no more: then all of them choose and measure.
-FEW = 500
 # Rows that weigh something, at least, of which each can be predicted by the others; of the largest weight that is.
 FEWEST_ALONE, LEAST_SHARE = 3, 1e-12
+# Of the number of rows: so much below it, Kish's number is that of equal weights but for rounding.
+SAME_WEIGHT = 1e-9
 # Passes of a refinement from one look at the ridge to the next.
 CHOOSE_EVERY = 4
 # Of the passes of a refinement, at most, for the choice of a ridge.
@@ -101,13 +103,13 @@ class RidgeReader(RidgeLearner, abstract=True):
         if choice is None:
             trial = self._problem(slice(0, self._measuring().stop))
             choice = self._chosen_by(trial)
-            weigh = (1 + self.decay) / (1 - self.decay) if self.decay < 1 else np.inf
-            if weigh < min(FEWEST, len(trial.moments.mean)):
-                warnings.warn(
-                    f"decay={self.decay:g} leaves the weight of {weigh:.3g} rows to choose a ridge for "
-                    f"{self.n_features} columns, which may be far from the best: give ridge=, or a decay nearer to 1",
-                    stacklevel=6,
-                )
+        weigh = self._known().n_effective if self.ridge is None and self.decay < 1.0 else np.inf
+        if weigh < min(FEWEST, len(self._known().mean)):
+            warnings.warn(
+                f"decay={self.decay:g} leaves the weight of {weigh:.3g} rows to choose a ridge for "
+                f"{self.n_features} columns, which may be far from the best: give ridge=, or a decay nearer to 1",
+                stacklevel=6,
+            )
         return FittedRidge(self._solved(choice.ridge, trial=trial), choice)
 
     @one_blas_thread
@@ -123,42 +125,79 @@ class RidgeReader(RidgeLearner, abstract=True):
         return self._known()
 
     def _settled_choice(self) -> Choice | None:
-        """Return the ridge for which no rows are held out: the parameter, or that of few rows."""
-        few = self._few_rows() if self.ridge is None else None
-        if few is not None:
-            rows, moments = few, self._known()
-            scorer = Scorer(self.scoring, moments, is_whole=True)
-            first, low = self._first_ridge(moments), self._low_ridge(moments)
-            return chosen(self._one_out(rows).predict, scorer, rows, first, low=low)
-        if self.ridge is None and self._measuring().stop:
+        """Return the choice of a ridge for which no rows are held out: given, or by cross-validation."""
+        if self.ridge is not None:
+            return Choice(self.ridge, None, self.ridge)
+        rows, moments = self._rows_at_hand(), self._known()
+        if rows is not None:
+            of_rows = self._leave_one_out(rows)
+            errors = of_rows.errors(Scorer(self.scoring, moments, is_whole=True), rows)
+            standard_errors = np.array([error_of(of_ridge) for of_ridge in errors])
+            path = least_of(of_rows.ridges, errors.mean(axis=1), standard_errors, len(rows.y))
+            return Choice(path.ridge, path, path.ridge)
+        if self._is_validated_by_sums():
+            return self._generalised(slice(0, 0))
+        if self._measuring().stop:
             return None
-        ridge = self._first_ridge(self._known()) if self.ridge is None else self.ridge
+        ridge = self._first_ridge(moments)
         return Choice(ridge, None, ridge)
 
-    def _few_rows(self) -> Rows | None:
-        """Return all rows that have a weight if they are few, nothing of them is lost, and they are as they came."""
+    def _is_validated_by_sums(self) -> bool:
+        """Return whether generalised cross-validation has all that it needs.
+
+        That is X'X, squared errors, coefficients of full rank, and if rows weigh unequally more of them by Kish's
+        number than coefficients: else small ridges would leave less than nothing of it, but much of the targets.
+        """
+        if not self.is_exact or self.scoring != "squared_error" or self.rank is not None or self._n < FEWEST_ALONE:
+            return False
+        moments = self._known()
+        weighs_equally = moments.n_effective >= (1.0 - SAME_WEIGHT) * self._n
+        return weighs_equally or moments.n_effective >= len(moments.mean) + self.fit_intercept + 1
+
+    @one_blas_thread
+    def _generalised(self, left_out: slice) -> Choice:
+        """Choose the ridge by generalised cross-validation of all rows but some of those held out."""
+        n = self._n - (left_out.stop - left_out.start)
+        problem = self._problem(left_out)
+        assert isinstance(problem.gram, GramSum)
+        moments = problem.moments
+        penalty = penalty_of(moments, scaled=problem.scaled)
+        gcv = GeneralisedCrossValidation.of(problem.gram.gram, moments, penalty, n=n, center=self.fit_intercept)
+        ridges = gcv.ridges()
+        errors = gcv.scores(ridges, Scorer(self.scoring, moments, is_whole=True).relative_shares())
+        path = least_of(ridges, errors, errors * (2.0 / gcv.n_rows) ** 0.5, n)
+        return Choice(path.ridge, path, None)
+
+    def _ridge_apart(self, choice: Choice) -> float:
+        """Return the ridge at which residuals are measured, which the rows that measure them have not chosen."""
+        if choice.apart is not None:
+            return choice.apart
+        measuring = self._measuring()
+        return self._generalised(measuring).ridge if len(self._rows_of(measuring).weight) else choice.ridge
+
+    def _rows_at_hand(self) -> Rows | None:
+        """Return all rows that have a weight if the reservoir has all of them, as they came, and nothing is lost."""
         weight = self._known_held().weight
-        if self.decay < 1 or self.rank is not None or not 0 < len(weight) < self.reservoir_size:
+        if self.decay < 1 or self.rank is not None or not 0 < len(weight) == self._n:
             return None
         weighs = np.flatnonzero(weight > LEAST_SHARE * weight.max())
-        if not FEWEST_ALONE <= len(weighs) <= FEW or not (self.is_exact or len(weight) <= self.sketch_size):
+        if len(weighs) < FEWEST_ALONE or not (self.is_exact or len(weight) <= self.sketch_size):
             return None
         return self._rows_of(weighs)
 
-    def _one_out(self, rows: Rows) -> OneOut:
+    @one_blas_thread
+    def _leave_one_out(self, rows: Rows) -> LeaveOneOut:
         moments = self._known()
-        return OneOut(rows, moments, penalty_of(moments, scaled=self.scale), center=self.fit_intercept)
+        return LeaveOneOut(rows, moments, penalty_of(moments, scaled=self._scaled), center=self.fit_intercept)
 
     def _scorer(self, trial: Problem) -> Scorer:
         return Scorer(self.scoring, trial.moments, trial.is_whole)
 
     def _first_ridge(self, moments: Moments) -> float:
         """Return the mean squared length of a row, as it is weighted: the ridge of as much noise as there is signal."""
-        length = float((moments.variance / penalty_of(moments, scaled=self.scale)).sum())
-        weights = self._known_held().weight
-        most = float(weights.max(initial=0.0))
-        if most > 0:  # of what a unit of weight has: sum(w^2) / sum(w)
-            length *= float((weights / most) @ weights) / float((weights / most).sum())
+        length = float((moments.variance / penalty_of(moments, scaled=self._scaled)).sum())
+        if moments.weight > 0:  # of what a unit of weight has: sum(w^2) / sum(w)
+            length *= moments.weight_norm * (moments.weight_norm / moments.weight)
         return length if length > 0 else 1.0
 
     def _low_ridge(self, moments: Moments) -> float:
@@ -166,7 +205,7 @@ class RidgeReader(RidgeLearner, abstract=True):
 
         Far above it every ridge of a path predicts the mean alone, and none says where to go.
         """
-        squares = moments.variance / penalty_of(moments, scaled=self.scale)
+        squares = moments.variance / penalty_of(moments, scaled=self._scaled)
         squares = squares[squares > 0]
         if not len(squares):
             return self._first_ridge(moments)
@@ -188,10 +227,10 @@ class RidgeReader(RidgeLearner, abstract=True):
         rest, out = self._rest(left_out)
         if self.is_exact:
             gram = self._sketch.gram()
-            return Problem(GramSum(gram - out.times(np.eye(len(gram))) if left_out.stop else gram), rest, self.scale)
+            return Problem(GramSum(gram - out.times(np.eye(len(gram))) if left_out.stop else gram), rest, self._scaled)
         held = self._known_held()
         sketch = self._eat(self._sketch.copy(), held.chosen(np.delete(np.arange(len(held)), left_out)))
-        return Problem(gram_of_sketch(sketch, rest.squares), rest, self.scale)
+        return Problem(gram_of_sketch(sketch, rest.squares), rest, self._scaled)
 
     def _rest(self, left_out: slice) -> tuple[Moments, LeftOut]:
         """Return the moments of all rows but some of those held out, and what these take from X'X."""
@@ -209,18 +248,19 @@ class RidgeReader(RidgeLearner, abstract=True):
         return self._residuals
 
     def _measured(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        few = self._few_rows()
-        if few is not None:
-            path = fitted.choice.path
-            tried = np.array([fitted.choice.ridge]) if path is None else path.ridges
+        at_hand = self._rows_at_hand()
+        if at_hand is not None:
+            of_rows = self._leave_one_out(at_hand)
+            if self.ridge is not None:
+                return at_hand.y - of_rows.predict(self.ridge), at_hand.weight
             scorer = Scorer(self.scoring, self._known(), is_whole=True)
-            return self._one_out(few).residuals(tried, scorer, few), few.weight
+            return of_rows.residuals(scorer, at_hand), at_hand.weight
         measuring = self._measuring()
         rows = self._rows_of(measuring)
         if not len(rows.weight):
             return rows.y, rows.weight
         if self._refined is None:
-            fit = self._solved(fitted.choice.apart, measured=True)
+            fit = self._solved(self._ridge_apart(fitted.choice), measured=True)
         else:
             coef = np.ascontiguousarray(self._refined.steps.solution[:, self.n_targets :])
             fit = completed(coef, self._rest(measuring)[0], self.rank)
@@ -260,11 +300,12 @@ class RidgeReader(RidgeLearner, abstract=True):
                 of_sketch = self._chosen_by(problem)
                 if least_error(of_sketch) < least_error(choice):
                     return None
+        choice = choice._replace(apart=self._ridge_apart(choice))
         rest, out = self._rest(self._measuring())
         if problem is None:  # without the rows held out a sketch is as good a preconditioner
             problem = self._problem(slice(0, 0 if self.is_exact else self._measuring().stop))
-        c, penalty = len(moments.target_mean), penalty_of(moments, scaled=self.scale)[:, np.newaxis]
-        added = choice.ridge * penalty, choice.apart * penalty
+        c, penalty = len(moments.target_mean), penalty_of(moments, scaled=self._scaled)[:, np.newaxis]
+        added = choice.ridge * penalty, self._ridge_apart(choice) * penalty
 
         def images(right: Matrix) -> Generator[Matrix, Matrix, Matrix]:
             image = yield right
@@ -288,7 +329,7 @@ class RidgeReader(RidgeLearner, abstract=True):
             else:
                 steps = steps.step((yield from images(steps.direction)), solve)
         if if_better and (column_lengths(steps.residual) > tolerance * lengths).any():
-            behind = self._errors_apart(None, (of_sketch or choice).apart) - self._errors_apart(steps.solution[:, c:])
+            behind = self._errors_apart(None, self._ridge_apart(of_sketch or choice)) - self._errors_apart(steps.solution[:, c:])
             if len(behind) and is_as_good(behind):
                 return None
         return Refined(steps, choice, made if refined is None else refined.to_choose)
@@ -313,7 +354,7 @@ class RidgeReader(RidgeLearner, abstract=True):
         first, scorer = self._first_ridge(rest), Scorer(self.scoring, rest, is_whole=True)
         most = max(FEWEST, MOST_NUMBERS // (passes * len(rest.target_mean)))
         rows = self._rows_of(slice(0, n)).first(most)
-        krylov = Krylov(rest, penalty_of(rest, scaled=self.scale), rows.x)
+        krylov = Krylov(rest, penalty_of(rest, scaled=self._scaled), rows.x)
         made = 0
         while True:
             made, right = made + 1, krylov.direction

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import Rows as Readable
 from fastsketch._core.validation import as_integer, as_real, as_rows, check_finite
 from fastsketch._kernels.guard import changes, reads
+from fastsketch.ridge._moments import TINY, column_lengths
 from fastsketch.ridge._read_out import (
-    TINY,
     RidgePath,
     penalty_of,
     quantile,
 )
-from fastsketch.ridge._refining import Refinement, column_lengths, residual_gap
+from fastsketch.ridge._refining import Refinement, residual_gap
 from fastsketch.ridge._ridge_reading import RidgeReader
 from fastsketch.sketching._rows_again import Readable as Source
 
@@ -29,42 +29,44 @@ class PredictionInterval(NamedTuple):
 
 
 class SketchedRidge(RidgeReader):
-    """Ridge regression from one pass over rows and targets, with a ridge that is chosen on rows held out.
+    """Ridge regression from one pass over rows and targets, with the ridge chosen by cross-validation.
 
-    Coefficients W (d x c) minimise the weighted squares of y - x W - b, summed over rows, plus ridge times those of W.
-    X'Y is kept as it is, X'X as it is where d is small, else as a sketch of at most l rows and what these lack of the
-    diagonal. So one state has the answer at every ridge, and merges.
+    Coefficients W (d x c) minimise the weighted sum of squares of y - x W - b plus ridge times the squares of W, by
+    default of standardised columns. X'Y is kept exactly; X'X exactly where d is small, else as a sketch of at most l
+    rows and the diagonal that they lack. So one state has the answer at every ridge, and states merge.
 
     Parameters
     ----------
     sketch_size : int, default 128
         l in [2, 2**16), rows of the sketch, of rows too wide for an exact sum.
     ridge : float >= 0, optional
-        In squared units of the weighted rows, as ``alpha`` of scikit-learn's Ridge. If it is not given, it is chosen at
-        the first read-out by its error on the rows in the reservoir, a fifth of all rows at most; of up to 500 rows, of
-        which nothing is lost, by the error of each as all others predict it. Of one row or two it is the mean squared
-        length of a row.
+        As ``alpha`` of scikit-learn's Ridge, on standardised columns unless `scale` is False. If it is not given, it is
+        chosen at the first query, one ridge for all targets; see Notes. Of one row or two it is the mean squared length
+        of a row.
     rank : int, optional
-        Of the coefficients: reduced-rank regression, for targets that have much in common.
-    scale : bool, default False
-        Whether the ridge counts in variances of the columns, as if each had been divided by its standard deviation.
+        Rank of the coefficients: reduced-rank regression, for targets that have much in common.
+    scale : bool, optional
+        Whether columns are standardised: the ridge then counts in variances of the columns, and the unit of a column
+        changes no prediction. By default the columns of dense rows are and those of sparse rows are not, as the first
+        batch has it. Coefficients are of the columns as they were given.
     fit_intercept : bool, default True
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
     scoring : {"squared_error", "log_loss"}, default "squared_error"
-        By which error the ridge is chosen: the squared one, over the variance of each target; or, of labels that are -1
-        and 1, the log loss of scores times the factor that makes it least: of the softmax where each row has a single
-        1 among several targets, else of each target by itself.
+        Error that chooses the ridge: the squared error relative to the variance of each target; or, for labels -1 and
+        1, the log loss of the scores times the factor that minimises it: of the softmax where each row has a single 1
+        among several targets, else of each target by itself.
     solver : {"auto", "gram", "exact"}, default "auto"
-        Whether X'X is kept as it is ("exact") or as a sketch ("gram"): "auto" keeps it where it fits in `max_memory`.
+        Whether X'X is kept exactly ("exact") or as a sketch ("gram"): "auto" keeps it where it fits in `max_memory`.
     reservoir_size : int, default 2000
-        Most rows that are kept as they are, a uniform sample. They choose the ridge, and are learned from in the end.
-        How far predictions are off half of them measure, by a fit without them at the ridge that the others choose.
+        Size of the reservoir, a uniform sample of rows that are kept as they are. Half of a fifth of all rows at most
+        measure residuals for ``predict_interval``, by a fit without them; the other half chooses the ridge of a sketch.
+        As long as all rows are in the reservoir, all of them choose and measure, by leave-one-out.
     max_memory : int, default 268_435_456
-        Bytes of X'X (8 d^2) up to which it is kept as it is, and of X'Y (8 d c) beyond which targets are refused.
+        Bytes of X'X (8 d^2) up to which it is kept exactly, and of X'Y (8 d c) beyond which targets are refused.
     decay : float in (0, 1], default 1.0
         Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
     seed : int, default 0
-        Of the rows in the reservoir.
+        Seed of the reservoir.
 
     Attributes
     ----------
@@ -80,14 +82,26 @@ class SketchedRidge(RidgeReader):
 
     Notes
     -----
+    The ridge, of a grid of four in each decade over all that eigenvalues can tell apart, is the one of the least
+
+    - exact leave-one-out error, while the reservoir has all rows, as ``RidgeCV`` of scikit-learn has it (Allen 1974);
+    - score of generalised cross-validation (Golub, Heath, Wahba 1979) where X'X is exact and there are more rows. It
+      needs sums alone: n, y'y, X'y and the eigenvalues of X'X. Of rows with weights, or with decay, n is Kish's
+      effective number, (sum w)^2 / sum w^2; near as few of them as columns it shrinks more than is best, and if they
+      are no more than columns rows held out choose, as below.
+
+    Generalised cross-validation cannot know what a sketch has lost: the trace of its hat matrix is that of another
+    regulariser. Of a sketch the ridge is the one of the least error on a tenth of the rows, held out in the reservoir;
+    so it is with a `rank` and with ``scoring="log_loss"``.
+
     An update costs what it costs in FrequentDirections, and 2 c flops for each entry of a row. Memory: (l + b) d or
-    d^2, 2 d c and the reservoir. A read-out takes a factor of d x d, or 2 d l^2 flops, for each ridge of five or so
-    that it tries.
+    d^2, 2 d c and the reservoir. The first query takes an eigendecomposition of d x d; that of a sketch 2 d l^2 flops
+    for each ridge of ten or so that it tries.
 
     Models of different rows merge. Which rows the reservoir holds depends on `seed`, on each row's place in its stream
     and on its targets: neither on batches nor on the order of merges. Answers do by rounding alone, and by what a
-    sketch loses. Where it has lost something coefficients are multiplied by one factor, which the rows that choose the
-    ridge want: X'Y is whole and X'X is not. (With "log_loss" they are not: labels need no length.)
+    sketch loses. Where it has lost something coefficients are multiplied by one factor, which minimises the error on
+    the rows that choose the ridge: X'Y is whole and X'X is not. (With "log_loss" they are not: labels need no length.)
 
     Examples
     --------
@@ -129,15 +143,15 @@ class SketchedRidge(RidgeReader):
 
     @reads
     def predict_interval(self, rows: Readable, *, coverage: float = 0.9) -> PredictionInterval:
-        """Return intervals that hold the targets of new rows with a probability of `coverage`, each by itself.
+        """Predict intervals that contain the targets of new rows with probability `coverage`, each target by itself.
 
-        As wide for every row: split-conformal quantiles of what predictions are off for rows held out, of coefficients
-        that have not seen them and whose ridge others have chosen (with scoring="log_loss" they had a say in it, by
-        that loss). Of up to 500 rows each measures, by a fit to all others at the ridge that suits these; of few more
-        rows than columns that holds less than it says (0.81 to 0.88 at 0.9 in ten rows of 8 columns). Rows to come must
-        be like those seen (exchangeable): of weights other than 1 like rows drawn from them in proportion to their
-        weights. A tenth of all rows measure; by weights they count as Kish's effective number, (sum w)^2 / sum w^2, or
-        with decay as sum over largest.
+        Split conformal prediction: a tenth of the rows, held out in the reservoir, measure the residuals of a fit that
+        has not seen them and whose ridge the others have chosen (with scoring="log_loss" they had a say in it, by that
+        loss), and their quantile is the half width for every row. While the reservoir has all rows these are the
+        leave-one-out residuals of all of them, each at the ridge that is best for the others; of few more rows than
+        columns such intervals hold less than they say (0.81 to 0.88 at 0.9 in ten rows of 8 columns). Rows to come must
+        be exchangeable with those seen: if rows have weights, with rows drawn from them in proportion to these. By
+        weights the rows that measure count as Kish's effective number, or with decay as sum over largest.
 
         Parameters
         ----------
@@ -210,7 +224,7 @@ class SketchedRidge(RidgeReader):
 
     @reads
     def score_path(self) -> RidgePath:
-        """Return the ridges that were tried, and the error of each on rows that were held out.
+        """Return the ridges that were tried, and the cross-validated error of each.
 
         Returns
         -------
@@ -229,11 +243,11 @@ class SketchedRidge(RidgeReader):
         >>> X = rng.standard_normal((1000, 5))
         >>> path = fs.SketchedRidge().update(X, X[:, 0] + rng.standard_normal(1000)).score_path()
         >>> path.n_rows, path.ridge in path.ridges
-        (200, True)
+        (1000, True)
         """
         path = self._fitted().choice.path
         if path is None:
-            why = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few to hold some out"
+            why = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few for cross-validation"
             raise ValueError(f"no ridge has been tried: {why}")
         own = {name: getattr(path, name).copy() for name in ("ridges", "errors", "standard_errors")}
         return path._replace(**own)
@@ -297,7 +311,7 @@ class SketchedRidge(RidgeReader):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.standard_normal((1000, 300)) * 0.98 ** np.arange(300)
         >>> y = X[:, :9].sum(axis=1) + rng.standard_normal(1000)
-        >>> model = fs.SketchedRidge(32, ridge=10.0, max_memory=100_000).update(X, y)  # no exact sum
+        >>> model = fs.SketchedRidge(32, ridge=10.0, scale=False, max_memory=100_000).update(X, y)  # no exact sum
         >>> result = model.refine(X)
         >>> exact = np.linalg.solve((X - X.mean(0)).T @ X + 10.0 * np.eye(300), (X - X.mean(0)).T @ y)
         >>> result.converged, bool(np.allclose(model.coef(), exact, atol=1e-5))
@@ -316,7 +330,7 @@ class SketchedRidge(RidgeReader):
         lengths = column_lengths(refined.steps.residual[:, : self.n_targets])
         relative = lengths / np.maximum(column_lengths(moments.cross), TINY)
         with np.errstate(divide="ignore"):
-            penalty = refined.choice.ridge * penalty_of(moments, scaled=self.scale)
+            penalty = refined.choice.ridge * penalty_of(moments, scaled=self._scaled)
             gap = residual_gap(refined.steps, moments, self._n, float(penalty.max()))
             least = float(penalty.min())
             bound = (lengths + gap) / np.sqrt(least) if least else np.full(len(lengths), np.inf)
@@ -324,13 +338,15 @@ class SketchedRidge(RidgeReader):
 
     # -- facts -----------------------------------------------------------------------------------------------------
     def _resolved(self) -> dict[str, Any]:
-        return {} if self._last is None else {"ridge": self._last.choice.ridge}
+        known = {} if self._moments is None else {"scale": self._scaled}
+        return known if self._last is None else {**known, "ridge": self._last.choice.ridge}
 
     def _facts(self) -> dict[str, Any]:
         if not self._n:
             return {}
         fitted = self._fitted()
-        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.choice.ridge}
+        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "scale": self._scaled}
+        out["ridge"] = fitted.choice.ridge
         if self._refined is not None:
             out["passes"] = self._refined.passes
         path = fitted.choice.path

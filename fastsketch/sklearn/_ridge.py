@@ -17,6 +17,7 @@ from fastsketch._core.validation import Rows, as_integer, as_weights
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.ridge._ridge_reading import TOLERANCE
+from fastsketch.ridge._sketched_ridge import PredictionInterval
 from fastsketch.sklearn._estimator import (
     Arrays,
     MergingEstimator,
@@ -46,7 +47,7 @@ class RidgeEstimator(MergingEstimator):
     _: KW_ONLY
     ridge: float | None = None
     rank: int | None = None
-    scale: bool = False
+    scale: bool | None = None
     fit_intercept: bool = True
     scoring: Literal["squared_error", "log_loss"] = "squared_error"
     solver: Literal["auto", "gram", "exact"] = "auto"
@@ -102,12 +103,13 @@ class RidgeEstimator(MergingEstimator):
 
 @estimator
 class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstimator):
-    """Ridge regression learned in one pass, with a ridge that is chosen on rows held out.
+    """Ridge regression learned in one pass, with the ridge chosen by cross-validation.
 
     Parameters
     ----------
     sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
-        Those of fastsketch.SketchedRidge, with its defaults: ``ridge`` is the ``alpha`` of scikit-learn's Ridge.
+        Those of fastsketch.SketchedRidge, with its defaults: ``ridge`` is the ``alpha`` of scikit-learn's Ridge behind
+        a StandardScaler for dense X, and of Ridge for sparse X (``scale``).
     passes : int, default 50
         Of rows so wide that X'X is not kept, ``fit`` makes so many passes more at most, with ``model_.refine``, and has
         the coefficients of scikit-learn's Ridge, unless those of the sketch have the smaller error on rows held out.
@@ -122,7 +124,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
     ridge_ : float
         In use: the one that was given, or was chosen.
     model_ : fastsketch.SketchedRidge
-        With everything else: predict_interval, score_path, refine.
+        With everything else: score_path, refine.
     n_features_in_, n_samples_seen_ : int
 
     Raises
@@ -175,6 +177,38 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         """
         return self._answer(X)
 
+    def predict_interval(self, X: Rows, *, coverage: float = 0.9) -> PredictionInterval:
+        """Predict intervals that contain the targets with a given probability, by split conformal prediction.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        coverage : float in (0, 1), default 0.9
+            Probability that the interval of a new row contains its target, for each target by itself.
+
+        Returns
+        -------
+        PredictionInterval
+            ``lower`` and ``upper``, of the shape of ``predict``. See ``fastsketch.SketchedRidge.predict_interval``.
+
+        Raises
+        ------
+        ValueError
+            If too few rows measure residuals for this coverage.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedRidge
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((2000, 5))
+        >>> y = X[:, 0] + rng.standard_normal(2000)
+        >>> lower, upper = SketchedRidge().fit(X[:1000], y[:1000]).predict_interval(X[1000:])
+        >>> bool(0.86 < np.mean((lower <= y[1000:]) & (y[1000:] <= upper)) < 0.94)
+        True
+        """
+        return self._learner.predict_interval(self._checked(X, reset=False), coverage=coverage)
+
 
 def _different(labels: Any, name: str) -> NDArray[Any]:
     """Return the different labels, sorted; TypeError for numbers beside strings."""
@@ -194,7 +228,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     ----------
     sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
         Those of fastsketch.SketchedRidge, with its defaults but for scoring="log_loss": ``ridge`` is the ``alpha``
-        of scikit-learn's RidgeClassifier.
+        of scikit-learn's RidgeClassifier, behind a StandardScaler for dense X (``scale``).
     passes : int, default 50
         Of rows so wide that X'X is not kept, ``fit`` makes so many passes more at most, with ``model_.refine``, and has
         the coefficients of scikit-learn's RidgeClassifier, unless those of the sketch have the smaller error on rows

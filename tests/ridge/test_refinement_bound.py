@@ -5,6 +5,7 @@ import pytest
 
 import fastsketch as fs
 from tests.reliability.test_certificate import LONG
+from tests.ridge.test_sketched_ridge import Unscaled
 
 pytestmark = pytest.mark.skipif(np.finfo(LONG).nmant < 60, reason="long double is no longer than double here")
 
@@ -20,7 +21,7 @@ def drawn(case):
     targets = rows @ coef + rng.standard_normal((n, c)) * 10.0 ** -rng.uniform(0, 6)
     if rng.random() < 0.3:  # far from zero, in units of their spread
         rows += 10.0 ** rng.uniform(0, 4) * rng.standard_normal(d)
-    model = fs.SketchedRidge(
+    model = Unscaled(
         int(rng.integers(3, 10)),
         ridge=float(10.0 ** -rng.uniform(2, 14) * (rows**2).sum()),
         max_memory=8 * d * c + 8,
@@ -69,7 +70,7 @@ def test_an_allowance_for_rounding_is_small_beside_a_residual_that_counts():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((2000, 60)) * 0.9 ** np.arange(60)
     targets = rows @ rng.standard_normal(60) + rng.standard_normal(2000)
-    model = fs.SketchedRidge(8, ridge=10.0, max_memory=1000, solver="gram").update(rows, targets)
+    model = Unscaled(8, ridge=10.0, max_memory=1000, solver="gram").update(rows, targets)
     found = model.refine(rows)
     x = rows - rows.mean(axis=0)
     residual = float(found.residual[0]) * np.linalg.norm(x.T @ (targets - targets.mean())) / np.sqrt(10.0)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 import fastsketch as fs
-from tests.ridge.test_sketched_ridge import SMALL, D, examples, normal_equations, ridge
+from tests.ridge.test_sketched_ridge import SMALL, D, Unscaled, examples, normal_equations, ridge
 
 
 # -- rows that weigh more than others ------------------------------------------------------------------------------
@@ -19,8 +19,8 @@ def test_the_unit_of_weights_changes_the_chosen_ridge_and_no_coefficient(solver,
     rng = np.random.default_rng(0)
     x = rng.standard_normal((n, 6))
     y = x[:, :3].sum(axis=1) + rng.standard_normal(n)
-    one = fs.SketchedRidge(4, solver=solver).update(x, y)
-    same, faded = fs.SketchedRidge(4, solver=solver).update(x, y, sample_weight=unit), one.copy().fade(min(unit, 1.0))
+    one = Unscaled(4, solver=solver).update(x, y)
+    same, faded = Unscaled(4, solver=solver).update(x, y, sample_weight=unit), one.copy().fade(min(unit, 1.0))
     for model, factor in ((same, unit), (faded, min(unit, 1.0))):
         assert_allclose(model.coef(), one.coef(), rtol=1e-9)
         assert_allclose(model.facts()["ridge"], one.facts()["ridge"] * factor, rtol=1e-9)
@@ -37,7 +37,7 @@ def test_where_two_rows_count_a_ridge_is_still_chosen_on_twenty(solver):
         h, z, _, _ = normal_equations(x, y[:, np.newaxis], 0.5 ** np.arange(1999.0, -1, -1))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            model = fs.SketchedRidge(4, decay=0.5, solver=solver)
+            model = Unscaled(4, decay=0.5, solver=solver)
             for part in (slice(0, 1500), slice(1500, 2000)):
                 model.update(x[part], y[part])
             off.append(np.linalg.norm(model.coef() - [5.0, 7.7]))
@@ -72,7 +72,7 @@ def test_intervals_of_weighted_rows_hold_rows_drawn_by_their_weights(name):
         x = rng.standard_normal((5000, 5))
         w, noise = WEIGHTED[name](x, rng)
         y = x.sum(axis=1) + noise * rng.standard_normal(5000)
-        lower, upper = fs.SketchedRidge().update(x[:2000], y[:2000], sample_weight=w[:2000]).predict_interval(x[2000:])
+        lower, upper = Unscaled().update(x[:2000], y[:2000], sample_weight=w[:2000]).predict_interval(x[2000:])
         share.append(np.average((lower <= y[2000:]) & (y[2000:] <= upper), weights=w[2000:]))
     # of 200 rows, of which 70 count, a quantile is known within .036, of 25 draws within .007
     assert 0.88 < np.mean(share) < 0.92
@@ -92,7 +92,7 @@ OTHER_ROWS = {
 def test_rows_of_the_same_squares_are_told_apart(name, density):
     x, y, w = examples(density=density)
     form = np.asarray if density == 1.0 else sparse.csr_array
-    model = fs.SketchedRidge(6, ridge=3.0, max_memory=SMALL).update(form(x), y, sample_weight=w)
+    model = Unscaled(6, ridge=3.0, max_memory=SMALL).update(form(x), y, sample_weight=w)
     other, weights = OTHER_ROWS[name](x, y, w)
     state = model.to_bytes()
     with pytest.raises(ValueError, match="these are not the same rows"):
@@ -106,7 +106,7 @@ def test_rows_of_the_same_squares_are_told_apart(name, density):
 
 def test_a_refined_model_answers_so_at_the_ridge_in_use():
     x, y, w = examples()
-    model = fs.SketchedRidge(6, max_memory=SMALL).update(x, y)
+    model = Unscaled(6, max_memory=SMALL).update(x, y)
     before = model.coef()
     assert model.refine(x, passes=40).converged
     again = model.refine(x, tolerance=1e-3)
@@ -121,20 +121,20 @@ def test_a_refined_model_answers_so_at_the_ridge_in_use():
 
 def test_few_rows_that_weigh_something_are_too_few_to_choose_for_many_columns():
     x, y, _ = examples(1000)
-    model = fs.SketchedRidge(decay=0.5, reservoir_size=500).update(x, y)
+    model = Unscaled(decay=0.5, reservoir_size=500).update(x, y)
     with pytest.warns(UserWarning, match=r"decay=0.5 leaves the weight of 3 rows to choose a ridge for 30 columns"):
         model.coef()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fs.SketchedRidge(decay=0.5, ridge=1.0).update(x, y).coef()
-        fs.SketchedRidge(decay=0.95).update(x, y).coef()
+        Unscaled(decay=0.5, ridge=1.0).update(x, y).coef()
+        Unscaled(decay=0.95).update(x, y).coef()
 
 
 @pytest.mark.parametrize("unit", [1e150, 1e-140])
 @pytest.mark.parametrize("of_targets", [1.0, 1e100])
 def test_columns_of_any_unit_are_refined(unit, of_targets):
     x, y, _ = examples(offset=0.0)
-    model = fs.SketchedRidge(6, max_memory=SMALL).update(x * unit, y * of_targets)
+    model = Unscaled(6, max_memory=SMALL).update(x * unit, y * of_targets)
     result = model.refine(x * unit, passes=40)
     coef, _ = ridge(x, y, np.ones(400), model.facts()["ridge"] / unit / unit)
     assert result.converged and np.isfinite(result.residual).all()
@@ -145,23 +145,23 @@ def test_numbers_too_small_to_be_squared_are_refused():
     x, y, _ = examples()
     for rows, targets in ((x * 1e-170, y), (sparse.csr_array(x * 1e-170), y), (x, y * 1e-170)):
         with pytest.raises(ValueError, match="leave the range of numbers: multiply them"):
-            fs.SketchedRidge().update(rows, targets)
-    model = fs.SketchedRidge().update(x, y).update(x[:1] * 1e-170, y[:1])  # beside others they are zero
+            Unscaled().update(rows, targets)
+    model = Unscaled().update(x, y).update(x[:1] * 1e-170, y[:1])  # beside others they are zero
     assert model.update(0.0 * x, 0.0 * y).n_rows == 801
 
 
 def test_messages_name_what_is_wrong():
     x, y, _ = examples()
     with pytest.raises(ValueError, match="targets must be a rectangular array"):
-        fs.SketchedRidge().update(x[:2], [[1.0, 2.0], [3.0]])
+        Unscaled().update(x[:2], [[1.0, 2.0], [3.0]])
     with pytest.raises(ValueError, match="targets must be a rectangular array"):
-        fs.SketchedRidge().update(fs.open_rows([x[:2]]), [[1.0, 2.0], [3.0]])
+        Unscaled().update(fs.open_rows([x[:2]]), [[1.0, 2.0], [3.0]])
     with pytest.raises(TypeError, match="refine takes rows alone"):
-        fs.SketchedRidge().update(x, y).refine(x, y)
+        Unscaled().update(x, y).refine(x, y)
     with pytest.raises(ValueError, match=r"sketch_size must be below 2\*\*16, got 1000000000000"):
-        fs.SketchedRidge(10**12)
+        Unscaled(10**12)
     assert repr(fs.SketchedRidge(ridge=2.0)) == "<SketchedRidge(ridge=2.0): no rows yet>"
-    empty = fs.SketchedRidge().update(x[:0], y[:0])
+    empty = Unscaled().update(x[:0], y[:0])
     assert "ridge" not in empty.facts() and empty.n_features == D
     for question in (empty.coef, empty.score_path, lambda: empty.predict(x), lambda: empty.refine(x)):
         with pytest.raises(ValueError, match="the model has seen no rows: call update first"):
@@ -170,7 +170,7 @@ def test_messages_name_what_is_wrong():
 
 def test_a_path_that_is_changed_changes_no_model():
     x, y, _ = examples()
-    model = fs.SketchedRidge().update(x, y)
+    model = Unscaled().update(x, y)
     path = model.score_path()
     path.ridges[:] = path.errors[:] = -1.0
     assert (model.score_path().ridges > 0).all() and (model.score_path().errors > 0).all()

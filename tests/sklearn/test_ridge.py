@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 pytest.importorskip("sklearn")
-from sklearn.linear_model import Ridge, RidgeClassifier  # noqa: E402
+from sklearn.linear_model import Ridge, RidgeClassifier, RidgeCV  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
@@ -38,12 +38,34 @@ def test_estimator_check(estimator, check):
 @pytest.mark.parametrize("targets", [Y, Y[:, 0]], ids=["many", "one"])
 def test_few_columns_have_the_coefficients_of_ridge(rows, targets):
     weights = RNG.random(400)
-    ours = SketchedRidge(ridge=2.5).fit(rows, targets, sample_weight=weights)
+    ours = SketchedRidge(ridge=2.5, scale=False).fit(rows, targets, sample_weight=weights)
     theirs = Ridge(2.5).fit(X, targets, sample_weight=weights)
     assert ours.coef_.shape == theirs.coef_.shape and np.allclose(ours.coef_, theirs.coef_)
     assert np.shape(ours.intercept_) == np.shape(theirs.intercept_) and np.allclose(ours.intercept_, theirs.intercept_)
     assert np.allclose(ours.predict(rows), theirs.predict(X))
     assert ours.ridge_ == 2.5 and ours.n_samples_seen_ == 400
+
+
+def test_dense_columns_are_standardised_and_the_ridge_is_that_of_ridge_cv():
+    units = X * np.geomspace(1e-3, 1e3, 12)
+    ours = SketchedRidge().fit(units, Y)
+    theirs = make_pipeline(StandardScaler(), RidgeCV(ours.model_.score_path().ridges)).fit(units, Y / Y.std(axis=0))
+    assert ours.ridge_ == pytest.approx(theirs[-1].alpha_)
+    assert np.allclose(ours.predict(units), theirs.predict(units) * Y.std(axis=0), atol=1e-6)
+    plain = SketchedRidge(ridge=2.5).fit(sparse.csr_array(X), Y)
+    assert np.allclose(plain.coef_, Ridge(2.5).fit(X, Y).coef_)
+
+
+def test_intervals_of_the_estimator_are_those_of_its_model():
+    estimator = SketchedRidge().fit(X[:300], Y[:300])
+    lower, upper = estimator.predict_interval(X[300:], coverage=0.8)
+    expected = estimator.model_.predict_interval(X[300:], coverage=0.8)
+    assert np.array_equal(lower, expected.lower) and np.array_equal(upper, expected.upper)
+    assert lower.shape == (100, 3) and 0.7 < np.mean((lower <= Y[300:]) & (Y[300:] <= upper)) < 0.9
+    with pytest.raises(ValueError, match="coverage must lie"):
+        estimator.predict_interval(X, coverage=1.0)
+    with pytest.raises(ValueError, match="12 features"):
+        estimator.predict_interval(X[:, 1:])
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {"a": 3.0, "b": 1.0, "c": 0.5}])
@@ -53,7 +75,7 @@ def test_labels_are_targets_of_ridge_classifier(class_weight, n_classes):
     rows, labels, weights = X[chosen], LABELS[chosen], RNG.random(400)[chosen]
     if isinstance(class_weight, dict):
         class_weight = {label: class_weight[label] for label in np.unique(labels)}
-    ours = SketchedRidgeClassifier(ridge=2.5, class_weight=class_weight).fit(rows, labels, sample_weight=weights)
+    ours = SketchedRidgeClassifier(ridge=2.5, scale=False, class_weight=class_weight).fit(rows, labels, sample_weight=weights)
     if class_weight == "balanced":  # of sums of weights: RidgeClassifier counts rows
         counts = {label: weights[labels == label].sum() for label in np.unique(labels)}
         class_weight = {label: weights.sum() / (n_classes * count) for label, count in counts.items()}
@@ -155,7 +177,7 @@ def test_weights_of_classes_in_batches_of_one_class():
     weights = {"a": 3.0, "b": 1.0, "c": 0.5}
     order = np.argsort(LABELS, kind="stable")
     whole = RidgeClassifier(2.5, class_weight=weights).fit(X, LABELS)
-    parts = SketchedRidgeClassifier(ridge=2.5, class_weight=weights)
+    parts = SketchedRidgeClassifier(ridge=2.5, scale=False, class_weight=weights)
     for label in "abc":
         own = order[LABELS[order] == label]
         parts.partial_fit(X[own], LABELS[own], classes=["a", "b", "c"])
@@ -181,7 +203,7 @@ def test_labels_of_two_kinds_are_refused(labels):
 
 
 # -- wide rows, which fit reads again ----------------------------------------------------------------------------------
-NARROW = {"sketch_size": 8, "solver": "gram"}
+NARROW = {"sketch_size": 8, "solver": "gram", "scale": False}
 WIDE = RNG.standard_normal((900, 80)) * 0.95 ** np.arange(80) + 1.0
 WIDE_Y = WIDE @ RNG.standard_normal((80, 2)) + 4.0 * RNG.standard_normal((900, 2))
 
@@ -196,7 +218,7 @@ def test_fit_reads_wide_rows_until_it_is_ridge(form):
     off = [np.abs(model.coef_ - theirs.coef_).max() / np.abs(theirs.coef_).max() for model in (ours, once)]
     assert off[0] < 1e-3 < 0.02 < off[1]
     assert ours.model_.facts()["passes"] < 50 and "passes" not in once.model_.facts()
-    lower, upper = ours.model_.predict_interval(dense)
+    lower, upper = ours.predict_interval(dense)
     assert 0.85 < np.mean((lower <= WIDE_Y) & (upper >= WIDE_Y)) < 0.95
     # what comes later is read once
     batch = ours.partial_fit(rows[:5], WIDE_Y[:5])

@@ -1,0 +1,163 @@
+"""The ridge by cross-validation: generalised from sums alone, or exact leave-one-out where the rows are at hand.
+
+Both take every ridge of one grid from one eigendecomposition.
+"""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from fastsketch._core.validation import is_sparse
+from fastsketch.ridge._gram_model import Matrix
+from fastsketch.ridge._moments import EPS, TINY, Moments
+from fastsketch.ridge._read_out import Rows, Scorer
+
+# Ridges of the grid in a decade.
+PER_DECADE = 4
+# What is left of a row by itself and is no more than this is rounding.
+ROUNDING = 1e-12
+
+
+def grid(least: float, largest: float, n: int) -> Matrix:
+    """Return ridges (p,), ascending, four in each decade, for eigenvalues of X'X of rows whose larger side is n.
+
+    They go from n eps times the `least`, below which ``numpy.linalg.matrix_rank`` takes values for rounding, to n times
+    the largest eigenvalue, where the coefficients are an n-th of those of the regressions on single columns.
+    """
+    if not largest > 0:  # constant columns: every ridge predicts the mean
+        return np.ones(1)
+    first, last = np.log10(n * EPS) + np.log10(least), np.log10(n) + np.log10(largest)
+    return 10.0 ** (last - np.arange(int(PER_DECADE * (last - first)), -1, -1) / PER_DECADE)
+
+
+class GeneralisedCrossValidation(NamedTuple):
+    """Score of every ridge by sums over rows alone.
+
+    Golub, Heath and Wahba (1979, Technometrics 21:215, equation 1.4): with the hat matrix H(r) of a ridge r,
+
+        V(r) = n |(I - H(r)) y|^2 / tr(I - H(r))^2.
+
+    The numerator is y'y - sum_j z_j^2 / s_j + sum_j (z_j^2 / s_j) (r / (s_j + r))^2 and the trace n - 1 - sum_j
+    s_j / (s_j + r), where s_j are the eigenvalues of X'X of centred columns in units of the penalty, z_j are those
+    coordinates of X'y, and 1 is the intercept. With weights n is Kish's effective number of rows: for rows of equal
+    noise the weighted residuals then lose the share tr H / n to the fit. V is relative to the variance of the target.
+    """
+
+    values: Matrix  # (k,) s, those above rounding
+    explained: Matrix  # (k, c) z^2 / s as shares of y'y
+    free: float  # n - 1 - k
+    n_rows: float
+    n: int  # larger side of the rows
+    squares: Matrix  # (c,) y'y
+
+    @classmethod
+    def of(cls, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> Self:
+        """Decompose X'X (d, d) of all n rows, whose moments are given, in units of the penalty (d,)."""
+        root = _root_of_inverse(moments, penalty)
+        system = gram * root * root[:, np.newaxis]
+        # in units of the longest column and of the targets, whose squares overflow nowhere
+        unit = float(system.diagonal().max(initial=0.0)) or 1.0
+        values, vectors = np.linalg.eigh(system / unit)
+        lengths = np.sqrt(moments.target_squares)
+        cross = vectors.T @ ((root / unit**0.5)[:, np.newaxis] * moments.cross / np.maximum(lengths, TINY))
+        side = max(n, len(values))
+        some = values > side * EPS * values.max(initial=0.0)
+        explained = cross[some] ** 2 / values[some, np.newaxis]
+        free = moments.n_effective - center - float(np.count_nonzero(some))
+        return cls(unit * values[some], explained, free, moments.n_effective, side, moments.target_squares)
+
+    def scores(self, ridges: Matrix, shares: Matrix) -> Matrix:
+        """Compute V (p,) of ridges (p,), over targets with their shares (c,); infinite where no row is left over."""
+        left = ridges[:, np.newaxis] / (self.values + ridges[:, np.newaxis])
+        residual = np.maximum(1.0 - self.explained.sum(axis=0), 0.0) + left**2 @ self.explained
+        trace = self.free + left.sum(axis=1)
+        squares: Matrix = residual @ shares
+        return np.divide(squares, (trace / self.n_rows) ** 2, out=np.full(len(ridges), np.inf), where=trace > 0)
+
+    def ridges(self) -> Matrix:
+        """Return the grid."""
+        largest = float(self.values.max(initial=0.0))
+        return grid(largest, largest, self.n)
+
+
+class LeaveOneOut:
+    """Predictions of every row (n, d) by ridge regression of all others, exact, by one decomposition.
+
+    X are weighted, centred rows, D a penalty, U the eigenvectors of X D^-1 X' that have no part in the mean, S their
+    eigenvalues. At ridge r the residual of row i is what is left of its target, (U r / (S + r) U'y)_i, over what is
+    left of its leverage, (U r / (S + r) U')_ii (Allen 1974, Technometrics 16:125). Of more rows than columns U are the
+    left singular vectors, and what they do not span of target and leverage is left at every ridge.
+    """
+
+    def __init__(self, rows: Rows, moments: Moments, penalty: Matrix, *, center: bool) -> None:
+        n, d = rows.x.shape
+        root, by = np.sqrt(rows.weight)[:, np.newaxis], _root_of_inverse(moments, penalty)
+        y = root * (rows.y - moments.target_mean)
+        if n <= d + 1:
+            free = np.linalg.qr(root, mode="complete")[0][:, 1:] if center else np.eye(n)
+            kernel = root * _kernel(rows.x, moments.mean, by) * root.T
+            values, vectors = np.linalg.eigh(free.T @ kernel @ free)
+            vectors = free @ vectors
+            self._left, self._own = np.zeros_like(y), np.zeros(n)
+        else:
+            x = rows.x.toarray() if is_sparse(rows.x) else rows.x
+            vectors, values, _ = np.linalg.svd(root * (x - moments.mean) * by, full_matrices=False)
+            values = values**2
+            some = values > (n * EPS) ** 2 * values.max(initial=0.0)
+            values, vectors = values[some], vectors[:, some]
+            self._left = y - vectors @ (vectors.T @ y)
+            of_mean = rows.weight / rows.weight.sum() if center else 0.0
+            self._own = np.maximum(1.0 - of_mean - (vectors**2).sum(axis=1), 0.0)
+        self._values: Matrix = np.maximum(values, 0.0)
+        self._vectors: Matrix = vectors
+        self._y, self._root = rows.y, root
+        self._turned: Matrix = vectors.T @ y
+        # of columns in unlike units small ridges matter to the shortest
+        squares, largest = moments.variance / penalty * moments.weight, float(self._values.max(initial=0.0))
+        least = float(np.min(squares, where=squares > 0, initial=largest))
+        self.ridges = grid(max(least, max(n, d) * EPS * largest), largest, max(n, d))
+
+    def predict(self, ridge: float) -> Matrix:
+        """Predict the targets (n, c) of each row by the others."""
+        if ridge > 0:
+            by = 1.0 / (self._values / ridge + 1.0)
+        else:  # least squares
+            by = (self._values <= ROUNDING * self._values.max(initial=0.0)).astype(np.float64)
+        left = self._left + self._vectors @ (by[:, np.newaxis] * self._turned)
+        own = self._own + self._vectors**2 @ by
+        off = left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
+        if not ridge > 0:
+            off[own <= ROUNDING] = np.inf  # of a row that no other has anything to say of
+        return self._y - off
+
+    def errors(self, scorer: Scorer, rows: Rows) -> Matrix:
+        """Compute the error of each row (n,) at every ridge of the grid, (p, n)."""
+        return np.stack([scorer.errors(self.predict(float(ridge)), rows) for ridge in self.ridges])
+
+    def residuals(self, scorer: Scorer, rows: Rows) -> Matrix:
+        """Compute the error of predictions of each row (n, c) by the others, at the ridge that is best for the others.
+
+        A ridge that a row has chosen itself flatters it: of ten rows intervals would hold a tenth less than they say.
+        """
+        errors, out = self.errors(scorer, rows), np.empty_like(rows.y)
+        best = (errors.sum(axis=1, keepdims=True) - errors).argmin(axis=0)
+        for place in np.unique(best):
+            chosen = best == place
+            out[chosen] = (rows.y - self.predict(float(self.ridges[place])))[chosen]
+        return out
+
+
+def _root_of_inverse(moments: Moments, penalty: Matrix) -> Matrix:
+    """Return penalty^(-1/2) (d,), 0 for constant columns, of whose deviations only rounding is left."""
+    return np.where(moments.variance > 0, penalty**-0.5, 0.0)
+
+
+def _kernel(x: Any, mean: Matrix, by: Matrix) -> Matrix:
+    """Compute (X - mean) diag(by)^2 (X - mean)' (n, n) of rows, array or CSR."""
+    if not is_sparse(x):
+        scaled: Matrix = (x - mean) * by
+        return scaled @ scaled.T
+    scaled, mean = x * by, mean * by
+    level: Matrix = scaled @ mean
+    products: Matrix = (scaled @ scaled.T).toarray()
+    return products - level - level[:, np.newaxis] + mean @ mean
