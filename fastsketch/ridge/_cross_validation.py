@@ -1,15 +1,15 @@
-"""The ridge by cross-validation: generalised from sums alone, or exact leave-one-out where the rows are at hand.
+"""The ridge by cross-validation: generalised from sums alone, or leave-one-out of the rows that are at hand.
 
 Both take every ridge of one grid from one eigendecomposition.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.ridge._gram_model import Matrix
-from fastsketch.ridge._moments import EPS, TINY, Moments
+from fastsketch.ridge._moments import EPS, TINY, Moments, times
 from fastsketch.ridge._read_out import Rows, Scorer
 
 # Ridges of the grid in a decade.
@@ -30,8 +30,8 @@ def grid(least: float, largest: float, n: int) -> Matrix:
     return 10.0 ** (last - np.arange(int(PER_DECADE * (last - first)), -1, -1) / PER_DECADE)
 
 
-class GeneralisedCrossValidation(NamedTuple):
-    """Score of every ridge by sums over rows alone.
+class GeneralisedCrossValidation:
+    """Score of every ridge by sums over rows, and by the leverages of a sample of these where there is one.
 
     Golub, Heath and Wahba (1979, Technometrics 21:215, equation 1.4): with the hat matrix H(r) of a ridge r,
 
@@ -41,43 +41,65 @@ class GeneralisedCrossValidation(NamedTuple):
     s_j / (s_j + r), where s_j are the eigenvalues of X'X of centred columns in units of the penalty, z_j are those
     coordinates of X'y, and 1 is the intercept. With weights n is Kish's effective number of rows: for rows of equal
     noise the weighted residuals then lose the share tr H / n to the fit. V is relative to the variance of the target.
+
+    That is the leave-one-out error if all rows have the mean leverage. ``leave_one_out`` has those of a sample instead.
     """
 
-    values: Matrix  # (k,) s, those above rounding
-    explained: Matrix  # (k, c) z^2 / s as shares of y'y
-    free: float  # n - 1 - k
-    n_rows: float
-    n: int  # larger side of the rows
-    squares: Matrix  # (c,) y'y
-
-    @classmethod
-    def of(cls, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> Self:
+    def __init__(self, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> None:
         """Decompose X'X (d, d) of all n rows, whose moments are given, in units of the penalty (d,)."""
         root = _root_of_inverse(moments, penalty)
         system = gram * root * root[:, np.newaxis]
         # in units of the longest column and of the targets, whose squares overflow nowhere
-        unit = float(system.diagonal().max(initial=0.0)) or 1.0
-        values, vectors = np.linalg.eigh(system / unit)
-        lengths = np.sqrt(moments.target_squares)
-        cross = vectors.T @ ((root / unit**0.5)[:, np.newaxis] * moments.cross / np.maximum(lengths, TINY))
-        side = max(n, len(values))
-        some = values > side * EPS * values.max(initial=0.0)
-        explained = cross[some] ** 2 / values[some, np.newaxis]
-        free = moments.n_effective - center - float(np.count_nonzero(some))
-        return cls(unit * values[some], explained, free, moments.n_effective, side, moments.target_squares)
+        self._unit = float(system.diagonal().max(initial=0.0)) or 1.0
+        values, vectors = np.linalg.eigh(system / self._unit)
+        largest, side = float(values.max(initial=0.0)), max(n, len(values))
+        some = values > side * EPS * largest
+        self._values: Matrix = values[some]
+        self._turn: Matrix = (root / self._unit**0.5)[:, np.newaxis] * vectors[:, some]
+        self._lengths = np.maximum(np.sqrt(moments.target_squares), TINY)
+        self._cross: Matrix = self._turn.T @ (moments.cross / self._lengths)
+        self._moments, self._center = moments, center
+        self.ridges = grid(self._unit * largest, self._unit * largest, side)
 
-    def scores(self, ridges: Matrix, shares: Matrix) -> Matrix:
-        """Compute V (p,) of ridges (p,), over targets with their shares (c,); infinite where no row is left over."""
-        left = ridges[:, np.newaxis] / (self.values + ridges[:, np.newaxis])
-        residual = np.maximum(1.0 - self.explained.sum(axis=0), 0.0) + left**2 @ self.explained
-        trace = self.free + left.sum(axis=1)
-        squares: Matrix = residual @ shares
-        return np.divide(squares, (trace / self.n_rows) ** 2, out=np.full(len(ridges), np.inf), where=trace > 0)
+    def scores(self, shares: Matrix) -> Matrix:
+        """Compute V (p,) of every ridge, over targets with their shares (c,); infinite where no row is left over."""
+        free = self._moments.n_effective - self._center - float(len(self._values))
+        trace = free + self._left().sum(axis=1)
+        squares = self._residual(shares)
+        out = np.full(len(squares), np.inf)
+        return np.divide(squares, (trace / self._moments.n_effective) ** 2, out=out, where=trace > 0)
 
-    def ridges(self) -> Matrix:
-        """Return the grid."""
-        largest = float(self.values.max(initial=0.0))
-        return grid(largest, largest, self.n)
+    def leave_one_out(self, shares: Matrix, rows: Rows) -> Matrix:
+        """Estimate the leave-one-out error (p,) of every ridge, over targets with their shares (c,).
+
+        A ratio estimate (Cochran 1977, Sampling Techniques, chapter 6): the mean squared residual of all rows, known
+        exactly, times the ratio of leave-one-out errors to residuals in the sample. Of all rows it is exact.
+        """
+        mean, level = self._moments.mean @ self._turn, self._moments.target_mean
+        x, y = times(rows.x, self._turn) - mean, (rows.y - level) / self._lengths
+        by = self._left() * self._unit / self.ridges[:, np.newaxis]  # 1 / (s + r)
+        leverage = rows.weight[:, np.newaxis] * (x**2 @ by.T)
+        if self._center:
+            leverage += (rows.weight / self._moments.weight)[:, np.newaxis]
+        ratios = np.ones(len(by))
+        for k, of_ridge in enumerate(by):
+            squares = rows.weight * ((y - x @ (of_ridge[:, np.newaxis] * self._cross)) ** 2 @ shares)
+            total = float(squares.sum())
+            if total > 0:
+                ratios[k] = float((squares / np.maximum(1.0 - leverage[:, k], ROUNDING) ** 2).sum()) / total
+        return self._residual(shares) * ratios
+
+    def _left(self) -> Matrix:
+        """Return r / (s + r), (p, k)."""
+        ridges = self.ridges[:, np.newaxis] / self._unit
+        return ridges / (self._values + ridges)
+
+    def _residual(self, shares: Matrix) -> Matrix:
+        """Return the squared residuals (p,) of all rows as shares of the squares of their targets."""
+        explained = self._cross**2 / self._values[:, np.newaxis]
+        residual = np.maximum(1.0 - explained.sum(axis=0), 0.0) + self._left() ** 2 @ explained
+        out: Matrix = residual @ shares
+        return out
 
 
 class LeaveOneOut:
@@ -100,7 +122,7 @@ class LeaveOneOut:
             vectors = free @ vectors
             self._left, self._own = np.zeros_like(y), np.zeros(n)
         else:
-            x = rows.x.toarray() if is_sparse(rows.x) else rows.x
+            x = rows.x if isinstance(rows.x, np.ndarray) else rows.x.toarray()
             vectors, values, _ = np.linalg.svd(root * (x - moments.mean) * by, full_matrices=False)
             values = values**2
             some = values > (n * EPS) ** 2 * values.max(initial=0.0)

@@ -327,8 +327,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             return {"n_rows": 0, "place": self._place}, {}
         weight, weight_norm, *sums = self._moments
         about, of_held, of_sketch = self._held_state()
-        state = {"n_rows": self._n, "place": self._place, "weight": weight, "weight_norm": weight_norm, "flat": self._flat}
-        state |= {"scaled": self._scaled, "sketch": about}
+        state: dict[str, Any] = {"n_rows": self._n, "place": self._place, "weight": weight, "weight_norm": weight_norm}
+        state |= {"flat": self._flat, "scaled": self._scaled, "sketch": about}
         arrays = {**dict(zip(SUMS, sums, strict=True)), **of_held, **of_sketch}
         if self._refined is not None:
             (*steps, passes), (ridge, path, apart), to_choose = self._refined

@@ -156,16 +156,20 @@ class RidgeReader(RidgeLearner, abstract=True):
 
     @one_blas_thread
     def _generalised(self, left_out: slice) -> Choice:
-        """Choose the ridge by generalised cross-validation of all rows but some of those held out."""
+        """Choose the ridge by cross-validation of all rows but some of those held out, by sums over these."""
         n = self._n - (left_out.stop - left_out.start)
         problem = self._problem(left_out)
         assert isinstance(problem.gram, GramSum)
         moments = problem.moments
         penalty = penalty_of(moments, scaled=problem.scaled)
-        gcv = GeneralisedCrossValidation.of(problem.gram.gram, moments, penalty, n=n, center=self.fit_intercept)
-        ridges = gcv.ridges()
-        errors = gcv.scores(ridges, Scorer(self.scoring, moments, is_whole=True).relative_shares())
-        path = least_of(ridges, errors, errors * (2.0 / gcv.n_rows) ** 0.5, n)
+        gcv = GeneralisedCrossValidation(problem.gram.gram, moments, penalty, n=n, center=self.fit_intercept)
+        shares = Scorer(self.scoring, moments, is_whole=True).relative_shares()
+        sample = np.delete(np.arange(len(self._known_held())), left_out)
+        if self.decay < 1.0 or not len(sample):  # of a sample of all times hardly a row weighs something
+            errors = gcv.scores(shares)
+        else:
+            errors = gcv.leave_one_out(shares, self._rows_of(sample))
+        path = least_of(gcv.ridges, errors, errors * (2.0 / moments.n_effective) ** 0.5, n)
         return Choice(path.ridge, path, None)
 
     def _ridge_apart(self, choice: Choice) -> float:
@@ -329,7 +333,8 @@ class RidgeReader(RidgeLearner, abstract=True):
             else:
                 steps = steps.step((yield from images(steps.direction)), solve)
         if if_better and (column_lengths(steps.residual) > tolerance * lengths).any():
-            behind = self._errors_apart(None, self._ridge_apart(of_sketch or choice)) - self._errors_apart(steps.solution[:, c:])
+            by_sketch = self._errors_apart(None, self._ridge_apart(of_sketch or choice))
+            behind = by_sketch - self._errors_apart(steps.solution[:, c:])
             if len(behind) and is_as_good(behind):
                 return None
         return Refined(steps, choice, made if refined is None else refined.to_choose)

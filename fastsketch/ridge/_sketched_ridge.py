@@ -85,10 +85,12 @@ class SketchedRidge(RidgeReader):
     The ridge, of a grid of four in each decade over all that eigenvalues can tell apart, is the one of the least
 
     - exact leave-one-out error, while the reservoir has all rows, as ``RidgeCV`` of scikit-learn has it (Allen 1974);
-    - score of generalised cross-validation (Golub, Heath, Wahba 1979) where X'X is exact and there are more rows. It
-      needs sums alone: n, y'y, X'y and the eigenvalues of X'X. Of rows with weights, or with decay, n is Kish's
-      effective number, (sum w)^2 / sum w^2; near as few of them as columns it shrinks more than is best, and if they
-      are no more than columns rows held out choose, as below.
+    - generalised cross-validation where X'X is exact and there are more rows (Golub, Heath, Wahba 1979). It needs sums
+      alone, n, y'y, X'y and the eigenvalues of X'X, and takes the mean leverage for that of every row. Where the
+      reservoir has a sample of rows, their own leverages correct it to the leave-one-out error of all rows, by a ratio
+      estimate (Cochran 1977): a few rows that alone have a column nonzero, and are outliers, would else be missed. Of
+      rows with decay, or without a reservoir, n is Kish's effective number, (sum w)^2 / sum w^2; near as few of them as
+      columns it shrinks more than is best, and if they are no more than columns rows held out choose, as below.
 
     Generalised cross-validation cannot know what a sketch has lost: the trace of its hat matrix is that of another
     regulariser. Of a sketch the ridge is the one of the least error on a tenth of the rows, held out in the reservoir;
@@ -345,7 +347,7 @@ class SketchedRidge(RidgeReader):
         if not self._n:
             return {}
         fitted = self._fitted()
-        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "scale": self._scaled}
+        out: dict[str, Any] = {"n_targets": self.n_targets, "is_exact": self.is_exact, "scale": self._scaled}
         out["ridge"] = fitted.choice.ridge
         if self._refined is not None:
             out["passes"] = self._refined.passes

@@ -75,7 +75,8 @@ def test_labels_are_targets_of_ridge_classifier(class_weight, n_classes):
     rows, labels, weights = X[chosen], LABELS[chosen], RNG.random(400)[chosen]
     if isinstance(class_weight, dict):
         class_weight = {label: class_weight[label] for label in np.unique(labels)}
-    ours = SketchedRidgeClassifier(ridge=2.5, scale=False, class_weight=class_weight).fit(rows, labels, sample_weight=weights)
+    ours = SketchedRidgeClassifier(ridge=2.5, scale=False, class_weight=class_weight)
+    ours.fit(rows, labels, sample_weight=weights)
     if class_weight == "balanced":  # of sums of weights: RidgeClassifier counts rows
         counts = {label: weights[labels == label].sum() for label in np.unique(labels)}
         class_weight = {label: weights.sum() / (n_classes * count) for label, count in counts.items()}
