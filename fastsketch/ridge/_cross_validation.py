@@ -46,7 +46,7 @@ class GeneralisedCrossValidation:
     """
 
     def __init__(self, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> None:
-        """Decompose X'X (d, d) of all n rows, whose moments are given, in units of the penalty (d,)."""
+        """Compute the eigenvectors of X'X (d, d) of all n rows in units of the penalty (d,)."""
         root = _root_of_inverse(moments, penalty)
         system = gram * root * root[:, np.newaxis]
         # in units of the longest column and of the targets, whose squares overflow nowhere
@@ -122,7 +122,8 @@ class LeaveOneOut:
             vectors = free @ vectors
             self._left, self._own = np.zeros_like(y), np.zeros(n)
         else:
-            x = rows.x if isinstance(rows.x, np.ndarray) else rows.x.toarray()
+            x: Any = rows.x
+            x = x.toarray() if hasattr(x, "toarray") else x
             vectors, values, _ = np.linalg.svd(root * (x - moments.mean) * by, full_matrices=False)
             values = values**2
             some = values > (n * EPS) ** 2 * values.max(initial=0.0)
@@ -179,7 +180,7 @@ def _kernel(x: Any, mean: Matrix, by: Matrix) -> Matrix:
     if not is_sparse(x):
         scaled: Matrix = (x - mean) * by
         return scaled @ scaled.T
-    scaled, mean = x * by, mean * by
-    level: Matrix = scaled @ mean
-    products: Matrix = (scaled @ scaled.T).toarray()
+    sparse, mean = x * by, mean * by
+    level: Matrix = sparse @ mean
+    products: Matrix = (sparse @ sparse.T).toarray()
     return products - level - level[:, np.newaxis] + mean @ mean

@@ -308,8 +308,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
         if self._scaled != other._scaled:
             raise ValueError(
-                "one model has learned dense rows, whose columns are standardised, the other sparse rows, whose columns "
-                "are not: give both the same scale="
+                "one model has learned dense rows, whose columns are standardised, the other sparse ones, which are "
+                "not: give both the same scale="
             )
         joined, rest = self._joined(other)
         if not self.is_exact:

@@ -20,7 +20,6 @@ from fastsketch.ridge._read_out import (
     Choice,
     Coefficients,
     Problem,
-    RidgePath,
     Rows,
     Scorer,
     chosen,

@@ -208,7 +208,7 @@ def test_columns_of_dense_rows_are_standardised_and_those_of_sparse_ones_are_not
     again = fs.from_bytes(plain.to_bytes()).update(x, y)  # the first rows have decided
     assert again.facts()["scale"] is False
     same_state(again, plain.update(x, y))
-    with pytest.raises(ValueError, match="give both the same scale="):
+    with pytest.raises(ValueError, match="not: give both the same scale="):
         dense.merge(plain)
 
 

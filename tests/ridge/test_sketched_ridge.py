@@ -495,10 +495,7 @@ def test_constant_columns_and_targets_of_any_size_count_nothing():
             model.update(rows[start : start + 167], y[start : start + 167])
         assert np.abs(model.coef()[:, -1]).max() < 1e-9
     both = np.column_stack([x[:, 0], np.full(len(x), 1 / 3)])
-    assert (
-        Unscaled().update(x, both).score_path().ridge
-        < 1e-6 * Unscaled().update(x, y).score_path().ridge
-    )
+    assert Unscaled().update(x, both).score_path().ridge < 1e-6 * Unscaled().update(x, y).score_path().ridge
 
 
 def test_a_sketch_that_loses_nothing_needs_no_ridge():
@@ -509,9 +506,7 @@ def test_a_sketch_that_loses_nothing_needs_no_ridge():
 
 def test_sparse_rows_far_from_zero_are_scaled_as_dense_ones():
     x, y, _ = examples()
-    one, two = (
-        Unscaled(ridge=1.0, scale=True).update(rows, y) for rows in (x + 1e6, sparse.csr_array(x + 1e6))
-    )
+    one, two = (Unscaled(ridge=1.0, scale=True).update(rows, y) for rows in (x + 1e6, sparse.csr_array(x + 1e6)))
     assert np.allclose(one.coef(), two.coef(), rtol=1e-6, atol=1e-6)
 
 
@@ -521,7 +516,5 @@ def test_intervals_where_new_rows_weigh_most_are_wide_or_refused():
     y = x.sum(axis=1) + rng.standard_normal(1000)
     with pytest.raises(ValueError, match="rows that chose nothing, and there are 1.*by weight"):
         Unscaled(ridge=1.0, decay=0.9).update(x, y).predict_interval(x, coverage=0.9)
-    narrow, wide = (
-        Unscaled(ridge=1.0, decay=decay).update(x, y).predict_interval(x[:1]) for decay in (1.0, 0.995)
-    )
+    narrow, wide = (Unscaled(ridge=1.0, decay=decay).update(x, y).predict_interval(x[:1]) for decay in (1.0, 0.995))
     assert (wide.upper - wide.lower).item() > (narrow.upper - narrow.lower).item()

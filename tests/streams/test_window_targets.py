@@ -59,7 +59,7 @@ def test_the_ridge_is_chosen_on_rows_of_the_window():
     model = fs.Window(fs.SketchedRidge(), blocks=4, every=200).update(rows, y).model
     own = latest(2000, 4, 200)
     alone = fs.SketchedRidge().update(rows[own], y[own])
-    assert model.score_path().n_rows == alone.score_path().n_rows == 160
+    assert model.score_path().n_rows == alone.score_path().n_rows == 800
     assert np.allclose(model.predict(rows), alone.predict(rows), atol=0.02)
     low, high = model.predict_interval(rows[own])
     assert 0.8 < np.mean((low <= y[own]) & (y[own] <= high)) < 0.98
