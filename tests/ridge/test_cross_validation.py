@@ -266,5 +266,5 @@ def test_rows_that_measure_have_not_chosen_the_ridge_of_their_fit():
     )
     others = np.delete(np.arange(2000), np.arange(2000)[model._measuring()])
     errors = gcv.leave_one_out(np.ones(1), model._rows_of(others))
-    expected = y[came] - other.predict(x[came], ridge=gcv.ridges[errors.argmin()])[:, None]
+    expected = y[came] - other.predict(x[came], ridge=gcv.ridges[errors.argmin()])
     assert np.allclose(model._known_residuals()[0], expected, rtol=1e-8, atol=1e-8)
