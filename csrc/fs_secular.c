@@ -34,7 +34,9 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
                 if (type[last] != type[j])
                     type[last] = type[j] = 2;
                 d[last] = low * c * c + high * s * s;
-                d[j] = low * s * s + high * c * c;
+                /* within the bounds that rounding may leave: kept poles stay sorted */
+                d[j] = LARGER(low, low * s * s + high * c * c);
+                d[j] = d[j] < high ? d[j] : high;
                 pair[2 * turns] = (int32_t)last;
                 pair[2 * turns + 1] = (int32_t)j;
                 turn[2 * turns] = c;

@@ -470,3 +470,23 @@ def test_a_diagonal_of_any_size_can_be_saved(decay, loss):
                 learned += model.update(x, t, sample_weight=size).n_rows > 0
     assert learned and np.isfinite(model._learned.squares).all()
     assert fs.from_bytes(model.to_bytes()).n_rows == model.n_rows
+
+
+@pytest.mark.parametrize("seed", [0, 2, 20, 38])
+def test_rare_columns_leave_the_directions_orthonormal(seed):
+    """Equal slopes of the absolute loss on rare columns make eigenvalues that are equal but for rounding.
+
+    A rotation of two equal ones gave eigenvalues that were out of order by a rounding, which the secular equation does
+    not allow: V'V was off by up to 1e-5 after such a row, and 11 of 40 such streams were refused. A polish squares the
+    error of V'V, so it may be the root of the unit roundoff before it.
+    """
+    rng = np.random.default_rng(seed)
+    rows = (rng.random((150, 50)) < 0.02) * rng.lognormal(0, 1, (150, 50))
+    y = rows @ (100 * rng.standard_normal(50)) + 3 * rng.standard_normal(150)
+    model = fs.AdaptiveSubgradient(loss="absolute")
+    for row, target in zip(rows, y, strict=True):
+        state = model.update(row, target)._learned
+        rank, n = state.count[RANK], state.count[ROWS]
+        directions = state.turn[:rank, :n] @ state.held.rows[:n]
+        assert (np.diff(state.lam[:rank]) <= 0).all()
+        assert np.abs(directions @ directions.T - np.eye(rank)).max() <= np.sqrt(np.finfo(float).eps)
