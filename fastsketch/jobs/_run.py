@@ -18,7 +18,7 @@ from fastsketch._core.validation import as_choice, as_flag, as_integer
 from fastsketch._frame.model import Model, plain
 from fastsketch.data.files._lock import LockHeld
 from fastsketch.data.files._state import StateError
-from fastsketch.data.sources import Source, asked_as, open_rows
+from fastsketch.data.sources import Source, asked_as, open_rows, with_missing
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._parts import JobNode
@@ -134,6 +134,8 @@ def run(
     with asked_as("target"):
         rows = open_rows(source) if target is None else open_rows(source, beside=target)
     finish: Callable[[Any], Any] | None = None
+    if getattr(model, "_GAPS", False):
+        rows = with_missing(rows)
     if hasattr(model, "_job"):
         model, finish = cast("Any", model)._job(rows)
     job = Learning(

@@ -16,6 +16,7 @@ from fastsketch.reference._frequent_directions import (
     robust_frequent_directions,
     robust_frequent_directions_blocks,
 )
+from fastsketch.reference._gaussian_gaps import expectation_step, maximization_step
 from fastsketch.reference._groups import group_sketches
 from fastsketch.reference._hashing import (
     distributed_frosh,
@@ -62,6 +63,7 @@ __all__ = [
     "compensative_frequent_directions",
     "distributed_frosh",
     "ease",
+    "expectation_step",
     "fast_frequent_directions",
     "fast_online_newton",
     "fast_robust_frequent_directions",
@@ -77,6 +79,7 @@ __all__ = [
     "hadamard",
     "least_scores",
     "ledoit_wolf_shrinkage",
+    "maximization_step",
     "oja_newton",
     "online_gradient_descent",
     "online_newton",

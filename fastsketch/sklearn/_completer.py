@@ -3,77 +3,50 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from dataclasses import KW_ONLY
+from collections.abc import Callable
+from dataclasses import KW_ONLY, fields
+from statistics import NormalDist
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastsketch._core.losses import LOSSES, LossName
-from fastsketch._core.validation import Rows
+from fastsketch._core.validation import Rows, as_choice, as_integer, as_real, is_sparse
+from fastsketch._frame.batches import Batch
+from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names import IdMap
 from fastsketch.data.names._triples import table_of
+from fastsketch.data.sources import Source, with_missing
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._arguments import as_range
+from fastsketch.lowrank._gap_moments import GapMoments, TableGaussian, blocks, groups_for
+from fastsketch.ridge._sketched_ridge import PredictionInterval
 from fastsketch.sklearn._column_units import ColumnUnits
-from fastsketch.sklearn._estimator import ModelEstimator, checked, consistent_rows, estimator, seed_of
+from fastsketch.sklearn._estimator import (
+    MergingEstimator,
+    ModelEstimator,
+    as_far_source,
+    checked,
+    consistent_rows,
+    estimator,
+    seed_of,
+    whole_or_as_before,
+)
 
 UNITS = ("unit_mean", "unit_scale")  # in files
 OF_NUMBERS = [name for name, about in LOSSES.items() if about.targets == "real"]
+MOST = float(np.finfo(np.float64).max)
 
 
 @estimator
-class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
-    """Completes a matrix by a low-rank model: transform fills what is missing of rows.
-
-    Parameters
-    ----------
-    rank : int, default 10
-        At most; no more than the smaller side of X.
-    loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
-        Those of fastsketch.LowRankModel, with its defaults.
-    step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, clip
-        Likewise.
-    random_state : int, RandomState or None, default 0
-        An integer is the seed of the model.
-
-    Attributes
-    ----------
-    model_ : fastsketch.LowRankModel
-    rank_ : int
-    components_ : ndarray (rank, n_features)
-    n_features_in_ : int
-    column_ids_ : fastsketch.data.IdMap or None
-        Ids of the columns, if X was a table of them.
-    mean_, scale_ : ndarray (n_features,) or None
-        What ``model_`` has the columns less, and divided by; None if it has them as they are.
-
-    Notes
-    -----
-    Numbers of columns whose standard deviations and root mean squares differ by more than eight times, as those of
-    measurements in units of their own do and ratings do not, are learned less their means and divided by the former.
-    ``model_`` is then of these numbers.
-
-    Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing, and so are the masked
-    entries of a masked array, which ``transform`` fills. X may also be a table by
-    ids, ``fastsketch.data.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
-    order in which they appear. ``LowRankFactors`` gives the factors of rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastsketch.sklearn import LowRankCompleter
-    >>> rng = np.random.default_rng(0)
-    >>> truth = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 40))
-    >>> X = np.where(rng.random(truth.shape) < 0.5, truth, np.nan)
-    >>> filled = LowRankCompleter(3, sweeps=10).fit_transform(X)
-    >>> bool(np.isfinite(filled).all()), bool(np.abs(filled - truth).mean() < 0.1)
-    (True, True)
-    """
+class LowRankEstimator(TransformerMixin, ModelEstimator):
+    """What the two estimators on ``LowRankModel`` share: its parameters, standardised columns, checked rows."""
 
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar = LowRankModel
@@ -102,31 +75,34 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features), or a table by ids."""
         table = table_of(X)
-        parameters = self.get_params(deep=False)
+        rows = self._checked(X, reset=True) if table is None else table
+        shape = rows.shape if table is None else (len(table.user_ids), len(table.item_ids))
+        return self._fit_low_rank(rows, shape, by_ids=table is not None)
+
+    def _fit_low_rank(self, rows: Any, shape: tuple[int, ...], *, by_ids: bool) -> Self:
+        parameters = {field.name: getattr(self, field.name) for field in fields(cast("Any", LowRankEstimator))}
         seed = seed_of(parameters.pop("random_state"))
-        if table is None:
-            rows = self._checked(X, reset=True)
-            shape: tuple[int, ...] = rows.shape
-        else:
-            rows, shape = table, (len(table.user_ids), len(table.item_ids))
         if isinstance(self.rank, int | np.integer):
             parameters["rank"] = min(self.rank, *shape)
-        units = ColumnUnits.of(rows) if table is None and self.loss in OF_NUMBERS else None
-        if units is not None:
+        units = None
+        if not by_ids and self.loss in OF_NUMBERS:
+            units = ColumnUnits.of(rows, getattr(self, "feature_names_in_", None))
             if self.clip is not None:
                 as_range(self.clip, "clip")
             rows, parameters["clip"] = units.into(rows), None
         self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
         self._units = units
-        if table is not None:
+        if by_ids:
             self._drop("feature_names_in_")
-            self.n_features_in_ = len(table.item_ids)
+            self.n_features_in_ = shape[1]
         else:
             self._name_features(self.model_)
         self._fix_parameters()
         return self
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
+        if not reset:
+            check_is_fitted(self, self._MODEL)
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
         if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
             masked: Any = X.astype(X.dtype if X.dtype.kind == "f" else np.float64)
@@ -136,17 +112,23 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     @property
     def rank_(self) -> int:
         """Return the rank that predictions take."""
-        return self._learner.selected_rank
+        return self._low_rank("rank_").selected_rank
 
     @property
     def column_ids_(self) -> IdMap | None:
         """Return the ids of the columns, if the model was fitted to a table."""
-        return self._learner.column_ids
+        return getattr(self._learner, "column_ids", None)
 
     @property
     def components_(self) -> NDArray[Any]:
         """Return the factors of the columns, (rank, n_features)."""
-        return self._learner.factors()[1].T
+        return self._low_rank("components_").factors()[1].T
+
+    def _low_rank(self, name: str) -> LowRankModel:
+        """Return the low-rank model; AttributeError that names an attribute which another model does not have."""
+        if not isinstance(self._learner, LowRankModel):
+            raise AttributeError(f"{name} is that of a low-rank model, and model_ is a Gaussian: method='low_rank'")
+        return self._learner
 
     @property
     def mean_(self) -> NDArray[np.float64] | None:
@@ -165,11 +147,9 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     def _restore_own(self, arrays: dict[str, NDArray[Any]]) -> None:
         self._units = None
         if arrays:
-            shape = (self._learner.shape[1],)
-            mean, scale = (checks.array_of(arrays, name, shape, np.dtype(np.float64)) for name in UNITS)
-            if not (np.isfinite(mean).all() and np.isfinite(scale).all() and (scale > 0).all()):
-                raise ValueError(f"{' and '.join(UNITS)} must be finite, the latter positive")
-            self._units = ColumnUnits(mean, scale)
+            shape = (self._learner.n_features,)
+            mean = checks.finite(arrays, UNITS[0], shape)
+            self._units = ColumnUnits(mean, checks.not_negative(arrays, UNITS[1], shape))
 
     def _units_of(self) -> Any:
         """Return the units of the columns; a model that was given has none."""
@@ -188,19 +168,6 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
         units = self._units_of()
         return rows if units is None else units.back(rows, self.clip)
 
-    def transform(self, X: Rows) -> NDArray[Any]:
-        """Return rows without gaps, (n_samples, n_features): observed entries as they are, the others as predicted.
-
-        Parameters
-        ----------
-        X : sparse (n_samples, n_features), array with NaN for what is missing, or table
-        """
-        model, rows = self._learner, self._rows(X)
-        out = self._back(model.fold_in(rows).predict_block().astype(self.components_.dtype))
-        as_given = rows if self._units_of() is None else self._checked(X, reset=False)
-        model._observed(as_given, None, 0)[0].write_over(out)
-        return out
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -209,7 +176,322 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
 
 
 @estimator
-class LowRankFactors(LowRankCompleter):
+class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator):
+    """Fills the gaps of a table by the conditional means of a Gaussian, or by a low-rank model.
+
+    Parameters
+    ----------
+    rank : int, default 10
+        Of the low-rank model, at most; no more than the smaller side of X.
+    loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
+        Those of fastsketch.LowRankModel, with its defaults.
+    step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations
+        Likewise.
+    clip : (low, high), optional
+        Range that filled entries keep to.
+    random_state : int, RandomState or None, default 0
+        An integer is the seed of the low-rank model.
+    method : {"auto", "gaussian", "low_rank"}, default "auto"
+        "gaussian": means and correlations by expectation maximisation (EM). "low_rank": a ``fastsketch.LowRankModel``.
+        "auto": the Gaussian for a dense X of more rows than columns and at most `max_features` columns, unless a
+        parameter of the low-rank model other than `clip` and `random_state` is not at its default; else the low-rank
+        model.
+    max_features : int, default 500
+        Columns up to which "auto" takes the Gaussian, whose correlations are a matrix of n_features x n_features.
+    max_iter : int, default 10
+        Steps of EM at most, each one pass over X; the default is that of scikit-learn's IterativeImputer.
+    tol : float, default 1e-3
+        EM ends when no mean, standard deviation or correlation moves by more, in standard units; IterativeImputer's
+        default too.
+
+    Attributes
+    ----------
+    model_ : fastsketch.LowRankModel, or sums over the rows
+        With the Gaussian the sums out of which means and correlations are read.
+    location_, covariance_ : ndarray (n_features,) and (n_features, n_features)
+        Mean and covariance of the Gaussian.
+    mean_, scale_ : ndarray (n_features,) or None
+        What the columns are less and divided by: the model is one of standardised columns. A column of one number
+        has the scale 0. None of a table by ids and of labels, and of a model that was given by ``from_model``.
+    n_iter_ : int
+        Passes over X: the first, and one for every step of EM.
+    rank_ : int
+        Of the low-rank model.
+    components_ : ndarray (rank, n_features)
+        Of the low-rank model.
+    n_features_in_ : int
+    column_ids_ : fastsketch.data.IdMap or None
+        Ids of the columns, if X was a table of them.
+
+    Notes
+    -----
+    The Gaussian: a missing entry gets its conditional mean given the observed entries of its row. Each step of EM
+    completes all rows so, and takes means and covariances of the completed rows plus the conditional covariances of
+    the gaps. Correlations are shrunk towards zero by the share of the largest leave-one-out likelihood. Gaps may depend
+    on what is observed (missing at random). ``predict_interval`` says how sure a filled entry is.
+
+    ``partial_fit``, ``merge`` and ``fs.run`` sum up products of the pairs of entries that a row has (available cases),
+    projected to a correlation matrix when they are read, and shrunk by the oracle approximating share. That assumes
+    gaps at random places (missing completely at random); docs/jobs/completing.md has its error beside that of EM.
+    ``fs.run(..., passes=p)`` adds p - 1 steps of EM, on all workers. ``partial_fit`` after ``fit`` completes new rows
+    by the Gaussian of ``fit``, one E step each.
+
+    Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing, and so are the masked
+    entries of a masked array, which ``transform`` fills. X may also be a source of rows (``fs.open_rows``), whose empty
+    cells are gaps and which is read once for each pass, or, for the low-rank model, a table by
+    ids, ``fastsketch.data.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
+    order in which they appear. ``LowRankFactors`` gives the factors of rows.
+
+    References
+    ----------
+    Dempster, Laird, Rubin, *Maximum likelihood from incomplete data via the EM algorithm*, JRSS B 1977; Little and
+    Rubin, *Statistical Analysis with Missing Data*, chapter 11; Hoffbeck and Landgrebe, *Covariance matrix estimation
+    and classification with limited training data*, IEEE PAMI 1996; Chen, Wiesel, Eldar and Hero, *Shrinkage algorithms
+    for MMSE covariance estimation*, 2010; Rousseeuw and Molenberghs, *Transformation of non positive semidefinite
+    correlation matrices*, 1993.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import LowRankCompleter
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((400, 2)) @ rng.standard_normal((2, 5)) * [1, 10, 1e3, 1, 1] + [0, 50, 7, 0, 1]
+    >>> X = np.where(rng.random(truth.shape) < 0.85, truth, np.nan)
+    >>> filled = LowRankCompleter().fit_transform(X)
+    >>> bool(np.abs((filled - truth) / truth.std(axis=0))[np.isnan(X)].mean() < 0.01)  # in standard deviations
+    True
+    """
+
+    _KIND: ClassVar = (LowRankModel, GapMoments)
+    _FREE: ClassVar = frozenset({"clip", "max_iter", "tol"})
+    _GAPS: ClassVar = True  # fs.run hands over NaN
+
+    _: KW_ONLY
+    method: Literal["auto", "gaussian", "low_rank"] = "auto"
+    max_features: int = 500
+    max_iter: int = 10
+    tol: float = 1e-3
+
+    # -- learning --------------------------------------------------------------------------------------------------
+    @changes
+    def fit(self, X: Batch, y: Any = None) -> Self:
+        """Forget everything and fit X: array with NaN or sparse (n_samples, n_features), source, or table by ids."""
+        self._check_own()
+        table = table_of(X)
+        if table is None and (source := as_far_source(X)) is not None:
+            return self._fit_source(source)
+        with whole_or_as_before(self):
+            if table is None:
+                rows = self._checked(X, reset=True)
+                if self._takes_gaussian(rows):
+                    return self._fit_gaussian(rows)
+                return self._fit_low_rank(rows, rows.shape, by_ids=False)
+            if self.method == "gaussian":
+                raise ValueError("method='gaussian' takes rows, and X is a table by ids: 'low_rank' takes it")
+            return self._fit_low_rank(table, (len(table.user_ids), len(table.item_ids)), by_ids=True)
+
+    def _check_own(self) -> None:
+        as_choice(self.method, "method", ("auto", "gaussian", "low_rank"))
+        as_integer(self.max_features, "max_features", 1)
+        as_integer(self.max_iter, "max_iter", 1)
+        as_real(self.tol, "tol", 0.0, MOST)
+        if self.clip is not None:
+            as_range(self.clip, "clip")
+
+    def _takes_gaussian(self, rows: Any) -> bool:
+        n, d = rows.shape
+        if self._asks_for_low_rank() is not None:
+            return False
+        return self.method == "gaussian" or (not is_sparse(rows) and n > d and d <= self.max_features)
+
+    def _asks_for_low_rank(self) -> str | None:
+        """Return the first parameter, with its value, that asks for a low-rank model."""
+        if self.method != "auto":
+            return "method='low_rank'" if self.method == "low_rank" else None
+        for field in fields(cast("Any", LowRankEstimator)):
+            value = getattr(self, field.name)
+            if field.name not in ("clip", "random_state") and value is not field.default and value != field.default:
+                return f"{field.name}={value!r}"
+        return None
+
+    def _fit_gaussian(self, rows: Any) -> Self:
+        model = GapMoments()
+        self._name_features(model)
+        groups = groups_for(rows)
+        self._em(model.update(rows), lambda step: step._learn(rows, groups))
+        self._fix_parameters()
+        return self
+
+    def _em(self, model: GapMoments, learn: Callable[[GapMoments], Any]) -> None:
+        """Take the steps of EM, in each of which a model learns all rows, and keep the last."""
+        wanted, step = model._em(self.max_iter, self.tol), None
+        while True:
+            try:
+                step = wanted.send(step)
+            except StopIteration as end:
+                self.model_, self._units = end.value, None
+                return
+            step._feature_names = model._feature_names
+            learn(step)
+
+    def _may_take_gaussian(self) -> bool:
+        begun = isinstance(getattr(self, "model_", None), GapMoments)
+        if not begun and (asks := self._asks_for_low_rank()) is not None:
+            raise AttributeError(f"partial_fit sums up what a Gaussian needs, and {asks} asks for a low-rank model")
+        return True
+
+    @available_if(_may_take_gaussian)
+    @changes
+    def partial_fit(self, X: Batch, y: Any = None) -> Self:
+        """Learn more rows, in batches of any size, for the Gaussian.
+
+        Parameters
+        ----------
+        X : array_like with NaN or sparse (n_samples, n_features), or source
+        y : ignored
+        """
+        self._check_own()
+        if (source := as_far_source(X)) is not None:
+            return self._partial_fit_source(with_missing(source))
+        with whole_or_as_before(self):
+            rows = self._checked_more(X)
+            model = self._model_for(rows)
+            if not isinstance(model, GapMoments):
+                raise ValueError("learning began with a low-rank model, which cannot go on: method='gaussian' can")
+            self._teach(model, rows)
+            self.__dict__.setdefault("_units", None)
+        return self
+
+    def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> GapMoments:
+        """Return the sums with which partial_fit, sources and jobs begin."""
+        self._check_own()
+        only = "partial_fit, sources and jobs learn a Gaussian"
+        if (asks := self._asks_for_low_rank()) is not None:
+            raise ValueError(f"{only}, and {asks} asks for a low-rank model: call fit with the rows")
+        if self.method == "auto" and n_features > self.max_features:
+            raise ValueError(
+                f"X has {n_features} columns, more than max_features={self.max_features}, and {only}: raise it, or "
+                "call fit with the rows"
+            )
+        return GapMoments()
+
+    def _fit_source(self, source: Source) -> Self:
+        source = with_missing(source)
+        model = self._template(source.n_rows, source.n_features, source.dtype)._take_rows(source)
+        work: Any = clone(self)
+        if source.repeatable:
+            work._em(model, lambda step: step._take_rows(source))
+        else:
+            work.model_, work._units = model, None
+        work._own_model(work.model_, work._own())
+        self._become(work)
+        return self
+
+    def _merged_model(self, other: Any) -> Any:
+        for model in (self._learner, other):
+            if not isinstance(model, GapMoments):
+                raise ValueError("low-rank models do not merge: method='gaussian' does")
+        return super()._merged_model(other)
+
+    def _own_with(self, other: Any) -> dict[str, NDArray[Any]]:
+        return self._own()
+
+    # -- what was learned ------------------------------------------------------------------------------------------
+    def _gaussian(self, name: str) -> TableGaussian:
+        if not isinstance(self._learner, GapMoments):
+            raise AttributeError(f"{name} is that of the Gaussian, and model_ is a low-rank model: method='gaussian'")
+        return self._learner.gaussian()
+
+    @property
+    def location_(self) -> NDArray[np.float64]:
+        """Return the mean of the Gaussian, (n_features,)."""
+        return self._gaussian("location_").location.copy()
+
+    @property
+    def covariance_(self) -> NDArray[np.float64]:
+        """Return the covariance of the Gaussian, (n_features, n_features)."""
+        found = self._gaussian("covariance_")
+        return found.correlation * found.scale * found.scale[:, np.newaxis]
+
+    @property
+    def n_iter_(self) -> int:
+        """Return the number of passes over the rows."""
+        return 1 + getattr(self._learner, "steps", 0)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Return the number of rows learned from."""
+        return self._learner.n_rows
+
+    def _units_of(self) -> Any:
+        if not isinstance(self._learner, GapMoments):
+            return super()._units_of()
+        found = self._learner.gaussian()
+        return ColumnUnits(found.location, found.scale)
+
+    def _own(self) -> dict[str, NDArray[Any]]:
+        return {} if isinstance(self._learner, GapMoments) else super()._own()
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+    def transform(self, X: Rows) -> NDArray[Any]:
+        """Return rows without gaps, (n_samples, n_features): observed entries as they are, the others as predicted.
+
+        Parameters
+        ----------
+        X : sparse (n_samples, n_features), array with NaN for what is missing, or table
+        """
+        if isinstance(self._learner, GapMoments):
+            rows = self._checked(X, reset=False)
+            found = self._learner.gaussian()
+            out = np.concatenate([found.fill(block) for block in blocks(rows)])
+            return self._clipped(out, rows).astype(rows.dtype, copy=False)
+        model, rows = self._learner, self._rows(X)
+        out = self._back(model.fold_in(rows).predict_block().astype(self.components_.dtype))
+        as_given = rows if self._units_of() is None else self._checked(X, reset=False)
+        model._observed(as_given, None, 0)[0].write_over(out)
+        return out
+
+    def _clipped(self, filled: NDArray[np.float64], rows: Any) -> NDArray[np.float64]:
+        if self.clip is None:
+            return filled
+        gaps = np.concatenate([np.isnan(block) for block in blocks(rows)])
+        return np.where(gaps, np.clip(filled, *self.clip), filled)
+
+    def predict_interval(self, X: Rows, *, coverage: float = 0.9) -> PredictionInterval:
+        """Return intervals that hold the missing entries with a probability of `coverage`, each by itself.
+
+        The interval is that of the conditional normal distribution of an entry given the observed ones of its row: as
+        many conditional standard deviations wide on both sides of the filled value as `coverage` asks for. It holds for
+        rows that are about normal, and does not count the uncertainty of the means and correlations. ``lower`` and
+        ``upper`` of an observed entry are the entry itself.
+
+        Parameters
+        ----------
+        X : sparse (n_samples, n_features), or array with NaN for what is missing
+        coverage : float in (0, 1), default 0.9
+
+        Returns
+        -------
+        PredictionInterval
+            ``lower`` and ``upper``, (n_samples, n_features) float64 each.
+
+        Raises
+        ------
+        AttributeError
+            If the model is a low-rank one.
+        """
+        found = self._gaussian("predict_interval")
+        coverage = as_real(coverage, "coverage", 0.0, 1.0, low_open=True, high_open=True)
+        rows = self._checked(X, reset=False)
+        pairs = [found.deviations(block) for block in blocks(rows)]
+        middle, deviation = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        half = NormalDist().inv_cdf(0.5 + coverage / 2) * deviation
+        ends = (self._clipped(middle + sign * half, rows) for sign in (-1, 1))
+        return PredictionInterval(*ends)
+
+
+@estimator
+class LowRankFactors(LowRankEstimator):
     """Represents rows by the factors of a low-rank model: transform fits them to what is observed of a row.
 
     Parameters
@@ -225,8 +507,9 @@ class LowRankFactors(LowRankCompleter):
 
     Attributes
     ----------
-    model_, rank_, components_, n_features_in_, column_ids_, mean_, scale_
-        Those of LowRankCompleter.
+    model_ : fastsketch.LowRankModel
+    rank_, components_, n_features_in_, column_ids_, mean_, scale_
+        Those of LowRankCompleter's low-rank model.
 
     Examples
     --------

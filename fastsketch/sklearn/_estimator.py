@@ -184,7 +184,7 @@ class ModelEstimator(BaseEstimator):
     _HOME: ClassVar = "fastsketch.sklearn"
     # the attribute, and the kind of model in it
     _MODEL: ClassVar[str]
-    _KIND: ClassVar[type[Model]]
+    _KIND: ClassVar[Any]  # a class of models, or several
     # parameters that may change between two calls of partial_fit
     _FREE: ClassVar[frozenset[str]] = frozenset()
     # {parameter of the estimator: of the model}, where the two have different names
@@ -278,7 +278,8 @@ class ModelEstimator(BaseEstimator):
             If it is no such model, has learned nothing, or has other parameters.
         """
         if not isinstance(model, cls._KIND):
-            raise TypeError(f"model must be a fastsketch.{cls._KIND.__name__}, got {type(model).__name__}")
+            kind: Any = cls._KIND[0] if isinstance(cls._KIND, tuple) else cls._KIND
+            raise TypeError(f"model must be a fastsketch.{kind.__name__}, got {type(model).__name__}")
         if model.n_features is None:
             raise ValueError(
                 "model must have learned from rows of one width: call its update first"

@@ -11,6 +11,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.data import Source, open_rows
 from fastsketch.data.sources._arrays import ArraySource
+from fastsketch.lowrank._gap_moments import GapMoments
 from fastsketch.reference import baselines
 from fastsketch.sketching import SecondPass
 
@@ -325,6 +326,25 @@ def _completion(name, cls, **parameters):
     )
 
 
+def gap_rows(seed, n=40):
+    """Rows (n, 12) with NaN for a fifth of the entries."""
+    rows = dense_rows(seed, n)
+    return np.where(np.random.default_rng(seed + 1).random(rows.shape) < 0.2, np.nan, rows)
+
+
+def _gaps(name, *, expecting=False):
+    """One that sums up the pairs of entries, or the expectations of an E step; an empty one takes its Gaussian."""
+    given = GapMoments().update(gap_rows(7)).gaussian()
+
+    def learn(model, rows, **more):
+        if expecting and model.n_features is None:
+            model.merge(GapMoments.expecting(given))
+        return model.update(rows, **more)
+
+    reads = {"filled": lambda m: m.gaussian().fill(gap_rows(9, 5)) if m.n_rows else None}
+    return Specimen(f"gaps-{name}", GapMoments, learn=learn, rows=gap_rows, reads=reads)
+
+
 _EASE_READS = {
     "popularity": lambda m: m.popularity if m.n_rows else None,
     "scores": lambda m: m.decision_block(event_rows(9, 5)) if m.n_rows else None,
@@ -526,6 +546,8 @@ SPECIMENS = (
     _named("named", fs.SketchedNewton, 3),
     _named("named-hashed", fs.SketchedNewton, 3, hash_bits=6),
     _named("named-diag", fs.AdaptiveSubgradient, method="ada_diag"),
+    _gaps("pairs"),
+    _gaps("expecting", expecting=True),
     _completion("low-rank", fs.LowRankModel),
     _completion("low-rank-huber", fs.LowRankModel, loss="huber"),
     _ease("fixed", ridge=1.0),

@@ -38,6 +38,7 @@ FREE = {
     AdaptiveSubgradientRegressor: {"epochs": 4, "shuffle": False, "random_state": 7},
     SketchedNewtonClassifier: {"epochs": 3, "shuffle": False, "random_state": 7},
     SketchedNewtonRegressor: {"epochs": 4, "shuffle": False, "random_state": 7},
+    LowRankCompleter: {"clip": (-9.0, 9.0), "max_iter": 5, "tol": 0.1},
 }
 OTHER = {"loss": "squared_hinge", "method": "ogd", "form": "dual_averaging", "solver": "svd", "rotation": "random"}
 BY_CLASS = {
@@ -50,6 +51,12 @@ BY_CLASS = {
     SketchedNewtonClassifier: {"method": "fd"},
     SketchedNewtonRegressor: {"method": "fd", "loss": "huber"},
     AdaptiveSubgradientRegressor: {"loss": "huber"},
+    LowRankCompleter: {
+        "method": "gaussian",
+        "refine": "full",
+        "step_rule": "inverse_sqrt",
+        "inner_criterion": "previous",
+    },
 }
 
 
@@ -107,7 +114,7 @@ def test_all_estimators_are_there():
 
     with_partial_fit = {n for n in fastsketch.sklearn.__all__ if hasattr(getattr(fastsketch.sklearn, n), "partial_fit")}
     assert {cls.__name__ for cls in FREE} == with_partial_fit
-    assert set(fastsketch.sklearn.__all__) - with_partial_fit == {"LowRankCompleter", "LowRankFactors"}
+    assert set(fastsketch.sklearn.__all__) - with_partial_fit == {"LowRankFactors"}
 
 
 def test_a_random_state_may_be_the_same_object():
@@ -129,7 +136,7 @@ def test_estimators_of_before_go_on():
 def test_sparse_rows_that_are_not_consistent_are_refused(name):
     good = abs(whole())
     y = np.where(np.arange(good.shape[0]) % 2, 1.0, -1.0)
-    for cls in (*FREE, LowRankCompleter, LowRankFactors):
+    for cls in (*FREE, LowRankFactors):
         fitted = cls().fit(good, y)
         calls = [lambda bad, fitted=fitted: fitted.fit(bad, y)]
         for method in ("transform", "predict", "mahalanobis", "score", "decision_function"):
@@ -146,7 +153,7 @@ def test_sparse_rows_that_are_not_consistent_are_refused(name):
 
 def test_rows_that_are_too_wide_are_refused_before_a_look_at_them():
     wide = np.broadcast_to(np.float32(1), (1, 2**31))
-    for cls in (*FREE, LowRankCompleter, LowRankFactors):
+    for cls in (*FREE, LowRankFactors):
         with pytest.raises(ValueError, match=r"X must have fewer than 2\*\*31 columns"):
             cls().fit(wide, [1.0])
 

@@ -36,17 +36,22 @@ def problem():
     return truth, np.where(seen, truth, np.nan), x
 
 
+def standardised(dense):
+    """The columns less their means and divided by their deviations, as both estimators give them to the model."""
+    return (dense - np.nanmean(dense, axis=0)) / np.nanstd(dense, axis=0)
+
+
 def test_it_is_the_model():
     truth, dense, x = problem()
     one = LowRankFactors(3, sweeps=5, ridge=0.1, scaling=False).fit(dense)
     two = LowRankFactors(3, sweeps=5, ridge=0.1, scaling=False).fit(x)
-    model = fs.LowRankModel(3, sweeps=5, ridge=0.1, scaling=False).fit(x)
-    assert np.array_equal(one.components_, two.components_)
-    assert np.array_equal(one.components_, model.factors()[1].T)
+    model = fs.LowRankModel(3, sweeps=5, ridge=0.1, scaling=False).fit(standardised(dense))
+    np.testing.assert_allclose(one.components_, two.components_, atol=1e-6)
+    np.testing.assert_allclose(one.components_, model.factors()[1].T, atol=1e-6)
     assert one.rank_ == model.selected_rank == 3
     filled = one.inverse_transform(one.transform(dense))
     # rows of the fit have the factors of the fit: what transform gives fills as the model predicts
-    assert np.allclose(filled, model.predict_block(np.arange(60)), atol=1e-4)
+    np.testing.assert_allclose((filled - one.mean_) / one.scale_, model.predict_block(np.arange(60)), atol=1e-4)
     assert np.array_equal(model.complete(), model.predict_block(np.arange(60)))
     assert np.abs(filled - truth)[np.isnan(dense)].mean() < 0.5
     assert one.transform(dense).shape == (60, 4)
@@ -63,13 +68,15 @@ def test_a_completer_fills_what_is_missing_and_keeps_the_rest():
     model = LowRankCompleter(3, sweeps=5, ridge=0.1, scaling=False)
     filled, seen = model.fit_transform(dense), ~np.isnan(dense)
     assert np.array_equal(filled[seen], dense[seen]) and np.isfinite(filled).all()
-    assert np.allclose(filled[~seen], model.model_.complete()[~seen], atol=1e-4)
-    assert np.array_equal(model.transform(x), filled)
+    complete = model.model_.complete() * model.scale_ + model.mean_
+    assert np.allclose(filled[~seen], complete[~seen], atol=1e-4)
+    np.testing.assert_allclose(model.transform(x), filled, atol=1e-9)
     assert np.abs(filled - truth)[~seen].mean() < 0.5
     assert list(model.get_feature_names_out([f"c{k}" for k in range(20)]))[:2] == ["c0", "c1"]
     # a new row without an entry is what the biases say of the columns
     level, _, columns = model.model_.bias_terms()
-    assert np.allclose(model.transform(np.full((1, 20), np.nan)), level + columns)
+    expected = (level + columns) * model.scale_ + model.mean_
+    assert np.allclose(model.transform(np.full((1, 20), np.nan)), expected)
     assert model.transform(dense[:3].astype(np.float32)).dtype == filled.dtype
 
 
@@ -91,7 +98,12 @@ def test_names_and_defaults_are_those_of_the_model():
     mine = {name: p.default for name, p in inspect.signature(LowRankCompleter).parameters.items()}
     assert mine.pop("random_state") == theirs.pop("seed")
     theirs.pop("dtype")  # that of X
+    of_the_gaussian = {"method": "auto", "max_features": 500, "max_iter": 10, "tol": 1e-3}
+    assert {name: mine.pop(name) for name in of_the_gaussian} == of_the_gaussian
     assert mine == theirs
+    factors = {name: p.default for name, p in inspect.signature(LowRankFactors).parameters.items()}
+    assert factors.pop("random_state") == 0
+    assert factors == theirs
     kinds = [p.kind for p in inspect.signature(LowRankCompleter).parameters.values()]
     assert all(kind is inspect.Parameter.KEYWORD_ONLY for kind in kinds[1:])
 
@@ -119,12 +131,12 @@ def test_tables_by_ids():
     values = rng.standard_normal(len(rows))
     table = Triples(rows, [f"item {j:02d}" for j in columns], values=values)
     model = LowRankFactors(2).fit(table)
-    plain = LowRankFactors(2).fit(sparse.csr_array((values, (rows, columns)), shape=(30, 20)))
-    assert np.array_equal(model.components_, plain.components_)
+    plain = fs.LowRankModel(2).fit(sparse.csr_array((values, (rows, columns)), shape=(30, 20)))
+    assert np.array_equal(model.components_, plain.factors()[1].T) and model.scale_ is None
     assert list(model.column_ids_) == [f"item {j:02d}" for j in range(20)]
     new = {"me": {"item 03": 1.0, "unknown": 2.0}}
-    expected = plain.transform(sparse.csr_array(([1.0], ([0], [3])), shape=(1, 20)))
-    assert np.array_equal(model.transform(new), expected)
+    expected = plain.fold_in(sparse.csr_array(([1.0], ([0], [3])), shape=(1, 20)))
+    assert np.array_equal(model.transform(new), np.hstack([expected.factors, expected.biases[:, None]]))
     assert model.n_features_in_ == 20
     filled = LowRankCompleter(2).fit(table).transform({"me": {"item 03": 1.0, "unknown": 2.0}})
     assert filled.shape == (1, 20) and filled[0, 3] == 1.0
@@ -154,16 +166,18 @@ def test_columns_in_units_of_their_own_are_filled_as_standardised_ones():
     np.testing.assert_allclose((again / spread)[gaps], (filled / spread)[gaps], atol=1e-6)
     clipped = LowRankCompleter(4, clip=(0.0, 100.0)).fit(with_gaps).transform(with_gaps)
     assert clipped[gaps].min() >= 0 and clipped[gaps].max() <= 100
-    # alike: as they are
-    assert LowRankCompleter(4).fit(np.where(gaps, np.nan, plain)).scale_ is None
 
 
-def test_a_column_without_entries_is_named_where_columns_have_units():
-    X = np.random.default_rng(0).standard_normal((40, 4)) * [1, 10, 1000, 1]
+@pytest.mark.parametrize("cls", [LowRankCompleter, LowRankFactors])
+def test_a_column_without_entries_is_refused_by_name(cls):
+    X = np.random.default_rng(0).standard_normal((40, 4))
     X[:, 1] = np.nan
-    with pytest.warns(UserWarning, match="column 1 has no observed entry"):
-        filled = LowRankCompleter(2).fit_transform(X)
-    assert np.isfinite(filled).all()
+    with pytest.raises(ValueError, match="column 1 has no observed entry"):
+        cls(2).fit(X)
+    # of sparse rows, an item that nobody has: the mean of all entries
+    at = np.nonzero(~np.isnan(X))
+    filled = LowRankCompleter(2).fit_transform(sparse.csr_array((X[at], at), shape=X.shape))
+    np.testing.assert_allclose(filled[:, 1], np.nanmean(X))
 
 
 def in_units():
@@ -190,22 +204,18 @@ def test_units_are_saved_and_a_refused_fit_leaves_them(cls, tmp_path):
             cls(3, clip=clip).fit(X)
 
 
-def test_columns_that_hardly_vary_are_in_units_of_their_length():
+@pytest.mark.parametrize("level", [0.1, 1e6 + 0.1, -3.0, 0.0])
+def test_a_column_of_one_number_is_filled_with_it(level):
     X, whole = in_units()
     spread = whole.std(axis=0)
-    for level in (0.1, 1e6 + 0.1):
-        model = LowRankCompleter(3, sweeps=10).fit(np.column_stack([X, np.full(200, level)]))
-        assert model.scale_[-1] == pytest.approx(level)
-        other = model.transform(np.column_stack([X, np.full(200, 1.01 * level)]))
-        assert (np.abs(other[:, :-1] - whole) / spread).max() < 2
-    few = np.full(200, np.nan)
-    few[:2] = 1.0, 1.0 + 1e-9
-    assert LowRankCompleter(3).fit(np.column_stack([X, few])).scale_[-1] == pytest.approx(1.0)
-    # an item that everybody gives nearly the same stars: one unit
-    stars = np.clip(np.random.default_rng(1).normal(3.5, 1, (300, 30)).round(), 1, 5)
-    stars[:, 4] = 5
-    stars[0, 4] = 4
-    assert LowRankCompleter(3).fit(stars).scale_ is None
+    column = np.full(200, level)
+    column[::7] = np.nan
+    for options in ({"rank": 3, "sweeps": 10}, {"method": "gaussian"}):
+        model = LowRankCompleter(**options).fit(np.column_stack([X, column]))
+        assert model.scale_[-1] == 0
+        filled = model.transform(np.column_stack([X, column]))
+        assert (filled[:, -1] == level).all()
+        assert (np.abs(filled[:, :-1] - whole) / spread).max() < 2
 
 
 @pytest.mark.parametrize("power", [-163, 163])

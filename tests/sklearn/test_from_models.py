@@ -117,7 +117,10 @@ def test_an_estimator_begins_from_what_a_model_has_learned(cls):
     whole = fitted(cls)
     before = model_of(whole).to_bytes()
     other = begun_from(whole)
-    assert np.array_equal(answers(other, rows_of(cls)), answers(whole, rows_of(cls)))
+    rows = rows_of(cls)
+    # a low-rank model does not know what its columns were divided by
+    given = (rows - whole.mean_) / whole.scale_ if cls is LowRankFactors else rows
+    assert np.allclose(answers(other, given), answers(whole, rows), rtol=1e-12, atol=0)
     assert other.n_features_in_ == 12 and model_of(other) is not model_of(whole)
     assert model_of(whole).to_bytes() == before
     if hasattr(other, "partial_fit"):

@@ -1,0 +1,562 @@
+"""Means and correlations of a table with gaps, by available cases and by expectation maximisation (EM).
+
+``GapMoments`` sums up counts, sums and products of the observed pairs of entries: one pass, and parts merge. Begun with
+a ``TableGaussian`` it sums up the expectations of complete rows under it instead, which are the sums of an E step.
+Either way ``gaussian()`` makes a Gaussian of the sums, which after an E step is the M step of EM.
+
+Sources: Dempster, Laird, Rubin, *Maximum likelihood from incomplete data via the EM algorithm*, JRSS B 1977; Little and
+Rubin, *Statistical Analysis with Missing Data*, chapter 11. Correlations are shrunk towards I. After a pass of
+available cases by the oracle approximating share (Chen, Wiesel, Eldar and Hero, *Shrinkage algorithms for MMSE
+covariance estimation*, 2010), after an E step by the share of the largest leave-one-out likelihood (Hoffbeck and
+Landgrebe, *Covariance matrix estimation and classification with limited training data*, IEEE PAMI 1996).
+"""
+
+# pyright: basic
+
+from collections.abc import Generator
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import as_rows, is_sparse
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._kernels.guard import changes, reads
+from fastsketch.data.files import _checks as checks
+from fastsketch.lowrank._gap_patterns import Completed, Group, complete, groups_of
+
+Floats = NDArray[np.float64]
+
+# A deviation of at most this share of the mean is rounding: the column is constant.
+CONSTANT = 64 * float(np.finfo(np.float64).eps)
+# Bytes of rows in standard units that exist at a time.
+BLOCK_BYTES = 1 << 24
+# What a file holds of a Gaussian.
+GIVEN = ("location", "scale", "correlation", "raw")
+# The least shrinkage, a guard against rounding: a correlation of 1 has no inverse.
+LEAST_SHRINKAGE = float(np.sqrt(np.finfo(np.float64).eps))
+# Shares of shrinkage whose leave-one-out likelihood an E step adds up: each about twice the one before.
+SHARES = np.geomspace(LEAST_SHRINKAGE, 1.0, 25)
+
+
+class TableGaussian:
+    """Gaussian of the rows of a table, for the means of its gaps.
+
+    Parameters
+    ----------
+    location, scale : (d,) arrays of float64
+        Means and standard deviations of the columns; the scale of a column of one number is 0.
+    correlation : (d, d) array of float64
+        Positive definite, with a diagonal of ones.
+    raw : (d, d) array of float64, optional
+        The correlations before they were shrunk; by default `correlation`.
+    n : float, default 1
+        Number of rows that they are of.
+    """
+
+    def __init__(
+        self, location: Floats, scale: Floats, correlation: Floats, raw: Floats | None = None, n: float = 1.0
+    ) -> None:
+        self.location, self.scale, self.correlation = location, scale, correlation
+        self.raw, self.n = correlation if raw is None else raw, n
+        self.unit = np.where(scale > 0, scale, 1.0)
+
+    @cached_property
+    def precision(self) -> Floats:
+        """Return the inverse of the correlations, (d, d)."""
+        inverse = np.linalg.inv(self.correlation)
+        return (inverse + inverse.T) / 2
+
+    @cached_property
+    def _shrunk_values(self) -> tuple[Floats, Floats, Floats]:
+        """Return (eigenvectors of the raw correlations (d, d), eigenvalues by share (d, s), weight of a row (s,)).
+
+        The raw correlations without a row y are (n raw - y y') / (n - 1), so that those shrunk by a are
+        V diag(eigenvalues) V' - weight y y'.
+        """
+        values, vectors = np.linalg.eigh(self.raw)
+        n = max(self.n, 2.0)
+        kept = (1.0 - SHARES) / (n - 1.0)
+        return vectors, np.maximum(values, 0.0)[:, np.newaxis] * (n * kept) + SHARES, kept
+
+    def leave_one_out(self, completed: Completed) -> Floats:
+        """Compute minus twice the leave-one-out log-likelihood of completed rows for each share of shrinkage, (s,).
+
+        Source: Hoffbeck and Landgrebe 1996, equations 14 to 18, with an identity as the target.
+        """
+        vectors, values, kept = self._shrunk_values
+        lengths = (completed.rows @ vectors) ** 2 @ (1.0 / values)
+        left = np.maximum(1.0 - kept * lengths, LEAST_SHRINKAGE)
+        gaps = np.einsum("ij,ij->j", vectors, completed.uncertainty @ vectors) @ (1.0 / values)
+        determinants = len(completed.rows) * np.log(values).sum(axis=0)
+        return determinants + (np.log(left) + lengths / left).sum(axis=0) + gaps
+
+    def standardised(self, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return rows in standard units with 0 in their gaps, and where the gaps are, (n, d) both."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = (rows - self.location) / self.unit
+        gaps = np.isnan(rows)
+        moved[gaps] = 0.0
+        _check_range(moved)
+        return moved, gaps
+
+    def complete(self, rows: Floats, groups: list[Group] | None = None, *, variances: bool = False) -> Completed:
+        """Complete rows with NaN; the result is in standard units. A constant column has no uncertainty."""
+        moved, gaps = self.standardised(rows)
+        found = complete(
+            moved, groups_of(gaps) if groups is None else groups, self.correlation, self.precision, variances=variances
+        )
+        varies = (self.scale > 0).astype(np.float64)
+        return found._replace(uncertainty=found.uncertainty * varies * varies[:, np.newaxis])
+
+    def fill(self, rows: Floats) -> Floats:
+        """Return rows (n, d) with conditional means in the place of NaN, in the units of the columns."""
+        return np.where(np.isnan(rows), self.complete(rows).rows * self.scale + self.location, rows)
+
+    def deviations(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Return (rows as ``fill`` has them, conditional standard deviations of their gaps, 0 elsewhere)."""
+        found = self.complete(rows, variances=True)
+        assert found.variances is not None
+        filled = np.where(np.isnan(rows), found.rows * self.scale + self.location, rows)
+        return filled, np.sqrt(found.variances) * self.scale
+
+    def distance(self, other: "TableGaussian") -> float:
+        """Return the largest change of a mean, a scale or a correlation, in standard units."""
+        changes = (self.location - other.location, self.scale - other.scale)
+        moved = max(float(np.abs(change / self.unit).max()) for change in changes)
+        return max(moved, float(np.abs(self.correlation - other.correlation).max()))
+
+
+class PairSums(NamedTuple):
+    """Counts, sums and products of the pairs of entries that a row has, in units (x - shift) / unit of the columns."""
+
+    shift: Floats  # (d,)
+    unit: Floats  # (d,) positive
+    counts: Floats  # (d, d) rows that have both columns
+    sums: Floats  # (d, d) of the first column, over the rows that have both
+    products: Floats  # (d, d)
+
+    @classmethod
+    def none(cls, shift: Floats, unit: Floats) -> Self:
+        """Return the sums of no rows."""
+        zeros = np.zeros((len(shift), len(shift)))
+        return cls(shift, unit, zeros, zeros, zeros)
+
+    def seen(self) -> NDArray[np.bool_]:
+        """Return which columns have an entry."""
+        return self.counts.diagonal() > 0
+
+    def in_units(self, shift: Floats, unit: Floats) -> Self:
+        """Return the same sums for other shifts and units: x' = x r + delta for every column."""
+        ratio, delta = self.unit / unit, (self.shift - shift) / unit
+        ratio, delta = (np.where(self.seen(), each, 0.0) for each in (ratio, delta))
+        sums = ratio[:, np.newaxis] * self.sums
+        products = self.products * ratio * ratio[:, np.newaxis] + sums * delta + (sums * delta).T
+        products += self.counts * delta * delta[:, np.newaxis]
+        return type(self)(shift, unit, self.counts, sums + self.counts * delta[:, np.newaxis], products)
+
+    def plus(self, other: Self) -> Self:
+        """Return the sums of the rows of both: in the larger unit of a column that both have seen."""
+        mine, theirs = self.seen(), other.seen()
+        larger = theirs & (~mine | (other.unit > self.unit))
+        unit, shift = np.where(larger, other.unit, self.unit), np.where(mine, self.shift, other.shift)
+        first, second = self.in_units(shift, unit), other.in_units(shift, unit)
+        added = [one + two for one, two in zip(first[2:], second[2:], strict=True)]
+        return type(self)(shift, unit, *added)
+
+
+class GapMoments(MergeableModel):
+    """Sums over the rows of a table with gaps, out of which ``gaussian`` reads means and correlations.
+
+    ``update`` learns rows in which NaN, or what a CSR row does not store, is a gap. Without ``given`` every pair of
+    observed entries counts (available cases), which is right only for gaps at random places (missing completely at
+    random). With it a row counts as its expectation under that Gaussian, as in the E step of EM.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Rows seen, and columns d; n_features is None before the first row.
+    given : TableGaussian or None
+        The Gaussian by which the gaps of rows are completed.
+    steps : int
+        Number of the E step; 0 of available cases.
+    notes : dict
+        Anything that json can write; saved with the state.
+
+    Notes
+    -----
+    Memory: three matrices d x d of float64, and three with ``given``. The result depends on how rows are cut into
+    batches, and on the order of merges, by rounding alone.
+    """
+
+    def _begin(self) -> None:
+        self._n, self.steps = 0, 0
+        self.given: TableGaussian | None = None
+        self._sums: PairSums | None = None
+        self._scores = np.zeros(len(SHARES))  # of shares of shrinkage, where gaps were completed
+        self._read: TableGaussian | None = None
+
+    @classmethod
+    def expecting(cls, given: TableGaussian, steps: int = 1) -> Self:
+        """Begin an E step, number `steps`: sums of expectations under a Gaussian."""
+        out = cls()
+        out.given, out.steps = given, steps
+        out._sums = PairSums.none(given.location, given.unit)
+        return out
+
+    @changes
+    def update(self, rows: Batch) -> Self:
+        """Learn rows.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, or source
+            Real numbers. NaN is a gap, and so is what a sparse matrix does not store.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an infinite number, another width, or numbers of a column that are too far apart for float64.
+        """
+        return self._take_rows(rows)
+
+    def _update(self, rows: Any, sample_weight: Any = None) -> None:
+        if sample_weight is not None:
+            raise ValueError("sample_weight must be None: a GapMoments takes no weights")
+        rows = as_rows(rows, self.n_features)
+        _check_infinite(rows)
+        if rows.shape[0]:
+            self._add(rows.shape[0], *self._summed(rows))
+        else:
+            self._sums = self._sums or PairSums.none(np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
+
+    def _learn(self, rows: Any, groups: list[Group] | None) -> None:
+        """Learn checked rows, whose `groups` are those of all of them (``groups_for``)."""
+        self._add(rows.shape[0], *self._summed(rows, groups))
+
+    def _add(self, n: int, sums: PairSums, scores: Floats) -> None:
+        self._sums = sums if self._sums is None else self._sums.plus(sums)
+        self._scores = self._scores + scores
+        self._n += n
+        self._read = None
+
+    @one_blas_thread
+    def _summed(self, rows: Any, groups: list[Group] | None = None) -> tuple[PairSums, Floats]:
+        """Return (sums, scores of shares) of checked rows; `groups` of all of them, where they are known."""
+        d = rows.shape[1]
+        given, sums = self.given, self._sums
+        if given is None:
+            shift, unit, _ = column_units(rows)
+            length = np.where(shift != 0, np.abs(shift), 1.0)
+            unit = np.where(unit > 0, unit, length)
+            if sums is not None:
+                known = sums.seen()
+                shift, unit = np.where(known, sums.shift, shift), np.where(known, sums.unit, unit)
+            units = TableGaussian(shift, unit, np.eye(d))
+        else:
+            shift, unit, units = given.location, given.unit, given
+        counts, totals, products = (np.zeros((d, d)) for _ in range(3))
+        scores = np.zeros(len(SHARES))
+        for block in blocks(rows):
+            if given is None:
+                moved, gaps = units.standardised(block)
+                present = (~gaps).astype(np.float64)
+                counts += present.T @ present
+                totals += moved.T @ present
+                with np.errstate(over="ignore", invalid="ignore"):
+                    products += moved.T @ moved
+            else:
+                found = given.complete(block, groups)
+                counts += len(block)
+                totals += found.rows.sum(axis=0)[:, np.newaxis]
+                products += found.rows.T @ found.rows + found.uncertainty
+                scores += given.leave_one_out(found)
+        if not np.isfinite(products).all():
+            _refuse_range(int(np.flatnonzero(~np.isfinite(products.diagonal()))[0]))
+        return PairSums(shift, unit, counts, totals, products), scores
+
+    # -- EM --------------------------------------------------------------------------------------------------------
+    def _em(self, max_iter: int, tol: float) -> Generator["GapMoments", "GapMoments", "GapMoments"]:
+        """Yield the models of E steps, each to come back with the sums of all rows; return the last.
+
+        The steps end after `max_iter`, or when no mean, scale or correlation has moved by more than `tol` deviations.
+        Rows without gaps need no step.
+        """
+        last: GapMoments = self
+        before = last.gaussian()
+        for step in range(1, 1 + (max_iter if self._has_gaps() else 0)):
+            last = yield GapMoments.expecting(before, step)
+            after = last.gaussian()
+            moved, before = before.distance(after), after
+            if moved <= tol:
+                break
+        return last
+
+    def _has_gaps(self) -> bool:
+        """Return whether a row had a gap."""
+        sums = self._begun()
+        return bool((sums.counts < self._n).any())
+
+    @reads
+    def gaussian(self) -> TableGaussian:
+        """Return means, scales and correlations, shrunk towards no correlation.
+
+        Raises
+        ------
+        ValueError
+            If a column has no observed entry, by its name.
+        """
+        return self._gaussian()
+
+    @one_blas_thread
+    def _gaussian(self) -> TableGaussian:
+        if self._read is None:
+            sums = self._begun()
+            if not sums.seen().all():
+                refuse_empty(int(np.flatnonzero(~sums.seen())[0]), self._feature_names)
+            share = None if self.given is None else float(SHARES[np.argmin(self._scores)])
+            self._read = _gaussian_of(sums, share)
+        return self._read
+
+    def _begun(self) -> PairSums:
+        if self._sums is None or not self._n:
+            raise ValueError("no row has been learned: call update first")
+        return self._sums
+
+    # -- required by the frame -------------------------------------------------------------------------------------
+    def _merge(self, other: Self) -> None:
+        if other._n:
+            self._add(other._n, other._sums, other._scores)
+
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        return type(self)() if self.given is None else type(self).expecting(self.given, self.steps)
+
+    def _state_bytes(self, n_features: int) -> int:
+        return 8 * 8 * n_features**2
+
+    def _check_passes(self, passes: int) -> None:
+        """Every pass after the first is a step of EM."""
+
+    def _passes_again(self, passes: int) -> Generator["GapMoments", "GapMoments", "GapMoments"]:
+        return (yield from self._em(passes, 0.0))
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen."""
+        return self._n
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number d of columns; None before the first row."""
+        return None if self._sums is None else len(self._sums.shift)
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        arrays = {} if self._sums is None else dict(self._sums._asdict())
+        if self.given is not None:
+            arrays |= {name: getattr(self.given, name) for name in GIVEN}
+            arrays |= {"scores": self._scores, "n": np.array([self.given.n])}
+        return {"n_rows": self._n, "steps": self.steps}, arrays
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        n_rows = checks.as_count(state["n_rows"], "n_rows")
+        checks.as_count(state["steps"], "steps")
+        if not arrays:
+            checks.number_within(n_rows, "n_rows", 0, 0)
+            return
+        checks.only(arrays, *PairSums._fields, *GIVEN, "scores", "n")
+        d = len(checks.array_of(arrays, "shift", arrays["shift"].shape[:1]))
+        for name in ("shift", "unit"):
+            checks.finite(arrays, name, (d,))
+        for name in ("counts", "sums", "products"):
+            checks.finite(arrays, name, (d, d))
+        if d < 1 or not (arrays["unit"] > 0).all():
+            raise ValueError("array 'unit' must hold a positive number for every column")
+        counts = arrays["counts"]
+        if (counts != counts.T).any() or (counts < 0).any() or (counts > n_rows).any():
+            raise ValueError("array 'counts' must hold numbers of rows")
+        if len(arrays) > len(PairSums._fields):
+            checks.finite(arrays, "location", (d,))
+            checks.not_negative(arrays, "scale", (d,))
+            checks.finite(arrays, "scores", SHARES.shape)
+            checks.not_negative(arrays, "n", (1,))
+            for name in ("correlation", "raw"):
+                matrix = checks.finite(arrays, name, (d, d))
+                if (matrix != matrix.T).any() or (np.abs(matrix.diagonal() - 1) > CONSTANT).any():
+                    raise ValueError(f"array {name!r} must be a correlation matrix")
+            if not _definite(arrays["correlation"]):
+                raise ValueError("array 'correlation' must have an inverse")
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        self._begin()
+        self._n, self.steps = int(state["n_rows"]), int(state["steps"])
+        if arrays:
+            self._sums = PairSums(*(arrays[name] for name in PairSums._fields))
+        if "correlation" in arrays:
+            self.given = TableGaussian(*(arrays[name] for name in GIVEN), float(arrays["n"][0]))
+            self._scores = arrays["scores"]
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+def blocks(rows: Any) -> Generator[Floats]:
+    """Yield rows, array or CSR (n, d), as float64 with NaN for gaps, some at a time."""
+    n, d = rows.shape
+    step = rows_at_once(d)
+    for start in range(0, n, step):
+        part = rows[start : start + step]
+        if is_sparse(part):
+            dense = np.full(part.shape, np.nan)
+            dense[np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices] = part.data
+            part = dense
+        yield part.astype(np.float64, copy=False)
+
+
+def groups_for(rows: Any) -> list[Group] | None:
+    """Group rows that make one block by their patterns, for several passes; None for more rows."""
+    if rows.shape[0] > rows_at_once(rows.shape[1]):
+        return None
+    return groups_of(np.isnan(next(blocks(rows))))
+
+
+def rows_at_once(d: int) -> int:
+    """Return how many rows make a block."""
+    return max(1, BLOCK_BYTES // (8 * d))
+
+
+def column_units(rows: Any) -> tuple[Floats, Floats, Floats]:
+    """Return (means, standard deviations, counts) of the observed entries of each column, (d,) each.
+
+    A column of one number c has exactly the mean c and the deviation 0; one of which nothing is observed has zeros.
+    Squares stay in the range of numbers whatever the units are.
+    """
+    d = rows.shape[1]
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+    count, total, square = (np.zeros(d) for _ in range(3))
+    if is_sparse(rows):
+        np.minimum.at(low, rows.indices, rows.data)
+        np.maximum.at(high, rows.indices, rows.data)
+    else:
+        for block in blocks(rows):
+            gaps = np.isnan(block)
+            low = np.minimum(low, np.where(gaps, np.inf, block).min(axis=0))
+            high = np.maximum(high, np.where(gaps, -np.inf, block).max(axis=0))
+    top = np.maximum(np.abs(low), np.abs(high))
+    top = np.where(np.isfinite(top) & (top > 0), top, 1.0)
+    if is_sparse(rows):
+        entries, columns = rows.data / top[rows.indices], rows.indices
+        count = np.bincount(columns, minlength=d).astype(np.float64)
+        mean = np.bincount(columns, entries, d) / np.maximum(count, 1)
+        square = np.bincount(columns, (entries - mean[columns]) ** 2, d)
+    else:
+        for block in blocks(rows):
+            count += (~np.isnan(block)).sum(axis=0)
+            total += np.nansum(block / top, axis=0)
+        mean = total / np.maximum(count, 1)
+        for block in blocks(rows):
+            square += np.nansum((block / top - mean) ** 2, axis=0)
+    deviation = np.sqrt(square / np.maximum(count, 1)) * top
+    mean = np.where(high > low, mean * top, np.where(count > 0, low, 0.0))
+    return mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 0.0), count
+
+
+def _gaussian_of(sums: PairSums, share: float | None) -> TableGaussian:
+    """Return the Gaussian of sums, shrunk by a share; None: by the oracle approximating one.
+
+    That follows from a number of rows by the variance 1 / n of a correlation: with pairs of several counts n is their
+    harmonic mean.
+    """
+    counts = np.maximum(sums.counts, 1.0)
+    mean = sums.sums.diagonal() / counts.diagonal()
+    across = sums.sums * mean
+    covariance = (sums.products - across - across.T) / counts
+    covariance += np.where(sums.counts > 0, mean * mean[:, np.newaxis], 0.0)
+    scale = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    location = sums.shift + mean * sums.unit
+    scale[scale * sums.unit <= CONSTANT * np.abs(location)] = 0.0
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    correlation = covariance * inverse * inverse[:, np.newaxis]
+    correlation = (correlation + correlation.T) / 2
+    np.fill_diagonal(correlation, 1.0)
+    n = 1.0 / float(np.mean(1.0 / counts))
+    if share is None:
+        correlation = nearest_correlation(correlation)
+        share = _oracle_approximating(correlation, n)
+    shrunk = _shrunk(correlation, share)
+    if not _definite(shrunk):
+        shrunk = _shrunk(nearest_correlation(correlation), share)
+    return TableGaussian(location, scale * sums.unit, shrunk, correlation, n)
+
+
+def _oracle_approximating(correlation: Floats, n: float) -> float:
+    """Compute the share of Chen, Wiesel, Eldar and Hero 2010, equation 23, without 2 / d as in scikit-learn."""
+    d = len(correlation)
+    squares = float(np.einsum("ij,ij->", correlation, correlation)) / d**2
+    below = (n + 1) * (squares - 1 / d)
+    return min((squares + 1) / below, 1.0) if below > 0 else 1.0
+
+
+def _shrunk(correlation: Floats, share: float) -> Floats:
+    out = (1.0 - max(share, LEAST_SHRINKAGE)) * correlation
+    np.fill_diagonal(out, 1.0)
+    return out
+
+
+def nearest_correlation(matrix: Floats) -> Floats:
+    """Make a symmetric matrix with a diagonal of ones a correlation matrix: eigenvalues below 0 become 0.
+
+    The result is scaled to a diagonal of ones again.
+
+    Source: Rousseeuw and Molenberghs, *Transformation of non positive semidefinite correlation matrices*, 1993, the
+    eigenvalue method.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    if values[0] >= 0:
+        return matrix
+    out = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    root = np.sqrt(out.diagonal())
+    out /= root
+    out /= root[:, np.newaxis]
+    out = (out + out.T) / 2
+    np.fill_diagonal(out, 1.0)
+    return out
+
+
+def _definite(matrix: Floats) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+def refuse_empty(column: int, names: Any) -> None:
+    """Raise ValueError that names a column without an entry."""
+    name = column if names is None else repr(str(names[column]))
+    raise ValueError(f"column {name} has no observed entry: leave it out, or give it a number (0, a mean)")
+
+
+def _check_infinite(rows: Any) -> None:
+    entries = rows.data if is_sparse(rows) else rows
+    if entries.dtype.kind == "f" and (infinite := np.isinf(entries)).any():
+        if is_sparse(rows):
+            first = int(np.flatnonzero(infinite)[0])
+            row, column = int(np.searchsorted(rows.indptr, first, side="right")) - 1, int(rows.indices[first])
+        else:
+            row, column = np.argwhere(infinite)[0].tolist()
+        raise ValueError(f"rows must be finite where they are observed: row {row} holds an infinity in column {column}")
+
+
+def _check_range(moved: Floats) -> None:
+    if not np.isfinite(moved).all():
+        _refuse_range(int(np.argwhere(~np.isfinite(moved))[0][1]))
+
+
+def _refuse_range(column: int) -> None:
+    raise ValueError(f"column {column} has numbers that are too far apart for float64: scale it, or leave it out")
