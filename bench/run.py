@@ -73,6 +73,7 @@ COMMANDS = {
     "lowrank.signs": "signed links, logistic loss (GLRL Table 2), settings chosen on training entries",
     "lowrank.stars": "MovieLens, absolute loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
     "lowrank.stars.wiberg": "seconds and error of Wiberg's linear programs as users and films grow (GLRL Table 4)",
+    "lowrank.tables": "tables with gaps: LowRankCompleter beside IterativeImputer and KNNImputer",
     "lowrank.ten_million": "a fit to 10 million observations: seconds and memory",
     "recommending.catalogues": "recommending from sparse catalogues beside other tools: lists, seconds, peak memory",
     "recommending.items": "a million items: rows/s and memory of SketchedEASE, scores against a read of the items",

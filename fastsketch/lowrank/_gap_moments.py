@@ -13,7 +13,7 @@ Landgrebe, *Covariance matrix estimation and classification with limited trainin
 
 # pyright: basic
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -291,7 +291,7 @@ class GapMoments(MergeableModel):
         """
         last: GapMoments = self
         before = last.gaussian()
-        for step in range(1, 1 + (max_iter if self._has_gaps() else 0)):
+        for step in range(1, 1 + (max_iter if self._n_gaps() else 0)):
             last = yield GapMoments.expecting(before, step)
             after = last.gaussian()
             moved, before = before.distance(after), after
@@ -299,10 +299,9 @@ class GapMoments(MergeableModel):
                 break
         return last
 
-    def _has_gaps(self) -> bool:
-        """Return whether a row had a gap."""
-        sums = self._begun()
-        return bool((sums.counts < self._n).any())
+    def _n_gaps(self) -> int:
+        """Count the missing entries of all rows, of available cases."""
+        return int(round(self._n * self._begun().counts.shape[0] - self._begun().counts.diagonal().sum()))
 
     @reads
     def gaussian(self) -> TableGaussian:
@@ -401,6 +400,25 @@ class GapMoments(MergeableModel):
         if "correlation" in arrays:
             self.given = TableGaussian(*(arrays[name] for name in GIVEN), float(arrays["n"][0]))
             self._scores = arrays["scores"]
+
+
+def take_steps(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
+    """Take steps of EM, in each of which `learn` gives a model all rows again, and return the last model."""
+    steps, step = model._em(max_iter, tol), None
+    while True:
+        try:
+            step = steps.send(step)  # pyright: ignore[reportArgumentType]  (None begins a generator)
+        except StopIteration as end:
+            return end.value
+        step._feature_names = model._feature_names
+        learn(step)
+
+
+def gaussian_of_covariance(location: Floats, covariance: Floats, n: float) -> TableGaussian:
+    """Return the Gaussian of a covariance of n rows, shrunk by the oracle approximating share."""
+    counts = np.full_like(covariance, n)
+    ones, zeros = np.ones(len(location)), np.zeros_like(covariance)
+    return _gaussian_of(PairSums(location, ones, counts, zeros, n * covariance), None)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def groups_of(gaps: NDArray[np.bool_]) -> list[Group]:
 
 def _groups_of(gaps: NDArray[np.bool_]) -> Iterator[Group]:
     d = gaps.shape[1]
-    packed = np.packbits(gaps, axis=1)
+    packed = np.ascontiguousarray(np.packbits(gaps, axis=1))
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, which, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(which, kind="stable")
@@ -91,11 +91,11 @@ def complete(
     for missing, observed, members, pattern, counts in groups:
         at = members[:, np.newaxis], missing[pattern]
         if 2 * missing.shape[1] <= d:
-            left = np.linalg.inv(_block(precision, missing, missing))
+            left = _inverses(_block(precision, missing, missing))
             means = -_times(left, weighted[at], pattern)
         else:
             across = _block(correlation, missing, observed)
-            coefficients = across @ np.linalg.inv(_block(correlation, observed, observed))
+            coefficients = across @ _inverses(_block(correlation, observed, observed))
             left = _block(correlation, missing, missing) - coefficients @ across.transpose(0, 2, 1)
             means = _times(coefficients, rows[members[:, np.newaxis], observed[pattern]], pattern)
         out[at] = means
@@ -104,6 +104,11 @@ def complete(
         if spread is not None:
             spread[at] = np.maximum(np.einsum("pii->pi", left), 0.0)[pattern]
     return Completed(out, uncertainty.reshape(d, d), spread)
+
+
+def _inverses(matrices: Floats) -> Floats:
+    out: Any = np.linalg.inv(matrices)
+    return out
 
 
 def _block(matrix: Floats, first: Any, second: Any) -> Floats:

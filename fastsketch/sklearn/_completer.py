@@ -3,7 +3,6 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, fields
 from statistics import NormalDist
 from typing import Any, ClassVar, Literal, Self, cast
@@ -25,7 +24,7 @@ from fastsketch.data.names._triples import table_of
 from fastsketch.data.sources import Source, with_missing
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._arguments import as_range
-from fastsketch.lowrank._gap_moments import GapMoments, TableGaussian, blocks, groups_for
+from fastsketch.lowrank._gap_moments import GapMoments, TableGaussian, blocks, groups_for, take_steps
 from fastsketch.ridge._sketched_ridge import PredictionInterval
 from fastsketch.sklearn._column_units import ColumnUnits
 from fastsketch.sklearn._estimator import (
@@ -318,21 +317,10 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         model = GapMoments()
         self._name_features(model)
         groups = groups_for(rows)
-        self._em(model.update(rows), lambda step: step._learn(rows, groups))
+        learn = lambda step: step._learn(rows, groups)  # noqa: E731
+        self.model_, self._units = take_steps(model.update(rows), learn, self.max_iter, self.tol), None
         self._fix_parameters()
         return self
-
-    def _em(self, model: GapMoments, learn: Callable[[GapMoments], Any]) -> None:
-        """Take the steps of EM, in each of which a model learns all rows, and keep the last."""
-        wanted, step = model._em(self.max_iter, self.tol), None
-        while True:
-            try:
-                step = wanted.send(step)
-            except StopIteration as end:
-                self.model_, self._units = end.value, None
-                return
-            step._feature_names = model._feature_names
-            learn(step)
 
     def _may_take_gaussian(self) -> bool:
         begun = isinstance(getattr(self, "model_", None), GapMoments)
@@ -380,10 +368,8 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         model = self._template(source.n_rows, source.n_features, source.dtype)._take_rows(source)
         work: Any = clone(self)
         if source.repeatable:
-            work._em(model, lambda step: step._take_rows(source))
-        else:
-            work.model_, work._units = model, None
-        work._own_model(work.model_, work._own())
+            model = take_steps(model, lambda step: step._take_rows(source), self.max_iter, self.tol)
+        work._own_model(model)
         self._become(work)
         return self
 

@@ -323,11 +323,23 @@ def test_ridge_in_variances_of_columns(kind, ridge, form):
     same(ours, theirs, 1e-9)
 
 
-def test_tables_with_gaps_whose_columns_have_units_of_their_own():
-    """Columns are standardised where their spreads are more than eight times apart: then any units give the same."""
+@pytest.mark.parametrize("learn", ["fit", "partial_fit"])
+def test_tables_with_gaps(learn):
     gaps = np.random.default_rng(0).random(X.shape) < 0.2
-    one, other = units_of(0), units_of(1)
     ours, theirs = (
-        estimators.LowRankCompleter().fit_transform(np.where(gaps, np.nan, X * u)) / u for u in (one, other)
+        getattr(estimators.LowRankCompleter(), learn)(np.where(gaps, np.nan, X * u)).transform(
+            np.where(gaps, np.nan, X * u)
+        )
+        / u
+        for u in (units_of(0), np.ones(D))
+    )
+    same(ours, theirs, 1e-6)
+
+
+def test_low_rank_completions_of_tables_with_gaps():
+    gaps = np.random.default_rng(0).random(X.shape) < 0.2
+    ours, theirs = (
+        estimators.LowRankCompleter(3).fit_transform(np.where(gaps, np.nan, X * u)) / u
+        for u in (units_of(0), np.ones(D))
     )
     same(ours, theirs, 1e-6)
