@@ -283,7 +283,7 @@ class GapMoments(MergeableModel):
         return PairSums(shift, unit, counts, totals, products), scores
 
     # -- EM --------------------------------------------------------------------------------------------------------
-    def _em(self, max_iter: int, tol: float) -> Generator["GapMoments", "GapMoments", "GapMoments"]:
+    def _em(self, max_iter: int, tol: float) -> Generator["GapMoments", Any, "GapMoments"]:
         """Yield the models of E steps, each to come back with the sums of all rows; return the last.
 
         The steps end after `max_iter`, or when no mean, scale or correlation has moved by more than `tol` deviations.
@@ -331,7 +331,7 @@ class GapMoments(MergeableModel):
 
     # -- required by the frame -------------------------------------------------------------------------------------
     def _merge(self, other: Self) -> None:
-        if other._n:
+        if other._sums is not None and other._n:
             self._add(other._n, other._sums, other._scores)
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
@@ -343,7 +343,7 @@ class GapMoments(MergeableModel):
     def _check_passes(self, passes: int) -> None:
         """Every pass after the first is a step of EM."""
 
-    def _passes_again(self, passes: int) -> Generator["GapMoments", "GapMoments", "GapMoments"]:
+    def _passes_again(self, passes: int) -> Generator["GapMoments", Any, "GapMoments"]:
         return (yield from self._em(passes, 0.0))
 
     @property
@@ -398,16 +398,17 @@ class GapMoments(MergeableModel):
         if arrays:
             self._sums = PairSums(*(arrays[name] for name in PairSums._fields))
         if "correlation" in arrays:
-            self.given = TableGaussian(*(arrays[name] for name in GIVEN), float(arrays["n"][0]))
+            self.given = TableGaussian(*[arrays[name] for name in GIVEN], n=float(arrays["n"][0]))
             self._scores = arrays["scores"]
 
 
 def take_steps(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
     """Take steps of EM, in each of which `learn` gives a model all rows again, and return the last model."""
-    steps, step = model._em(max_iter, tol), None
+    steps = model._em(max_iter, tol)
+    step: Any = None
     while True:
         try:
-            step = steps.send(step)  # pyright: ignore[reportArgumentType]  (None begins a generator)
+            step = steps.send(step)
         except StopIteration as end:
             return end.value
         step._feature_names = model._feature_names
