@@ -398,7 +398,8 @@ class GapMoments(MergeableModel):
         if arrays:
             self._sums = PairSums(*(arrays[name] for name in PairSums._fields))
         if "correlation" in arrays:
-            self.given = TableGaussian(*[arrays[name] for name in GIVEN], n=float(arrays["n"][0]))
+            location, scale, correlation, raw = (arrays[name] for name in GIVEN)
+            self.given = TableGaussian(location, scale, correlation, raw, float(arrays["n"][0]))
             self._scores = arrays["scores"]
 
 

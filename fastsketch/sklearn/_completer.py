@@ -48,7 +48,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
     """What the two estimators on ``LowRankModel`` share: its parameters, standardised columns, checked rows."""
 
     _MODEL: ClassVar = "model_"
-    _KIND: ClassVar = LowRankModel
+    _KIND: ClassVar[Any] = LowRankModel
 
     rank: int = 10
     _: KW_ONLY
@@ -74,7 +74,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features), or a table by ids."""
         table = table_of(X)
-        rows = self._checked(X, reset=True) if table is None else table
+        rows: Any = self._checked(X, reset=True) if table is None else table
         shape = rows.shape if table is None else (len(table.user_ids), len(table.item_ids))
         return self._fit_low_rank(rows, shape, by_ids=table is not None)
 
@@ -89,7 +89,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
             if self.clip is not None:
                 as_range(self.clip, "clip")
             rows, parameters["clip"] = units.into(rows), None
-        self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
+        self.model_: Any = LowRankModel(**parameters, seed=seed).fit(rows)
         self._units = units
         if by_ids:
             self._drop("feature_names_in_")
@@ -111,7 +111,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
     @property
     def rank_(self) -> int:
         """Return the rank that predictions take."""
-        return self._low_rank("rank_").selected_rank
+        return cast("Any", self._low_rank("rank_")).selected_rank
 
     @property
     def column_ids_(self) -> IdMap | None:
@@ -261,7 +261,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     True
     """
 
-    _KIND: ClassVar = (LowRankModel, GapMoments)
+    _KIND: ClassVar[Any] = (LowRankModel, GapMoments)
     _FREE: ClassVar = frozenset({"clip", "max_iter", "tol"})
     _GAPS: ClassVar = True  # fs.run hands over NaN
 
