@@ -48,7 +48,8 @@ _HOME = {
     "show_config": "fastsketch._show_config",
 }
 _ROOMS = (
-    "data", "jobs", "lowrank", "neighbours", "online", "recommending", "reference", "ridge", "sketching", "streams",
+    "data", "jobs", "lowrank", "neighbours", "online", "papers", "recommending", "reference", "ridge", "sketching",
+    "streams",
 )  # fmt: skip
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them

@@ -32,6 +32,7 @@ from . import jobs as jobs
 from . import lowrank as lowrank
 from . import neighbours as neighbours
 from . import online as online
+from . import papers as papers
 from . import recommending as recommending
 from . import reference as reference
 from . import ridge as ridge
@@ -70,6 +71,7 @@ __all__ = [
     "neighbours",
     "online",
     "open_rows",
+    "papers",
     "recommending",
     "reference",
     "ridge",

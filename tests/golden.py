@@ -68,6 +68,7 @@ EARLIER = {
     "online-named-followed": "online-named",
     "ridge-csr-no-weight-norm": "ridge-csr",
     "ridge-two-decayed-no-weight-norm": "ridge-two-decayed",
+    "completion-low-rank-without-tolerance": "completion-low-rank-by-ids",
 }
 
 

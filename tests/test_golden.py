@@ -28,14 +28,18 @@ def test_a_file_loads_and_its_model_says_what_it_said(name):
     agree(golden.says(name, model), ANSWERS[name], name)
 
 
+def form_of(about):
+    """Return (shape, dtype) of an array; bytes are a state within, as long as the digits of its numbers make it."""
+    is_state = about["dtype"] == "|u1" and len(about["shape"]) == 1
+    return None if is_state else about["shape"], about["dtype"]
+
+
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_what_is_written_today_has_the_form_of_the_file(name, tmp_path):
     """Another form is another schema: see ``fastsketch.data.files._state.SCHEMA``."""
     golden.learned(name).save(tmp_path / "now.fsk")
     then, now = read_header(golden.path_of(name)), read_header(tmp_path / "now.fsk")
-    forms = [
-        {key: (about["shape"], about["dtype"]) for key, about in header.pop("arrays").items()} for header in (then, now)
-    ]
+    forms = [{key: form_of(about) for key, about in header.pop("arrays").items()} for header in (then, now)]
     assert forms[0] == forms[1]
     assert then.pop("state").keys() == now.pop("state").keys()
     assert then == now  # schema, kind, home, parameters, notes

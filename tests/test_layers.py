@@ -20,7 +20,7 @@ FLOORS = [
     {"_frame"},
     {"sketching", "online", "lowrank", "ridge", "torch"},
     {"neighbours", "recommending", "streams"},
-    {"jobs", "sklearn", "reference"},
+    {"jobs", "sklearn", "reference", "papers"},
     {"cli", "_show_config", "__main__", "warm_up", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

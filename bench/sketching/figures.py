@@ -28,8 +28,8 @@ def spectral_error(multiply, d, b, alpha, rng, steps=60):
         return_eigenvectors=False,
         v0=rng.standard_normal(d),
         ncv=min(d, 40),
-        tol=1e-3,
-        maxiter=30 * steps,
+        tol=1e-9,
+        maxiter=1000 * steps,
     )
     return abs(float(value[0]))
 

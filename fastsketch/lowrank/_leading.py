@@ -20,9 +20,6 @@ from fastsketch.lowrank._entries import Entries
 
 Floats = NDArray[np.float64]
 
-# Iterations stop when v turns by less than this (sine of the angle), or after the number asked for.
-TURNED = 1e-3
-
 
 class Triplet(NamedTuple):
     """A singular value and its vectors."""
@@ -34,15 +31,23 @@ class Triplet(NamedTuple):
 
 # -- eight vectors -----------------------------------------------------------------------------------------------------
 def leading_of_eight(
-    observations: Entries, state: Any, last: Array | None, extra: Array | None, *, seed: int, iterations: int
+    observations: Entries,
+    state: Any,
+    last: Array | None,
+    extra: Array | None,
+    *,
+    seed: int,
+    iterations: int,
+    tolerance: float,
 ) -> tuple[Triplet, Array] | None:
     """Return the leading triplet, and an orthonormal basis (n, 8) in which those after it will be found; None if zero.
 
-    last: the basis of the last search, if there was one; extra (n,): a random direction beside it.
+    last: the basis of the last search, if there was one; extra (n,): a random direction beside it. Iterations stop when
+    v turns by less than `tolerance` (sine of the angle), or after their number.
     """
     block = _block_start(seed, observations.n, last, extra).astype(observations.dtype)
     u, v = np.empty(observations.m, block.dtype), np.empty(observations.n, block.dtype)
-    s = leading_of_block(*observations.data.where, state.a, block, iterations, TURNED, u, v)
+    s = leading_of_block(*observations.data.where, state.a, block, iterations, tolerance, u, v)
     if not s > 0:
         return None
     u /= s
@@ -63,9 +68,18 @@ def _block_start(seed: int, n: int, last: Array | None, extra: Array | None) -> 
 
 # -- one vector --------------------------------------------------------------------------------------------------------
 def leading_by_power(
-    observations: Entries, state: Any, start: Array, *, iterations: int, minus: Sequence[Triplet] = ()
+    observations: Entries,
+    state: Any,
+    start: Array,
+    *,
+    iterations: int,
+    tolerance: float,
+    minus: Sequence[Triplet] = (),
 ) -> Triplet | None:
-    """Return the leading triplet of the gradient less sum s_q u_q v_q' over `minus`, from v = start; None if zero."""
+    """Return the leading triplet of the gradient less sum s_q u_q v_q' over `minus`, from v = start; None if zero.
+
+    Iterations stop when v turns by less than `tolerance` (sine of the angle), or after their number.
+    """
     kind = observations.dtype.type
     v: Array = start.astype(observations.dtype) / kind(_norm(start) or 1)
     for _ in range(iterations):
@@ -76,8 +90,8 @@ def leading_by_power(
         if not size > 0:
             return None
         w = w / kind(size)
-        turned, v = entries.dot(w, v), w
-        if turned * turned > 1 - TURNED * TURNED:
+        turned, v = w - kind(entries.dot(w, v)) * v, w  # of nearly equal vectors the cosine alone is rounding
+        if _norm(turned) < tolerance:
             break
     return _triplet(observations, state, v, minus)
 

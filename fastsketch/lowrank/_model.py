@@ -75,8 +75,8 @@ class LowRankModel(LowRankAnswers):
         L2 penalty of biases, in observations of mean curvature and weight: a bias of n observations is shrunk by
         n / (n + bias_ridge). If not given 3, of labels 2.
         ``facts()["bias_penalty"]`` is in units of the loss.
-    step_rule : {"line_search", "inverse_sqrt"}, default "line_search"
-        Of losses with kinks, in step t: to the lowest point along h, or step_size / sqrt(t).
+    step_rule : {"line_search", "inverse_sqrt", "inverse"}, default "line_search"
+        Of losses with kinks, in step t: to the lowest point along h, step_size / sqrt(t), or step_size / t.
     step_size : float, default 1.0
         In units of X over those of the slopes.
     inner_criterion, inner_tolerance, max_inner_rank : str, float, int, default "current", 0.99, 2
@@ -84,6 +84,9 @@ class LowRankModel(LowRankAnswers):
         inner_tolerance times that of step t - 1 ("previous", Algorithm 3 as printed), but at most max_inner_rank.
     max_power_iterations : int, default 8
         At most, for each singular pair; without sweeps 30 are worth their time.
+    power_tolerance : float in [0, 1], default 1e-3
+        Sine of the angle by which the right singular vector turns in an iteration that is the last. Where singular
+        values are close, vectors are less exact than that: ``fastsketch.papers`` has 1e-9.
     clip : (low, high), optional
         Range that predicted numbers and rates keep to; labels and probabilities need none.
     dtype : float32 or float64, optional
@@ -152,12 +155,15 @@ class LowRankModel(LowRankAnswers):
     sweeps: int | None = integer(default=None)
     ridge: float | Literal["learned"] | None = parameter(as_ridge, default=None)
     bias_ridge: float | None = real(default=None)
-    step_rule: Literal["line_search", "inverse_sqrt"] = choice(("line_search", "inverse_sqrt"), default="line_search")
+    step_rule: Literal["line_search", "inverse_sqrt", "inverse"] = choice(
+        ("line_search", "inverse_sqrt", "inverse"), default="line_search"
+    )
     step_size: float = real(default=1.0, low_open=True)
     inner_criterion: Literal["current", "previous"] = choice(("current", "previous"), default="current")
     inner_tolerance: float = real(default=0.99, high=1.0, low_open=True)
     max_inner_rank: int = integer(default=2, at_least=1)
     max_power_iterations: int = integer(default=8, at_least=1)
+    power_tolerance: float = real(default=1e-3, high=1.0)
     clip: tuple[float, float] | None = parameter(as_range, default=None)
     dtype: np.dtype[Any] | None = float_dtype(default=None)
     seed: int = seed(default=0)

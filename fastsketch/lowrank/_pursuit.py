@@ -198,11 +198,23 @@ class Pursuit:
         observations, setting = self.observations, self.setting
         if min(observations.m, observations.n) <= 8:
             return leading_by_power(
-                observations, self.state, self._direction(), iterations=setting.max_power_iterations
+                observations,
+                self.state,
+                self._direction(),
+                iterations=setting.max_power_iterations,
+                tolerance=setting.power_tolerance,
             )
         # of the first search all directions are random
         extra, iterations = None if self.block is None else self._direction(), setting.max_power_iterations
-        search = leading_of_eight(observations, self.state, self.block, extra, seed=setting.seed, iterations=iterations)
+        search = leading_of_eight(
+            observations,
+            self.state,
+            self.block,
+            extra,
+            seed=setting.seed,
+            iterations=iterations,
+            tolerance=setting.power_tolerance,
+        )
         if search is None:
             return None
         triplet, self.block = search
@@ -228,7 +240,8 @@ class Pursuit:
             [-each.s for each in part]
         )
         d = observations.data.scores(left, vs, np.zeros(observations.m), np.zeros(observations.n))  # -h at the entries
-        eta = self.setting.step_size / np.sqrt(step) if self.setting.step_rule == "inverse_sqrt" else self._search(d)
+        divisor = {"inverse_sqrt": np.sqrt(step), "inverse": float(step)}.get(self.setting.step_rule)
+        eta = self._search(d) if divisor is None else self.setting.step_size / divisor
         for each in part:
             self._accept(each.u, each.v, np.append(self.path[-1], -eta * each.s))
         near = 4 * float(np.finfo(observations.dtype).eps) * observations.spread[1]
@@ -246,8 +259,14 @@ class Pursuit:
         bound = setting.inner_tolerance * (rest if previous is None else ldexp(previous, -unit))
         start = self.vs[-1] / observations.right if self.vs else self._direction()
         while len(part) < most:
-            iterations = setting.max_power_iterations
-            triplet = leading_by_power(observations, self.state, start, iterations=iterations, minus=part)
+            triplet = leading_by_power(
+                observations,
+                self.state,
+                start,
+                iterations=setting.max_power_iterations,
+                tolerance=setting.power_tolerance,
+                minus=part,
+            )
             if triplet is None:
                 break
             part.append(triplet)

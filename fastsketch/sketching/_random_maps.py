@@ -93,7 +93,7 @@ class Compressor:
         TypeError, ValueError
             If ``rows_out`` was not given, or the rows are no such block.
         """
-        index, checked = as_integer(index, "index", 0), as_rows(rows)
+        index, checked = as_integer(index, "index", 0, 1 << 62), as_rows(rows)
         n, q = checked.shape[0], self.rows_out
         if n == 0:
             raise ValueError("rows must hold at least one row")

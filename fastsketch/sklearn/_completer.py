@@ -62,12 +62,13 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
     sweeps: int | None = None
     ridge: float | Literal["learned"] | None = None
     bias_ridge: float | None = None
-    step_rule: Literal["line_search", "inverse_sqrt"] = "line_search"
+    step_rule: Literal["line_search", "inverse_sqrt", "inverse"] = "line_search"
     step_size: float = 1.0
     inner_criterion: Literal["current", "previous"] = "current"
     inner_tolerance: float = 0.99
     max_inner_rank: int = 2
     max_power_iterations: int = 8
+    power_tolerance: float = 1e-3
     clip: tuple[float, float] | None = None
     random_state: int | RandomState | None = 0
 
@@ -184,7 +185,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         Of the low-rank model, at most; no more than the smaller side of X.
     loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
         Those of fastsketch.LowRankModel, with its defaults.
-    step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations
+    step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, power_tolerance
         Likewise.
     clip : (low, high), optional
         Range that filled entries keep to.
@@ -486,7 +487,7 @@ class LowRankFactors(LowRankEstimator):
         At most; no more than the smaller side of X.
     loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
         Those of fastsketch.LowRankModel, with its defaults.
-    step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, clip
+    step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, power_tolerance, clip
         Likewise.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.

@@ -323,12 +323,14 @@ class SketchedPCA(PrincipalComponents):
         0.0
         """
         check_is_fitted(self, "sketch_")
-        if self._all_rows() is not None:
-            return self
         paths = isinstance(X, str | PathLike) or (
             isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike | Source)
         )
         rows = X if paths or as_far_source(X) is not None else self._checked(X, reset=False)
+        if self._all_rows() is not None:
+            if sample_weight is not None and hasattr(rows, "shape"):
+                as_weights(sample_weight, rows.shape[0])
+            return self
         if self._scales is not None:
             rows = DividedRows(open_rows(rows, n_features=self.n_features_in_), self._scales)
         sketch = self.sketch_.copy()

@@ -65,7 +65,7 @@ def greedy(rank, loss="square", **options):
 
 
 def made(rank, loss="square", refine="economic", **options):
-    plain = {"biases": False, "scaling": False, "max_power_iterations": 3000}
+    plain = {"biases": False, "scaling": False, "max_power_iterations": 3000, "power_tolerance": 1e-9}
     return greedy(rank, loss, refine=refine, **{**plain, "loss_parameter": PARAMETER.get(loss), **options})
 
 

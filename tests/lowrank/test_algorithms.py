@@ -10,12 +10,6 @@ from fastsketch._core.losses import LOSSES
 from tests.lowrank.problems import ROUGH, SMOOTH, made, numpy_loss, penalties, problem, stored
 
 
-@pytest.fixture(autouse=True)
-def exact_singular_vectors(monkeypatch):
-    """The reference has exact singular vectors: here the power method goes on until it has them too."""
-    monkeypatch.setattr("fastsketch.lowrank._leading.TURNED", 1e-9)
-
-
 # of poisson without refinement there is no Lipschitz constant: its step is searched for
 @pytest.mark.parametrize("scaling", [False, True])
 @pytest.mark.parametrize(

@@ -66,8 +66,9 @@ class SketchHash(Hasher, SummaryModel):
     block_rows : int, optional
         m, rows of a block, at least l // 2; default 4 d. The error of a random map grows with m, its cost falls.
     rotation : {"itq", "random", None}, default "itq"
-        R. "itq" is learned on ``reservoir_size`` rows sampled from the stream; "random", the papers' choice, is fixed
-        by the seed; with None the bits are of very different worth, worse than hyperplanes at random from 64 bits on.
+        R. "itq" is learned on ``reservoir_size`` rows sampled from the stream; "random" is fixed by
+        the seed. With None, as the FROSH paper has it, bits are of very different worth: from 64 bits on they are worse
+        than those of random hyperplanes.
     seed : int, default 0
     part, first_block : int, default 0
         Which blocks of a distributed job this model sees: see the notes.

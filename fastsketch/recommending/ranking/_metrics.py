@@ -431,7 +431,10 @@ def mean_of(values: ArrayLike) -> Mean:
     >>> round(ranking.mean_of(first).standard_error, 3)  # of one model alone
     0.231
     """
-    one = np.asarray(values, np.float64).reshape(-1)
+    try:
+        one = np.asarray(values, np.float64).reshape(-1)
+    except OverflowError as error:
+        raise ValueError(f"values must be numbers that a float holds: {error}") from None
     one = one[~np.isnan(one)]
     n = len(one)
     mean = float(one.mean()) if n else float("nan")

@@ -1,0 +1,570 @@
+"""The algorithms of the four papers as printed: each function returns a model with the settings that make it so.
+
+The models have defaults that serve better on real data: intercepts, scaled columns, biases, sweeps, rotated codes. What
+is set here is only what the printed algorithm asks for; every other argument of the model can be given, and one that
+contradicts the algorithm is a TypeError that names it. How each paper's claims come out: docs/papers.
+
+References
+----------
+.. [1] L. Luo, C. Chen, Z. Zhang, W.-J. Li, T. Zhang, "Robust Frequent Directions with Application in Online Learning",
+   JMLR 20, 2019.
+.. [2] Y. Wan, L. Zhang, "Efficient Adaptive Online Learning via Frequent Directions", IEEE TPAMI 44, 2022.
+.. [3] X. Chen, H. Yang, S. Zhao, M. Lyu, I. King, "Making Online Sketching Hashing Even Faster", IEEE TKDE 33, 2021.
+.. [4] Q. Yao, J. Kwok, "Greedy Learning of Generalized Low-Rank Models", IJCAI 2016.
+"""
+
+from typing import Any
+
+from fastsketch.lowrank import LowRankModel
+from fastsketch.neighbours import SketchHash
+from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.sketching import FrequentDirections
+
+__all__ = [
+    "ada_fd",
+    "ada_ffd",
+    "eglrl",
+    "fast_frequent_directions",
+    "fast_robust_frequent_directions",
+    "faster_frequent_directions",
+    "fd_son",
+    "frequent_directions",
+    "frosh",
+    "glrl",
+    "glrl_nonsmooth",
+    "rank_one_matrix_pursuit",
+    "rfd_son",
+    "robust_frequent_directions",
+]
+
+# The learners of the papers take rows as they come, and have no intercept; their scores are read as they are.
+_ROWS_AS_THEY_COME = {"scale": None, "fit_intercept": False, "calibrate": False}
+# No biases, no scales of rows and columns, whole steps, no sweeps; singular vectors to rounding.
+_PURSUIT: dict[str, Any] = {
+    "biases": False,
+    "scaling": False,
+    "learning_rate": 1.0,
+    "sweeps": 0,
+    "max_power_iterations": 10_000,
+    "power_tolerance": 1e-9,
+}
+
+
+def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model; TypeError for one that contradicts what is printed."""
+    for name in given:
+        if name in printed and given[name] != printed[name]:
+            raise TypeError(f"{algorithm} has {name}={printed[name]!r}, got {given[name]!r}: another model is not it")
+    return {**given, **printed}
+
+
+def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a sketch: its shrinks decompose the rows, or their Gram matrix."""
+    solver = given.get("solver", "svd")
+    if solver not in ("svd", "gram"):
+        raise TypeError(
+            f"{algorithm} has solver='svd' (or 'gram', to rounding), got {solver!r}: another model is not it"
+        )
+    return _settings(algorithm, {**printed, "solver": solver}, given)
+
+
+# -- Robust Frequent Directions [1] ------------------------------------------------------------------------------------
+def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
+    """Return Frequent Directions as Algorithm 1 of [1]_ prints it: a shrink for every row once the sketch is full.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows m of the sketch, which keeps m - 1 of them.
+    **given
+        Other arguments of ``fastsketch.FrequentDirections``; ``solver`` is "svd", or "gram".
+
+    Returns
+    -------
+    FrequentDirections
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers, reference
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> b = papers.frequent_directions(4).update(rows).sketch()
+    >>> printed, _ = reference.frequent_directions(rows, 4)
+    >>> bool(np.allclose(b.T @ b, printed.T @ printed))
+    True
+    """
+    return FrequentDirections(sketch_size, **_sketch("Algorithm 1", {"method": "fd", "buffer_size": 0}, given))
+
+
+def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
+    """Return Robust Frequent Directions as Algorithm 2 of [1]_ prints it: a shrink for every row.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows m of the sketch, which keeps m - 1 of them.
+    alpha0 : float, default 0
+        The multiple of the identity to begin with.
+    **given
+        Other arguments of ``fastsketch.FrequentDirections``; ``solver`` is "svd", or "gram".
+
+    Returns
+    -------
+    FrequentDirections
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> papers.robust_frequent_directions(4).update(rows).sketch().shape
+    (3, 8)
+    """
+    printed = _sketch("Algorithm 2", {"method": "rfd", "buffer_size": 0}, given)
+    return FrequentDirections(sketch_size, alpha0=alpha0, **printed)
+
+
+def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
+    """Return Frequent Directions with the doubled buffer of Algorithm 4 of [1]_: a shrink after m + 1 rows.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows m of the sketch, which keeps m - 1 of them.
+    **given
+        Other arguments of ``fastsketch.FrequentDirections``; ``solver`` is "svd", or "gram".
+
+
+    Returns
+    -------
+    FrequentDirections
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> papers.fast_frequent_directions(4).update(rows).sketch().shape
+    (3, 8)
+    """
+    return FrequentDirections(sketch_size, **_sketch("Algorithm 4", {"method": "fd", "buffer_size": None}, given))
+
+
+def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
+    """Return Robust Frequent Directions with the doubled buffer of Algorithm 5 of [1]_: a shrink after m + 1 rows.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows m of the sketch, which keeps m - 1 of them.
+    alpha0 : float, default 0
+        The multiple of the identity to begin with.
+    **given
+        Other arguments of ``fastsketch.FrequentDirections``; ``solver`` is "svd", or "gram".
+
+
+    Returns
+    -------
+    FrequentDirections
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> papers.fast_robust_frequent_directions(4).update(rows).sketch().shape
+    (3, 8)
+    """
+    printed = _sketch("Algorithm 5", {"method": "rfd", "buffer_size": None}, given)
+    return FrequentDirections(sketch_size, alpha0=alpha0, **printed)
+
+
+def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedNewton:
+    """Return the sketched online Newton step of Algorithm 6 of [1]_, with the loss (z - y)^2 and scores cut at 1.
+
+    With alpha0 = 0 it is RFD0, which has no parameter to tune.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows m of the sketch, which keeps m - 1 of them.
+    alpha0 : float, default 0
+        The multiple of the identity to begin with.
+    **given
+        Other arguments of ``fastsketch.SketchedNewton``.
+
+    Returns
+    -------
+    SketchedNewton
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((200, 5))
+    >>> model = papers.rfd_son(3).update(rows, np.sign(rows[:, 0]))
+    >>> int(np.argmax(np.abs(model.coef)))
+    0
+    """
+    printed = {
+        **_ROWS_AS_THEY_COME,
+        "method": "rfd",
+        "loss": "square",
+        "loss_scale": 2.0,
+        "constraint": "current",
+        "curvature": "gradient",
+        "blend": False,
+    }
+    return SketchedNewton(sketch_size, alpha0=alpha0, **_settings("Algorithm 6", printed, given))
+
+
+# -- adaptive subgradient methods [2] ----------------------------------------------------------------------------------
+def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
+    """Return ADA-FD as Algorithms 1 and 2 of [2]_ print it: a shrink for every row.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows tau of the sketch.
+    loss : str
+        Of ``fastsketch.AdaptiveSubgradient``: "absolute" in the paper's regressions.
+    learning_rate, delta : float
+        The step eta, and the delta that is added to the root.
+    **given
+        Other arguments of the model: ``form="dual_averaging"`` for Algorithm 2, ``penalty``, ``penalty_strength``.
+
+    Returns
+    -------
+    AdaptiveSubgradient
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> model = papers.ada_fd(4, loss="absolute", learning_rate=0.1, delta=0.01)
+    >>> model.update(rows, rows[:, 0]).coef.shape
+    (8,)
+    """
+    return _adaptive("ADA-FD", "ada_fd", sketch_size, loss, learning_rate, delta, given)
+
+
+def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
+    """Return ADA-FFD as Algorithms 3 and 4 of [2]_ print it: a buffer of 2 tau rows, shrunk when it is full.
+
+    With ``form="dual_averaging"`` it is Algorithm 4.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows tau of the sketch.
+    loss : str
+        Of ``fastsketch.AdaptiveSubgradient``: "absolute" in the paper's regressions.
+    learning_rate, delta : float
+        The step eta, and the delta that is added to the root.
+    **given
+        Other arguments of the model: ``form="dual_averaging"``, ``penalty``, ``penalty_strength``.
+
+
+    Returns
+    -------
+    AdaptiveSubgradient
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> model = papers.ada_ffd(4, loss="absolute", learning_rate=0.1, delta=0.01)
+    >>> model.update(rows, rows[:, 0]).coef.shape
+    (8,)
+    """
+    return _adaptive("ADA-FFD", "ada_ffd", sketch_size, loss, learning_rate, delta, given)
+
+
+def fd_son(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
+    """Return FD-SON, equation 6 of [2]_, the sketched Newton step that the paper compares with.
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows tau of the sketch.
+    loss : str
+        Of ``fastsketch.AdaptiveSubgradient``: "absolute" in the paper's regressions.
+    learning_rate, delta : float
+        The step eta, and the delta that is added to the root.
+    **given
+        Other arguments of the model: ``form="dual_averaging"``, ``penalty``, ``penalty_strength``.
+
+
+    Returns
+    -------
+    AdaptiveSubgradient
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> model = papers.fd_son(4, loss="absolute", learning_rate=0.1, delta=0.01)
+    >>> model.update(rows, rows[:, 0]).coef.shape
+    (8,)
+    """
+    return _adaptive("FD-SON", "fd_son", sketch_size, loss, learning_rate, delta, given)
+
+
+def _adaptive(
+    algorithm: str, method: Any, size: int, loss: Any, learning_rate: float, delta: float, given: dict[str, Any]
+) -> AdaptiveSubgradient:
+    own = {"loss": loss, "learning_rate": learning_rate, "delta": delta}
+    printed = _settings(algorithm, {**_ROWS_AS_THEY_COME, "method": method}, given)
+    return AdaptiveSubgradient(size, **own, **printed)
+
+
+# -- online sketching hashing [3] --------------------------------------------------------------------------------------
+def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
+    """Return Faster Frequent Directions, Algorithm 2 of [3]_: rows go through a Hadamard transform that samples them.
+
+    It shrinks when its buffer is full; the printed algorithm shrinks after every block of mapped rows (docs/papers).
+
+    Parameters
+    ----------
+    sketch_size : int
+        Rows of the sketch.
+    **given
+        Other arguments of ``fastsketch.FrequentDirections``; ``solver`` is "svd", or "gram".
+
+    Returns
+    -------
+    FrequentDirections
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> papers.faster_frequent_directions(4).update(rows).sketch().shape
+    (3, 8)
+    """
+    printed = {"method": "fd", "compressor": "srht"}
+    return FrequentDirections(sketch_size, **_sketch("Algorithm 2 of FROSH", printed, given))
+
+
+def frosh(n_bits: int, **given: Any) -> SketchHash:
+    """Return FROSH, Algorithm 1 of [3]_: codes are the signs of rows along leading directions, without a rotation.
+
+    Models of parts of the rows merge, which is DFROSH, Algorithm 3. A stream of blocks is a tree of sketches here,
+    where the paper prints one sketch: docs/papers has what that changes.
+
+    Parameters
+    ----------
+    n_bits : int
+        Bits r of a code.
+    **given
+        Other arguments of ``fastsketch.SketchHash``.
+
+    Returns
+    -------
+    SketchHash
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((500, 8))
+    >>> papers.frosh(8).update(rows).encode(rows[:3]).shape  # a byte of each row
+    (3, 1)
+    """
+    return SketchHash(n_bits, **_settings("FROSH", {"method": "srht", "rotation": None}, given))
+
+
+# -- generalized low-rank models by greedy pursuit [4] -----------------------------------------------------------------
+def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
+    """Return R1MP, Algorithm 1 of [4]_: the square loss, all coefficients fitted again after every rank.
+
+    Parameters
+    ----------
+    rank : int
+        Ranks that are added.
+    **given
+        Other arguments of ``fastsketch.LowRankModel``.
+
+    Returns
+    -------
+    LowRankModel
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((20, 15))
+    >>> papers.rank_one_matrix_pursuit(3).fit(rows).selected_rank
+    3
+    """
+    printed = {**_PURSUIT, "loss": "square", "refine": "full", "max_refine_steps": None}
+    return LowRankModel(rank, **_settings("R1MP", printed, given))
+
+
+def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
+    """Return GLRL, Algorithm 2 of [4]_, of a smooth loss: all coefficients are fitted again after every rank.
+
+    Parameters
+    ----------
+    rank : int
+        Ranks that are added.
+    loss : str
+        A smooth loss of ``fastsketch.LowRankModel``: "logistic" in the paper's experiments.
+    **given
+        Other arguments of the model.
+
+    Returns
+    -------
+    LowRankModel
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> signs = np.sign(np.random.default_rng(0).standard_normal((20, 15)))
+    >>> model = papers.glrl(3, loss="logistic").fit(signs)
+    >>> [line["rank"] for line in model.history]
+    [0, 1, 2, 3]
+    """
+    printed = {**_PURSUIT, "refine": "full", "max_refine_steps": None}
+    return LowRankModel(rank, loss=loss, **_settings("GLRL", printed, given))  # type: ignore[arg-type]
+
+
+def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
+    """Return EGLRL, the economic form of Algorithm 2 of [4]_: one coefficient for all ranks so far, one for the new.
+
+    Parameters
+    ----------
+    rank : int
+        Ranks that are added.
+    loss : str
+        A smooth loss of ``fastsketch.LowRankModel``: "logistic" in the paper's experiments.
+    **given
+        Other arguments of the model.
+
+
+    Returns
+    -------
+    LowRankModel
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> signs = np.sign(np.random.default_rng(0).standard_normal((20, 15)))
+    >>> papers.eglrl(3, loss="logistic").fit(signs).selected_rank
+    3
+    """
+    printed = {**_PURSUIT, "refine": "economic", "max_refine_steps": None}
+    return LowRankModel(rank, loss=loss, **_settings("EGLRL", printed, given))  # type: ignore[arg-type]
+
+
+def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: float, **given: Any) -> LowRankModel:
+    """Return Algorithm 3 of [4]_, of losses with kinks: steps of size c1 / sqrt(t) along a low-rank subgradient.
+
+    Parameters
+    ----------
+    rank : int
+        Ranks that are added in all.
+    loss : str
+        "absolute" in the paper's experiments.
+    step_size : float
+        c1 of the steps.
+    inner_tolerance : float
+        Share nu of what the step before has left of the subgradient, at which a step's ranks are enough.
+    **given
+        Other arguments of ``fastsketch.LowRankModel``: ``max_inner_rank``, and ``step_rule="inverse"`` for the steps
+        c1 / t of equation 10.
+
+    Returns
+    -------
+    LowRankModel
+
+    Raises
+    ------
+    TypeError
+        For an argument that contradicts the algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import papers
+    >>> rows = np.random.default_rng(0).standard_normal((20, 15))
+    >>> model = papers.glrl_nonsmooth(6, loss="absolute", step_size=0.3, inner_tolerance=0.9)
+    >>> model.fit(rows).shape
+    (20, 15)
+    """
+    printed = {**_PURSUIT, "inner_criterion": "previous", "step_rule": given.pop("step_rule", "inverse_sqrt")}
+    if printed["step_rule"] not in ("inverse_sqrt", "inverse"):
+        raise TypeError(f"Algorithm 3 has step_rule='inverse_sqrt' or 'inverse', got {printed['step_rule']!r}")
+    own = {"loss": loss, "step_size": step_size, "inner_tolerance": inner_tolerance}
+    return LowRankModel(rank, **own, **_settings("Algorithm 3", printed, given))  # type: ignore[arg-type]
