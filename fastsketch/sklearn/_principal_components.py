@@ -193,6 +193,9 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
         """Return what the columns are divided by, (d,), 0 for constant columns; None with scale=False."""
         return None
 
+    def _require_certain(self, name: str) -> None:
+        """Raise AttributeError that names an attribute which is not known where entries were filled."""
+
     def _divisor(self) -> float:
         return max(1.0, self.sketch_.total_weight - 1.0)
 
@@ -239,6 +242,7 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
 
     @property
     def explained_variance_interval_(self) -> NDArray[np.float64]:
+        self._require_certain("explained_variance_interval_")
         view = self._view()
         eps = float(np.finfo(self._dtype).eps)  # the variances are rounded to their dtype
         return np.column_stack([view.low * (1 - eps), view.high * (1 + eps)]) / self._divisor()
@@ -249,6 +253,7 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
 
     @property
     def explained_variance_ratio_certified_(self) -> NDArray[np.float64]:
+        self._require_certain("explained_variance_ratio_certified_")
         return self._share(self._view().low)
 
     def _share(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -257,6 +262,7 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
 
     @property
     def error_bound_(self) -> float:
+        self._require_certain("error_bound_")
         view = self._view()
         return float(np.maximum(view.high - view.squares, view.squares - view.low).max(initial=0.0))
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, field
 from functools import partial
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import (
+    Rows,
     as_choice,
     as_flag,
     as_integer,
@@ -30,7 +31,8 @@ from fastsketch._core.validation import (
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.sources import Source, open_rows
+from fastsketch.data.sources import Source, open_rows, with_missing
+from fastsketch.lowrank._gap_moments import GapMoments, blocks, gaussian_of_covariance, groups_for, take_steps
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
@@ -44,7 +46,7 @@ from fastsketch.sklearn._column_scales import (
     spreads,
     standardised_sketch,
 )
-from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator, whole_or_as_before
+from fastsketch.sklearn._estimator import Arrays, as_far_source, checked, estimator, whole_or_as_before
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
 from fastsketch.sklearn._moments import FeatureVariance, check_batch
 from fastsketch.sklearn._principal_components import (
@@ -65,6 +67,11 @@ WAYS = ("", "rows", "arpack")
 SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack"}
 SIZE_OF_SHARE = 128  # rows of the sketch where the number of components is not known beforehand
 MOST = float(np.finfo(np.float64).max)
+# Steps of EM at most, and the change of a mean, scale or correlation below which they end: the defaults of max_iter and
+# tol in scikit-learn's IterativeImputer.
+EM_STEPS, EM_TOLERANCE = 10, 1e-3
+# Matrices of d x d float64 that EM holds at a time.
+GAUSSIAN_COPIES = 8
 
 
 @estimator
@@ -107,6 +114,10 @@ class SketchedPCA(PrincipalComponents):
         With scale=True and a sketch by ``partial_fit``: the first rows of positive weight, 4,000 at most, whose
         deviations, rounded to powers of two, the columns are divided by. A column of which all these rows have one
         number c is divided by c; one of zeros by its root mean square when it first has another number.
+    missing : {"error", "em"}, default "error"
+        "em": NaN in dense rows of ``fit`` is a missing entry. Mean and covariance are those of a Gaussian fitted by
+        expectation maximisation, in at most 10 passes (``LowRankCompleter``), and the components its eigenvectors;
+        ``transform`` fills missing entries by their conditional means. "error": NaN is refused.
 
     Attributes
     ----------
@@ -130,6 +141,10 @@ class SketchedPCA(PrincipalComponents):
         in a merge of sketches. 0 for a column of one number, along which no component has a part.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
+    n_filled_ : int
+        Missing entries of the rows of ``fit``. Where there are some nothing is certain of the variances:
+        ``explained_variance_interval_``, ``explained_variance_ratio_certified_`` and ``error_bound_`` raise
+        AttributeError, and the certificate of ``sketch_`` is that of the fitted covariance.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
     solver_ : {"rows", "exact", "arpack", "gram", "svd"}
         The way that was taken: products of rows, products of columns, or a sketch.
@@ -178,6 +193,7 @@ class SketchedPCA(PrincipalComponents):
     max_memory: float = 1e9
     scale: bool = False
     scale_rows: int = 100
+    missing: Literal["error", "em"] = "error"
 
     # The parent's declaration knows neither the new parameters nor their checks; ours are made in _asked.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
@@ -193,9 +209,15 @@ class SketchedPCA(PrincipalComponents):
         sample_weight (n_samples,), finite and nonnegative, counts rows. A source (``fs.open_rows``, ...) is read in
         chunks, again for the passes of "auto", and takes no weights. ValueError where squares sum up beyond 1e306.
         """
+        as_choice(self.missing, "missing", ("error", "em"))
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
         with whole_or_as_before(self), sketch_of_any_size(self.n_components):
+            self.n_filled_ = 0
+            if self.missing == "em" and not is_sparse(X):
+                dense = self._with_gaps(X, reset=True)
+                if np.isnan(dense).any():
+                    return self._fit_gaps(dense, sample_weight)
             rows, weights = self._checked_all(X, sample_weight)
             check_batch(rows, weights, None)
             wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
@@ -281,8 +303,82 @@ class SketchedPCA(PrincipalComponents):
         self.sketch_, self._variance, self._stream, self.n_passes_ = sketch, variance, stream, 1
         self.solver_ = _solver_of(sketch) if stream is None else "rows"
         if first:
+            self.n_filled_ = 0
             self._fix_parameters()
         return self
+
+    # -- missing entries -------------------------------------------------------------------------------------------
+    def _with_gaps(self, X: Any, *, reset: bool) -> Any:
+        """Return checked dense rows that may hold NaN."""
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+
+    def _fit_gaps(self, rows: Any, sample_weight: Any) -> Self:
+        """Learn the covariance of a Gaussian that EM fits to dense rows with gaps."""
+        if sample_weight is not None:
+            raise ValueError("sample_weight must be None where entries are missing: missing='em' takes no weights")
+        self._require_memory(rows.shape[1])
+        groups, model = groups_for(rows), GapMoments()
+        self._name_features(model)
+        model = take_steps(model.update(rows), lambda step: step._learn(rows, groups), EM_STEPS, EM_TOLERANCE)
+        self._take_gaussian(model, int(np.isnan(rows).sum()), rows.dtype)
+        return self
+
+    def _require_memory(self, d: int) -> None:
+        if 8.0 * GAUSSIAN_COPIES * d * d > as_real(self.max_memory, "max_memory", 0.0, MOST):
+            raise ValueError(
+                f"max_memory={self.max_memory:g} is too small for missing='em', which takes {GAUSSIAN_COPIES} matrices "
+                f"of {d} x {d}"
+            )
+
+    def _take_gaussian(self, model: GapMoments, n_filled: int, dtype: Any) -> None:
+        """Take the covariance of EM as an exact sum: that of 2 d rows at both ends of the axes of the Gaussian."""
+        found, n = model.gaussian(), model.n_rows
+        d = len(found.location)
+        wanted, size = self._asked(n, d)
+        values, vectors = np.linalg.eigh(found.raw)
+        axes = vectors.T * np.sqrt(d * np.maximum(values, 0.0))[:, np.newaxis] * found.scale
+        rows = np.concatenate([found.location + axes, found.location - axes])
+        sketch = self._new_sketch(size, "exact", None)
+        whole = column_products(rows, np.full(2 * d, n / (2 * d)), sketch._setting)
+        whole.engine.state.n_rows = n
+        sketch._begin_with(whole.engine)
+        self._drop("_variance", "_read_out")
+        self.sketch_, self._wanted, self._dtype = sketch, wanted, np.dtype(dtype)
+        self.batch_size_ = 5 * d if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
+        self._variance = FeatureVariance.from_sums(float(n), found.location, n * found.scale**2)
+        self._stream, self._scales, self.solver_, self.n_passes_ = None, None, "exact", 1 + model.steps
+        self.n_filled_ = n_filled
+        self._name_features(sketch)
+        self._fix_parameters()
+
+    def _require_certain(self, name: str) -> None:
+        if self.n_filled_:
+            raise AttributeError(f"{name} is not known: {self.n_filled_} entries were missing, and were filled")
+
+    def transform(self, X: Rows) -> NDArray[Any]:
+        """Project X (n_samples, n_features) on the components; sparse input is not made dense.
+
+        With whiten=True the coordinates along components whose variance is 0, or no more than rounding, are 0. With
+        missing="em" NaN is filled by the conditional mean given the other entries of its row.
+        """
+        check_is_fitted(self, "sketch_")
+        if self.missing == "em" and not is_sparse(X):
+            rows = self._with_gaps(X, reset=False)
+            if np.isnan(rows).any():
+                self._require_memory(rows.shape[1])
+                found = self._read_once("gaussian", self._find_gaussian)
+                rows = np.concatenate([found.fill(block) for block in blocks(rows)]).astype(rows.dtype)
+            return super().transform(rows)
+        return super().transform(X)
+
+    def _find_gaussian(self) -> Any:
+        n = self.sketch_.total_weight
+        return gaussian_of_covariance(self._view().mean, self.sketch_.gram() / n, n)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "em"
+        return tags
 
     @changes
     def refine(self, X: Readable, *, sample_weight: ArrayLike | None = None) -> Self:
@@ -515,6 +611,22 @@ class SketchedPCA(PrincipalComponents):
         return template, finish
 
     def _fit_source(self, source: Source) -> Self:
+        if self.missing == "em":
+            source = with_missing(source)
+            self._require_memory(source.n_features)
+            model = GapMoments()._take_rows(source)
+            if n_filled := model._n_gaps():
+                if source.repeatable:
+                    model = take_steps(model, lambda step: step._take_rows(source), EM_STEPS, EM_TOLERANCE)
+                work: Any = clone(self)
+                work.n_features_in_ = source.n_features
+                if source.feature_names is not None:
+                    work.feature_names_in_ = np.array(source.feature_names, dtype=object)
+                work._take_gaussian(model, n_filled, np.float64 if source.dtype is None else source.dtype)
+                self._become(work)
+                return self
+            if not source.repeatable:
+                raise ValueError(f"{source.name} comes once, and has no missing entry: take missing='error'")
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
         if self.scale and template.solver != "exact":
@@ -552,7 +664,11 @@ class SketchedPCA(PrincipalComponents):
         scales = {} if self._scales is None else self._scales.arrays()
         way = WAYS.index(self.solver_) if self.solver_ in WAYS else 0
         kept = {} if self._stream is None or self._all_rows() is None else self._stream.arrays()
-        return {**self._arrays(self._variance, self.n_passes_, way), **kept, **scales}
+        return {**self._arrays(self._variance, self.n_passes_, way), **kept, **scales, **self._filled(self.n_filled_)}
+
+    @staticmethod
+    def _filled(n_filled: int) -> Arrays:
+        return {"filled": np.array([float(n_filled)])} if n_filled else {}
 
     def _arrays(self, variance: FeatureVariance | None, passes: int = 1, way: int = 0) -> Arrays:
         out = {"learned": np.array([self._wanted, passes, way], np.float64), "dtype": np.zeros(0, self._dtype)}
@@ -562,6 +678,7 @@ class SketchedPCA(PrincipalComponents):
         sketch = self.sketch_
         n, d = sketch.n_rows, self.n_features_in_
         self._scales = ColumnScales.from_arrays(arrays, d)
+        self.n_filled_ = int(checks.not_negative(arrays, "filled", (1,))[0]) if "filled" in arrays else 0
         if self.scale and self._scales is None and sketch.solver != "exact":
             raise ValueError("scale=True needs an exact sum (solver='exact'): a sketch cannot be scaled afterwards")
         if not arrays:
@@ -590,7 +707,7 @@ class SketchedPCA(PrincipalComponents):
             joined = self._stream.joined(other._stream)
             if self.sketch_.n_rows + other.sketch_.n_rows <= joined.size:
                 return {**self._arrays(variance, way=1), **joined.arrays()}
-        return self._arrays(variance)
+        return {**self._arrays(variance), **self._filled(self.n_filled_ + other.n_filled_)}
 
     def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
         if (self._scales is None) != (other._scales is None):

@@ -42,7 +42,7 @@ FREE = {
 }
 OTHER = {"loss": "squared_hinge", "method": "ogd", "form": "dual_averaging", "solver": "svd", "rotation": "random"}
 BY_CLASS = {
-    SketchedPCA: {"method": "fd"},
+    SketchedPCA: {"method": "fd", "missing": "em"},
     SketchHasher: {"method": "fd"},
     SketchCoder: {"method": "fd"},
     EASERecommender: {"method": "rfd"},
