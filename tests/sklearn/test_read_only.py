@@ -17,6 +17,7 @@ from tests.reliability.zoo import SPECIMENS  # noqa: E402
 
 KINDS = [kind for name in estimators.__all__ if inspect.isclass(kind := getattr(estimators, name))]
 SETTINGS = {
+    "LowRankCompleter": [{"method": "gaussian"}],
     "SketchedPCA": [
         {"solver": solver, "scale": scale} for solver in ("auto", "gram", "svd", "exact") for scale in (False, True)
     ]
