@@ -12,6 +12,7 @@ from fastsketch._kernels.online import diagonal
 from fastsketch._kernels.online.adaptive import AdaptiveRounds
 from fastsketch._kernels.online.numbers import (
     ADAM,
+    BUFFERED,
     CLOCK,
     DELTA,
     DIAGONAL,
@@ -178,6 +179,8 @@ class SketchedState(LearnedState):
             return []  # a row that has no finite score is refused before anything is changed
         setting, rows, held = self.setting, int(self.count[ROWS]), self.held
         until_full = 2 * setting.sketch_size - int(self.count[RANK]) if setting.method == WHEN_FULL else n
+        if setting.fade:
+            until_full = min(until_full, 2 * setting.sketch_size - int(self.scalar[BUFFERED]))
         rebases = n > min(until_full, self.turn.shape[1] - rows)
         if rebases and self.sparse:
             return None
@@ -208,6 +211,7 @@ class SketchedState(LearnedState):
         # a shrink in every round leaves room for a direction; the other rules rebase C when they drop one
         every = self.setting.method == EVERY_ROUND
         checks.number_within(rank, "rank", 0, min(most, tau - 1) if every and most == tau else most)
+        checks.number_within(scalar[BUFFERED], "rows in the buffer", 0, 2 * tau)
         checks.number_within(n, "rows of C", rank, cap if every else rank)
         checks.number_within(old, "rows of C that are not sparse", 0, min(rank, width))
         lam = checks.not_negative(arrays, "lam", (most,))[:rank]

@@ -78,8 +78,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         Share of nonzeros in the first row, if it is sparse, above which all rows are learned from in the dense form.
     method : str, default "ada_ffd"
         "ada_ffd", "ada_fd": G by fast Frequent Directions, by Frequent Directions; "ada_full": G itself (d x d);
-        "ada_diag": its diagonal; "fd_son": delta I + sum g g' / sqrt(t) by Frequent Directions; "ogd": step
-        eta / sqrt(t); "adam": decay rates 0.9 and 0.999.
+        "ada_diag": its diagonal; "fd_son": delta I + sum g g' / sqrt(t) by Frequent Directions, of at most 2 tau rows;
+        "ogd": step eta / sqrt(t); "adam": decay rates 0.9 and 0.999.
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Composite mirror descent, or dual averaging (the primal-dual subgradient method).
     penalty : {None, "l1", "l2"}

@@ -149,7 +149,7 @@ def adaptive_fast_frequent_directions(
 def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
     """Play rounds of a sketched Newton method, H = delta I + sum g g' / sqrt(t) (FD-SON).
 
-    It has the sketch of ADA-FFD without the square root.
+    It has the sketch of ADA-FFD without the square root, which shrinks when it holds 2 tau rows, repeated ones counted.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **sett
     >>> bool(losses[-50:].mean() < 0.5 * losses[:50].mean())
     True
     """
-    return adaptive_rounds(FFD(d, sketch_size), d, rounds=rounds, fade=True, **settings)
+    return adaptive_rounds(FFD(d, sketch_size, by_rows=True), d, rounds=rounds, fade=True, **settings)
 
 
 def adaptive_full(d: int, rounds: int, **settings: Unpack[RoundSettings]) -> Play:

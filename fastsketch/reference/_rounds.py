@@ -111,10 +111,15 @@ class FD:
 
 
 class FFD:
-    """Algorithms 3 and 4, steps 4 to 14: orthonormal V (at most 2 tau columns) and M with S'S = V M V'."""
+    """Algorithms 3 and 4, steps 4 to 14: orthonormal V (at most 2 tau columns) and M with S'S = V M V'.
 
-    def __init__(self, d: int, tau: int) -> None:
+    It shrinks when V has 2 tau columns; with `by_rows`, as Frequent Directions do, when there are 2 tau rows, those of
+    the last shrink counted.
+    """
+
+    def __init__(self, d: int, tau: int, *, by_rows: bool = False) -> None:
         self.v, self.m, self.tau = np.zeros((d, 0)), np.zeros((0, 0)), tau
+        self.by_rows, self.rows = by_rows, 0
 
     def fade(self, decay: float) -> None:
         """Let S'S count this share of what it did."""
@@ -132,10 +137,13 @@ class FFD:
         values, u = np.linalg.eigh(self.m)
         values, u = np.maximum(values[::-1], 0.0), u[:, ::-1]
         out = self.v @ u, np.sqrt(values)
-        if self.v.shape[1] == 2 * self.tau:
-            kept = self.tau - 1
-            self.m = np.diag(values[:kept] - values[self.tau - 1])
-            self.v = out[0][:, :kept]
+        self.rows += bool(g.any())  # a row of zeros is none
+        if self.v.shape[1] == 2 * self.tau or (self.by_rows and self.rows == 2 * self.tau):
+            values = np.pad(values, (0, self.tau))
+            kept = min(self.tau - 1, self.v.shape[1])
+            left = values[:kept] - values[self.tau - 1]
+            self.m, self.v = np.diag(left), out[0][:, :kept]
+            self.rows = int(np.count_nonzero(left > 0))
         return out
 
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from fastsketch import reference
+from tests.helpers import papers
 
 # The papers' loss, (z - y)^2.
 PAPERS = {"loss": "square", "loss_scale": 2.0}
@@ -133,13 +135,14 @@ def test_radagrad_takes_the_left_singular_pairs_of_projected_gradients():
     assert np.allclose(found, stepped(rows, step))
 
 
-@pytest.mark.parametrize("method", ["ada_ffd", "fd_son"])
-def test_fast_sketches_are_explicit_buffers(method):
+@pytest.mark.parametrize(("method", "kind"), [("ada_ffd", "dense"), ("fd_son", "dense"), ("fd_son", "one hot")])
+def test_fast_sketches_are_explicit_buffers(method, kind):
     """ADA-FD paper, equation 5: rows B that are cut to tau - 1 when there are 2 tau, after the step.
 
     H = delta I + (B'B)^(1/2), or of FD-SON delta I + B'B with gradients over t^(1/4), equation 6.
     """
-    rows, tau, son = np.random.default_rng(7).standard_normal((40, 9)) + 0.3, 3, method == "fd_son"
+    rng, tau, son = np.random.default_rng(7), 3, method == "fd_son"
+    rows = rng.standard_normal((40, 9)) + 0.3 if kind == "dense" else np.eye(9)[rng.integers(9, size=40)]
     b, t = np.zeros((0, 9)), 0
 
     def step(g):
@@ -150,13 +153,18 @@ def test_fast_sketches_are_explicit_buffers(method):
         squares = values.clip(0)
         if len(b) == 2 * tau:
             _, s, vt = np.linalg.svd(b, full_matrices=False)
-            b = np.sqrt(s[: tau - 1] ** 2 - s[tau - 1] ** 2)[:, None] * vt[: tau - 1]
+            left = s[: tau - 1] ** 2 - s[tau - 1] ** 2
+            b = (np.sqrt(left.clip(0))[:, None] * vt[: tau - 1])[left > 1e-20]  # rows of zeros are free
         return within(vectors, squares if son else np.sqrt(squares), g)
 
     call = reference.sketched_newton_subgradient if son else reference.adaptive_fast_frequent_directions
     options = {"sketch_size": tau, "learning_rate": 0.3, "delta": 0.7}
     found, _ = call(9, 40, subgradient=absolute_loss(rows, np.ones(40)), **options)
-    assert np.allclose(found, stepped(rows, step))
+    expected = stepped(rows, step)
+    assert np.allclose(found, expected)
+    for form in (np.asarray, sparse.csr_array):
+        model = papers.AdaptiveSubgradient(tau, method=method, loss="absolute", learning_rate=0.3, delta=0.7)
+        assert np.allclose(model.update(form(rows), np.ones(40)).coef, expected)
 
 
 def test_newton_with_the_whole_h_is_sherman_morrison():

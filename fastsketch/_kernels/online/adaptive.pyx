@@ -32,7 +32,7 @@ from fastsketch._kernels.online.adaptive_l1 cimport PACKED
 from fastsketch._kernels.online.adaptive_model cimport Model
 from fastsketch._kernels.online.adaptive_sparse cimport BAD, LEARNED, ROOM, sparse_round
 from fastsketch._kernels.online.basis cimport SOME, seen_with
-from fastsketch._kernels.online.numbers cimport (COUNTS, FewRowsOf, OLD, RANK, ROWS, SCALARS, SEEN, StateArrays, WHEN_FULL,
+from fastsketch._kernels.online.numbers cimport (BUFFERED, COUNTS, FewRowsOf, OLD, RANK, ROWS, SCALARS, SEEN, StateArrays, WHEN_FULL,
                                                  place)
 from fastsketch._kernels.online.turning cimport ints_size, secular_size, small_size
 from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries
@@ -104,6 +104,7 @@ cdef class AdaptiveRounds(StateArrays):
         s.d, (s.t.most, s.t.cap) = state.base.shape[0], state.turn.shape
         s.base, s.scalar = <double*> self.pointer_to(state.base, b"d"), <double*> self.pointer_to(state.scalar, b"d")
         s.t.count = <int64_t*> self.pointer_to(state.count, b"l")
+        s.t.buffered = s.scalar + BUFFERED if s.fade else NULL
         s.t.turn, s.t.lam = <double*> self.pointer_to(state.turn, b"d"), <double*> self.pointer_to(state.lam, b"d")
         s.t.gram, s.steps = <double*> self.pointer_to(state.gram, b"d"), <double*> self.pointer_to(state.steps, b"d")
         s.inner = <double*> self.pointer_to(state.inner, b"d")
@@ -133,6 +134,8 @@ cdef class AdaptiveRounds(StateArrays):
         cdef Py_ssize_t held = s.t.count[ROWS], cap = s.t.cap, left = cap - held
         if s.t.rule == WHEN_FULL:
             left = min(left, 2 * s.t.tau - s.t.count[RANK])
+            if s.t.buffered != NULL:
+                left = min(left, 2 * s.t.tau - <Py_ssize_t> s.t.buffered[0])
         cdef bint rebases = rows.n > left
         keep(undo, s.scalar, SCALARS * sizeof(double))
         keep(undo, s.t.count, COUNTS * sizeof(int64_t))

@@ -30,7 +30,8 @@ cpdef enum:
     ALPHA = 9              # regulariser of H (Newton), which FADED is in
     SHRINKAGE = 10         # sum of the squared lengths that shrinks removed
     FLOOR = 11             # alpha is put back to it when it has faded to less than half
-    SCALARS = 13           # the last one is of files of before, and no longer read
+    BUFFERED = 12          # rows in the buffer of FD-SON (adaptive)
+    SCALARS = 13
 
 cpdef enum:
     # Which predictions a Newton model keeps within [-1, 1].

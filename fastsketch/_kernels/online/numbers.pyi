@@ -20,6 +20,7 @@ FADED: int
 ALPHA: int
 SHRINKAGE: int
 FLOOR: int
+BUFFERED: int
 SCALARS: int
 UNCONSTRAINED: int
 CURRENT: int

@@ -39,6 +39,7 @@ cdef struct Turning:
     Py_ssize_t tau, most, cap
     int rule                     # what limits the rank: EVERY_ROUND, WHEN_FULL, NEVER
     bint root                    # H takes the square root of S'S
+    double* buffered             # rows in the buffer, of which WHEN_FULL allows 2 tau; NULL: it counts directions
     double* turn                 # T' (most, cap)
     double* lam                  # (most,), descending
     double* gram                 # C C' (cap, cap)
@@ -202,20 +203,25 @@ cdef inline void fresh_basis(Turning* t) noexcept nogil:
 
 
 cdef inline bint full(Turning* t) noexcept nogil:
-    return t.rule == WHEN_FULL and t.count[RANK] == 2 * t.tau
+    if t.rule != WHEN_FULL:
+        return False
+    return t.count[RANK] == 2 * t.tau or (t.buffered != NULL and t.buffered[0] >= 2 * t.tau)
 
 
 cdef inline bint must_rebase(Turning* t) noexcept nogil:
     """Return whether C must be rebased before a gradient is added; lam and the rank are then those of the shrunk
     sketch."""
-    cdef Py_ssize_t i, rank = t.count[RANK]
+    cdef Py_ssize_t i, rank = t.count[RANK], kept = min(rank, t.tau - 1), left = 0
     cdef double least
     if full(t):
-        least = t.lam[t.tau - 1]
-        for i in range(t.tau - 1):
+        least = t.lam[t.tau - 1] if rank >= t.tau else 0.0
+        for i in range(kept):
             t.lam[i] -= least
-        memset(t.lam + t.tau - 1, 0, (t.most - t.tau + 1) * sizeof(double))
-        t.count[RANK] = t.tau - 1
+            left += t.lam[i] > 0
+        memset(t.lam + kept, 0, (t.most - kept) * sizeof(double))
+        t.count[RANK] = kept
+        if t.buffered != NULL:
+            t.buffered[0] = left
         return True
     return t.count[ROWS] == t.cap and rank < t.cap
 
@@ -253,6 +259,8 @@ cdef inline void take_gradient(Turning* t, double weight) noexcept nogil:
     cdef Py_ssize_t rank = t.count[RANK], i
     cdef double least
     rank_one(t, weight)
+    if t.buffered != NULL:
+        t.buffered[0] += 1
     if t.rule == EVERY_ROUND and rank == t.tau:
         least = t.lam[rank - 1]
         for i in range(rank):
