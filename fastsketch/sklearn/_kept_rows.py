@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.bottom_k import BottomK, Piece
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files import _checks as checks
 from fastsketch.ridge._held_out import mixed
@@ -18,8 +19,7 @@ MOST_ROWS = 4000
 MOST_BYTES = 5e7
 # Keys that are drawn at a time.
 AHEAD = 1024
-# (keys, rows, weights) of some rows.
-Part = tuple[NDArray[np.uint64], Any, NDArray[np.float64]]
+NO_ROWS = Piece(np.empty((0, 0)), np.empty(0, np.uint64), np.empty(0))
 
 
 class KeptRows:
@@ -27,10 +27,8 @@ class KeptRows:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._parts: list[Part] = []  # at most 2 `size` rows in all
-        self._held = 0
+        self._rows: BottomK | None = None
         self._drawn = 0, np.empty(0, np.uint64)  # keys from a place on
-        self._bound = np.uint64(2**64 - 1)
 
     @classmethod
     def like(cls, rows: Any) -> Self:
@@ -38,22 +36,32 @@ class KeptRows:
         each = (12.0 * rows.nnz if is_sparse(rows) else float(rows.nbytes)) / max(1, rows.shape[0])
         return cls(max(1, min(MOST_ROWS, int(MOST_BYTES / max(each, 1.0)))))
 
-    def chosen(self, rows: Any, weights: NDArray[np.float64] | None, *, first: int) -> Part | None:
-        """Return those of rows `first`, `first` + 1, ..., array or CSR (n, d), for ``add`` to put into the sample."""
+    def chosen(
+        self, rows: Any, weights: NDArray[np.float64] | None, *, first: int, complete: NDArray[np.bool_] | None = None
+    ) -> Piece | None:
+        """Select from rows `first`, `first` + 1, ... those that ``add`` puts into the sample.
+
+        Parameters
+        ----------
+        rows : array or CSR (n, d)
+        weights : (n,) array, optional
+        first : int
+            Place of the first of these rows in the stream.
+        complete : (n,) array of bool, optional
+            Rows that may be selected; all by default.
+        """
         keys = self._keys_of(first, first + rows.shape[0])
-        able = np.flatnonzero(keys <= self._bound)
-        if len(able) > self.size:
-            able = np.sort(able[np.argpartition(keys[able], self.size)[: self.size]])
+        able = np.arange(len(keys)) if complete is None else np.flatnonzero(complete)
+        able = able[(self._rows or BottomK(self.size, NO_ROWS)).may_stay(keys[able])]
         if not len(able):
             return None
-        return keys[able], rows[able], np.ones(len(able)) if weights is None else weights[able]
+        return Piece(rows[able], keys[able], np.ones(len(able)) if weights is None else weights[able])
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Piece) -> None:
         """Add rows that ``chosen`` has returned."""
-        self._parts.append(part)
-        self._held += len(part[0])
-        if self._held > 2 * self.size:
-            self.sample()
+        if self._rows is None:
+            self._rows = BottomK(self.size, part.chosen(slice(0, 0)))
+        self._rows.offer(part)
 
     def _keys_of(self, first: int, stop: int) -> NDArray[np.uint64]:
         start, keys = self._drawn
@@ -63,26 +71,24 @@ class KeptRows:
 
     def sample(self) -> tuple[Any, NDArray[np.float64]]:
         """Return (rows, weights) of the sample in the order of their keys, which is a random one."""
-        parts = self._parts  # once: another thread that scores may put the sorted rows in their place meanwhile
-        if not parts:
+        rows, _, weights = self._settled()
+        assert weights is not None
+        return rows, weights
+
+    def _settled(self) -> Piece:
+        if self._rows is None:
             raise ValueError("sample_weight was 0 for all rows: there is nothing to set a threshold by")
-        keys, weights = np.concatenate([part[0] for part in parts]), np.concatenate([part[2] for part in parts])
-        order = np.argsort(keys, kind="stable")[: self.size]
-        rows = _stacked([part[1] for part in parts])[order]
-        self._parts, self._held = [(keys[order], rows, weights[order])], len(order)
-        if len(order) == self.size:
-            self._bound = keys[order[-1]]
-        return rows, weights[order]
+        return self._rows.settled()
 
     @property
     def n_held(self) -> int:
         """Return how many rows are held."""
-        return self._held
+        return 0 if self._rows is None else self._rows.n_held
 
     def copy(self) -> Self:
         """Return an independent copy."""
         out = type(self)(self.size)
-        out._parts, out._held, out._bound = list(self._parts), self._held, self._bound
+        out._rows = None if self._rows is None else self._rows.copy()
         return out
 
     def in_order(self) -> tuple[Any, NDArray[np.float64]]:
@@ -94,21 +100,23 @@ class KeptRows:
     def joined(self, other: Self) -> Self:
         """Return the sample of the rows of both streams."""
         out = type(self)(min(self.size, other.size))
-        out._parts, out._held = [*self._parts, *other._parts], self._held + other._held
+        for piece in (kept._settled() for kept in (self, other) if kept._rows is not None):
+            out.add(piece)
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sample by name, for a file."""
-        if not self._parts:
+        if self._rows is None:
             return {"kept_size": np.array([float(self.size)])}
-        rows, weights = self.sample()
+        rows, keys, weights = self._settled()
+        assert weights is not None
         stored = {"kept_rows": rows}
         if is_sparse(rows):
             stored = {"kept_rows": rows.data, "kept_indices": rows.indices.astype(np.int32)}
             stored["kept_indptr"] = rows.indptr.astype(np.int64)
         return {
             **stored,
-            "kept_keys": self._parts[0][0],
+            "kept_keys": keys,
             "kept_weights": weights,
             "kept_size": np.array([self.size + 0.0]),
         }
@@ -138,18 +146,5 @@ class KeptRows:
             rows = csr_array((rows, indices, indptr), shape=(n, n_features))
         else:
             checks.finite(arrays, "kept_rows", (n, n_features), rows.dtype)
-        out._parts, out._held = [(keys, rows, weights)], n
-        if n == out.size:
-            out._bound = keys.max()
+        out.add(Piece(rows, keys, weights))
         return out
-
-
-def _stacked(parts: list[Any]) -> Any:
-    """Return the rows of all parts: CSR if all are, else an array."""
-    if len(parts) == 1:
-        return parts[0]
-    if all(is_sparse(rows) for rows in parts):
-        from scipy.sparse import vstack
-
-        return vstack(parts, format="csr")
-    return np.concatenate([rows.toarray() if is_sparse(rows) else rows for rows in parts])

@@ -233,7 +233,7 @@ class BlockSummary:
             arrays[f"rows_{number}"], arrays[f"mean_{number}"] = node.rows, node.mean
         if reservoir is not None:
             # of a copy: to settle is to change, and several threads may read
-            arrays["reservoir_rows"], arrays["reservoir_priority"] = reservoir.copy().settled()
+            arrays["reservoir_rows"], arrays["reservoir_priority"], _ = reservoir.copy().settled()
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:

@@ -1,0 +1,159 @@
+"""Bottom-k reservoir sampling: of rows with random priorities those of the k smallest are kept, whatever their order.
+
+Cohen and Kaplan (2007, PODC, "Summarizing data using bottom-k sketches"). Samples of two streams merge into that of
+both, as priorities are functions of the row alone.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import is_sparse
+
+Priorities = NDArray[np.uint64]
+
+# Rows copied at a time: no second sample is held, and memory comes in pieces that are soon used again.
+COPIED_ROWS = 256
+# Neighbouring pieces of a few rows that are joined: every update copies the list of pieces.
+FEW, JOINED = 8, 32
+
+
+class Piece(NamedTuple):
+    """Some rows (n, d), array or CSR, with their priorities and weights (n,); no array is ever changed."""
+
+    rows: Any
+    priority: Priorities
+    weight: NDArray[np.float64] | None = None
+
+    def chosen(self, which: Any) -> "Piece":
+        """Return some of the rows."""
+        return Piece(self.rows[which], self.priority[which], None if self.weight is None else self.weight[which])
+
+
+class BottomK:
+    """At most `size` rows, those of the smallest priorities; up to twice as many are held while rows are added."""
+
+    def __init__(self, size: int, empty: Piece) -> None:
+        self._size, self._empty = size, empty
+        self._hold(empty)
+
+    def _hold(self, sample: Piece) -> None:
+        """Make these rows, in order, the whole sample."""
+        n = len(sample.priority)
+        self._pieces, self._n_held, self._in_order, self._n_small = [sample], n, True, 0
+        # no row of a higher priority can be among the smallest
+        self._limit: np.uint64 | None = sample.priority[-1] if n >= self._size else None
+
+    def copy(self) -> Self:
+        """Return an independent reservoir: arrays are shared, as none changes."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _pieces=list(self._pieces))
+        return other
+
+    @property
+    def n_held(self) -> int:
+        """Return the number of rows held, up to twice the size."""
+        return self._n_held
+
+    def may_stay(self, priority: Priorities) -> NDArray[np.intp]:
+        """Return the indices of the rows, of these priorities (n,), that may be among the smallest."""
+        may = np.arange(len(priority)) if self._limit is None else np.flatnonzero(priority < self._limit)
+        if len(may) > self._size > 0:
+            may = np.sort(may[np.argpartition(priority[may], self._size - 1)[: self._size]])
+        return may
+
+    def merge(self, other: Self) -> None:
+        """Offer all rows of another reservoir."""
+        for piece in other._pieces:
+            self.offer(piece)
+
+    def offer(self, piece: Piece) -> None:
+        """Keep the rows that may be among the smallest: copies, or the piece itself before there is a limit."""
+        if self._limit is not None:
+            chosen = np.flatnonzero(piece.priority < self._limit)
+            if not chosen.size:
+                return
+            piece = piece.chosen(chosen)
+        n = len(piece.priority)
+        self._pieces.append(piece)
+        self._n_small = self._n_small + 1 if n <= FEW else 0
+        if self._n_small == JOINED:
+            self._pieces[-JOINED:] = _regrouped(self._pieces[-JOINED:])
+            self._n_small = 0
+        self._n_held += n
+        self._in_order = False
+        if self._n_held > 2 * self._size:  # sooner costs time, later memory
+            self._trim()
+
+    def _trim(self) -> None:
+        """Drop the rows that are not among the smallest."""
+        priority = np.concatenate([piece.priority for piece in self._pieces])
+        limit = np.partition(priority, self._size - 1)[self._size - 1]
+        self._pieces = [
+            piece.chosen(kept) for piece in _regrouped(self._pieces) if (kept := piece.priority <= limit).any()
+        ]
+        self._n_held, self._limit, self._n_small = sum(len(piece.priority) for piece in self._pieces), limit, 0
+
+    def settled(self) -> Piece:
+        """Sort the sample by priority, and return it as one piece."""
+        pieces = self._pieces  # once: another thread may sort it meanwhile
+        if len(pieces) == 1 and self._in_order:
+            return pieces[0]
+        priority = np.concatenate([piece.priority for piece in pieces])
+        order = np.argsort(priority, kind="stable")[: self._size]
+        weights = [piece.weight for piece in pieces if piece.weight is not None]
+        weight = np.concatenate(weights)[order] if len(weights) == len(pieces) else None
+        if any(is_sparse(piece.rows) for piece in pieces):
+            rows = stacked([piece.rows for piece in pieces])[order]
+        else:
+            place = np.full(len(priority), -1)
+            place[order] = np.arange(len(order))
+            rows = np.empty((len(order), *pieces[0].rows.shape[1:]), np.result_type(*(p.rows.dtype for p in pieces)))
+            first = 0
+            for piece in _regrouped(pieces):
+                wanted = place[first : first + len(piece.priority)]
+                kept = wanted >= 0
+                rows[wanted[kept]] = piece.rows[kept]
+                first += len(piece.priority)
+        sample = Piece(rows, priority[order], weight)
+        self._hold(sample)
+        return sample
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Return the rows of all parts: CSR if all are, else an array."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(is_sparse(rows) for rows in parts):
+        from scipy.sparse import vstack
+
+        return vstack(parts, format="csr")
+    return np.concatenate([rows.toarray() if is_sparse(rows) else rows for rows in parts])
+
+
+def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
+    """Return the same rows in the same order, about COPIED_ROWS at a time."""
+    group: list[Piece] = []
+    n = 0
+    for piece in pieces:
+        for start in range(0, len(piece.priority), COPIED_ROWS):
+            group.append(piece.chosen(slice(start, start + COPIED_ROWS)))
+            n += len(group[-1].priority)
+            if n >= COPIED_ROWS:
+                yield _joined(group)
+                group, n = [], 0
+    if group:
+        yield _joined(group)
+
+
+def _joined(group: list[Piece]) -> Piece:
+    if len(group) == 1:
+        return group[0]
+    weights = [piece.weight for piece in group if piece.weight is not None]
+    return Piece(
+        stacked([piece.rows for piece in group]),
+        np.concatenate([piece.priority for piece in group]),
+        np.concatenate(weights) if len(weights) == len(group) else None,
+    )
