@@ -11,7 +11,7 @@ from fastsketch._core.validation import as_integer
 from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
 from fastsketch.lowrank._choose import choose
 from fastsketch.lowrank._entries import Entries, HoldOut
-from fastsketch.lowrank._fitted import Fitted, HistoryLine, Side
+from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import FROM_SPREAD, LEARNED, FitSetting, LossSetting, Ridges, SideSetting
 from fastsketch.lowrank._sweeps import Factors, Sweeps, held_losses, held_score, total_loss
@@ -62,7 +62,8 @@ def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") ->
     pursuit.state = None  # scores and gradient make room for a transposed copy of the entries
     side = SideSetting(loss, biases.level, ridges.penalty or 0.0, ridges.bias_penalty, setting.biases)
     sweeps, rank = Sweeps(observations, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
-    selection, score = [], None
+    selection: list[SelectionLine] = []
+    score = None
     if observations.n_held:
         model, score, selection = choose(pursuit, sweeps, ridges, ridge=setting.ridge)
     else:
