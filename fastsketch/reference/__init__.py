@@ -7,7 +7,12 @@ from fastsketch.reference._adaptive import (
     adaptive_full,
     sketched_newton_subgradient,
 )
-from fastsketch.reference._covariance import ledoit_wolf_shrinkage, pooled_covariance
+from fastsketch.reference._covariance import (
+    ledoit_wolf_shrinkage,
+    mrcd_distances,
+    oracle_approximating_shrinkage,
+    pooled_covariance,
+)
 from fastsketch.reference._frequent_directions import (
     fast_frequent_directions,
     fast_robust_frequent_directions,
@@ -80,10 +85,12 @@ __all__ = [
     "least_scores",
     "ledoit_wolf_shrinkage",
     "maximization_step",
+    "mrcd_distances",
     "oja_newton",
     "online_gradient_descent",
     "online_newton",
     "online_sketching_hashing",
+    "oracle_approximating_shrinkage",
     "parameterized_frequent_directions",
     "pooled_covariance",
     "radagrad",

@@ -18,19 +18,30 @@ from fastsketch.sketching._engines import by_column
 from fastsketch.sklearn._column_scales import ColumnScales, Standardization
 from fastsketch.sklearn._estimator import Arrays, SketchEstimator, checked
 from fastsketch.sklearn._gaussian import (
+    LEAST_VARIANCE,
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
+    centred_blocks,
+    effective_rows,
     empirical_covariance,
     exact_products,
     leading_pairs,
+    oracle_approximating,
     sketch_size_of,
 )
 from fastsketch.sklearn._kept_rows import KeptRows
-from fastsketch.sklearn._left_out import KeptSample, Pairs, RowModel
-from fastsketch.sklearn._missing import FILLS, filled, without_missing
+from fastsketch.sklearn._missing import FILLS, Pattern, filled, missing_patterns, without_missing
 from fastsketch.sklearn._moments import check_squares, differ, squares_around
-from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, likelier, set_threshold
+from fastsketch.sklearn._mrcd import (
+    ROWS_PER_COLUMN,
+    Moments,
+    Scorer,
+    Threshold,
+    concentrated,
+    cross_validated,
+    leave_one_out,
+)
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
@@ -53,15 +64,18 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     fill: Any
     shrinkage: Any
     alpha0: float
+    support_fraction: float
     assume_centered: bool
     n_missing_: int
     _kept_rows: KeptRows | None
     _without_rows: int  # a place in WITHOUT_ROWS
+    _weight_squares: float | None  # sum of the squares of the weights of all rows; None for a sketch from elsewhere
     _scales: ColumnScales | None  # of a sketch; None of an exact sum, and of a sketch that came from elsewhere
 
     # of the subclass: its covariance as given out, its weight, log-densities of rows
     _read: Callable[[], ShrunkCovariance]
     _total: Callable[[], float]
+    _shrinkage_asked: Callable[[], float | str | None]
     _densities: Callable[[Any], NDArray[np.float64]]
     _warn_of_nothing: Callable[[], None]
 
@@ -106,12 +120,12 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         as_choice(self.fill, "fill", FILLS)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
-    def _checked_asked(self, X: Any) -> Any:
-        """Return checked rows that are asked about, means in the place of missing numbers if there may be some."""
+    def _checked_asked(self, X: Any) -> tuple[Any, list[Pattern]]:
+        """Return (checked query rows with means in place of missing numbers, which columns are missing in which)."""
         check_is_fitted(self, "sketch_")
-        rows = self._checked(X, reset=False)
+        rows, patterns = self._checked(X, reset=False), []
         if self.fill is not None:
-            rows = filled(rows, self.location_)
+            patterns, rows = missing_patterns(rows), filled(rows, self.location_)
         dense = isinstance(rows, np.ndarray)
         data: Any = rows if dense else rows.data
         largest = max(float(data.max(initial=0.0)), -float(data.min(initial=0.0)))
@@ -128,11 +142,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
                     f"numbers of X must be at most {most[column]:.3g} in size in column {column}, got "
                     f"{data[tuple(place)]:.3g} in row {row}: scale the rows down"
                 )
-        return rows
+        return rows, patterns
 
     def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
         """Return measure(rows, mean) of the rows of X in standard units, some at a time, (n_samples,)."""
-        return self._standard()[0].measured(self._checked_asked(X), measure)
+        return self._standard()[0].measured(self._checked_asked(X)[0], measure)
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
         """Return rows to learn from as ``fill`` has them, their weights, and n_missing_ with those of these rows."""
@@ -203,18 +217,15 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
-        Minus the largest of three numbers. Two are from their medians over the training rows that are kept for the
-        threshold, in units of the upper quartile less the median: the logarithm of the squared Mahalanobis distance;
-        and a weighted mean of this, of that of the distance by the variances of the columns alone, and of those of what
-        the leading directions leave of a row, whose weights, not negative and 1 in all, minimise its variance. The
-        third is the logarithm of the largest squared distance along one of the leading directions that hold for rows
-        left out, its 90% quantile midway between median and 90% quantile of the larger of the other two. Distances are
-        by a matrix without shrinkage where ``shrinkage="auto"`` and rows left out are likelier by that. In a singular
-        matrix what has no variance is as far away as 1e-9 of the columns' mean variance would have it. All this is in
-        standard units (``scale_``). A row that differs from a column that never varied has there the deviation that it
-        would have if it had been learned from, the only one that differs: (n + 1) / sqrt(n), however large the
-        difference is. Without rows kept (``contamination=None``, a stream of jobs) the score is the Gaussian
-        log-density, on another scale, -inf where ``covariance_`` is singular.
+        Minus the squared Mahalanobis distance. Its mean and covariance are those of the share `support_fraction` of the
+        retained rows that lie nearest (the minimum regularised covariance determinant, MRCD) if more than five rows for
+        each column are retained, and otherwise those of all rows, shrunk as ``covariance_`` is; ``robust_`` says which.
+
+        A row with missing numbers has the distance that is as rare among complete rows as its own distance over the
+        observed columns is among the retained rows with the same numbers missing. A row that differs from a column that
+        never varied has there the deviation that it would have as the only row of all that differs, (n + 1) / sqrt(n).
+        Without retained rows (``contamination=None``, a job) the score is the Gaussian log-density by ``covariance_``,
+        -inf where that is singular.
 
         Examples
         --------
@@ -230,11 +241,14 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             return self._densities(X)
         self._warn_of_nothing()
 
-        def scores(rows: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-            model, threshold = self._scorer()  # found once, and not before the rows are checked
-            return -threshold.score(model, rows, mean)
-
-        return self._measured(X, scores)
+        rows, patterns = self._checked_asked(X)
+        units = self._standard()[0]
+        scorer, threshold = self._scorer()
+        distances = units.measured(rows, scorer.distances)
+        for missing, members in patterns:
+            marginal = scorer.marginal_distances(*units.apply(rows[members]), distances[members], missing)
+            distances[members] = threshold.comparable(scorer, marginal, missing)
+        return -distances
 
     def _share_asked(self) -> float | None:
         asked = self.contamination
@@ -242,27 +256,69 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             raise TypeError(f"contamination must be a share of rows, 0.01 unless given, or None, got {asked!r}")
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
-    def _leading(self) -> Pairs:
+    def _leading(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the leading eigenvalues and eigenvectors of the covariance in standard units; they are cached."""
         return self._read_once("leading", lambda: leading_pairs(self._standard()[1], sketch_size_of(self.sketch_)))
 
-    def _scorer(self) -> tuple[RowModel, Threshold]:
-        return self._read_once("scorer", self._set_threshold, self.shrinkage, self.alpha0)
+    @property
+    def robust_(self) -> bool:
+        check_is_fitted(self, "sketch_")
+        if self._kept_rows is None or self._support_asked() == 1.0:
+            return False
+        return len(self._kept_rows.sample()[1]) > ROWS_PER_COLUMN * self._n_varying()
 
-    def _set_threshold(self, *_: Any) -> tuple[RowModel, Threshold]:
-        (units, matrix), pairs = self._standard(), self._leading()
-        counts = counts_for(pairs[0], matrix.trace, self.n_features_in_)
-        kept: Any = self._kept_rows
-        rows, weights = kept.sample()
-        sample = KeptSample(self.sketch_, matrix, *units.apply(rows), weights)
-        # where a pseudo-inverse would be blind: columns that never varied, sums that always held
-        shrunk, least = self._read(), NOTHING_LEFT * matrix.trace / self.n_features_in_
-        if shrunk.floor < least:
-            shrunk = shrunk._replace(floor=least)
-            shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
-        if self.shrinkage == "auto" and isinstance(matrix, DenseCovariance):
-            shrunk = likelier(sample, pairs, shrunk.without_share(matrix, least), shrunk)
-        return RowModel(shrunk.matrix, pairs), set_threshold(sample, pairs, counts, shrunk)
+    def _support_asked(self) -> float:
+        return as_real(self.support_fraction, "support_fraction", 0.5, 1.0)
+
+    def _n_varying(self) -> int:
+        """Count the columns that vary, at least 1."""
+        return max(1, int(np.count_nonzero(self._standard()[0].scale)))
+
+    def _spread(self) -> NDArray[np.float64]:
+        """Return the deviations of all rows in standard units; at least that of a direction without variance."""
+        scale = self._standard()[0].scale
+        if self._scales is None:
+            return np.ones(len(scale))
+        deviations = np.sqrt(self._scales.variance.value()) / np.where(scale > 0, scale, 1.0)
+        return np.maximum(deviations, np.sqrt(LEAST_VARIANCE))
+
+    def _robust_share(self, correlation: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+        """Return the intensity of shrinkage of the MRCD: the one that is set, or the oracle approximating one."""
+        asked = self._shrinkage_asked()
+        if not isinstance(asked, str):
+            return asked or 0.0
+        n_varying = int(np.count_nonzero(correlation.diagonal()))
+        return oracle_approximating(DenseCovariance(correlation).squares, n=effective_rows(weights), size=n_varying)
+
+    def _scorer(self) -> tuple[Scorer, Threshold]:
+        return self._read_once("scorer", self._fit_scorer, self.shrinkage, self.alpha0, self.support_fraction)
+
+    def _fit_scorer(self, *_: Any) -> tuple[Scorer, Threshold]:
+        (units, matrix), shrunk, kept_rows = self._standard(), self._read(), self._kept_rows
+        assert kept_rows is not None
+        sample, weights = kept_rows.sample()
+        if len(weights) < 2:
+            raise ValueError(f"a threshold needs at least 2 rows, got {len(weights)}")
+        rows, origin = units.apply(sample)
+        ridge, center = self.alpha0 / self._total(), self.sketch_.center
+        if self.robust_:
+            dense = np.empty(rows.shape)
+            for part, moved in centred_blocks(rows, origin):
+                dense[part] = moved
+            rows, origin = dense, np.zeros(len(origin))
+            fraction, share_of = self._support_asked(), self._robust_share
+            fit = concentrated(dense, weights, self._spread(), fraction, share_of, ridge, center=center)
+            scorer, held_out = fit.scorer, cross_validated(rows, origin, weights, fit, ridge, center=center)
+        elif isinstance(matrix, DenseCovariance):
+            fit = Moments.of_correlation(self._total(), matrix.matrix()).fitted(len(weights), shrunk.share, ridge)
+            scorer, held_out = fit.scorer, cross_validated(rows, origin, weights, fit, ridge, center=center)
+        else:
+            floor = max(shrunk.floor, LEAST_VARIANCE * matrix.trace / self._n_varying())
+            scorer = Scorer(matrix.shrunk(shrunk.share, floor))
+            held_out = leave_one_out(
+                rows, origin, weights, matrix, shrunk._replace(floor=floor), self._total(), center=center
+            )
+        return scorer, Threshold(rows, origin, held_out)
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")
@@ -273,7 +329,12 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         if share is None:
             raise ValueError("a threshold needs a share of alarms, and contamination is None: set it; rows are kept")
         return self._read_once(
-            "level", lambda *_: self._scorer()[1].exceeded_by(share), share, self.shrinkage, self.alpha0
+            "level",
+            lambda *_: self._scorer()[1].exceeded_by(share),
+            share,
+            self.shrinkage,
+            self.alpha0,
+            self.support_fraction,
         )
 
     @property

@@ -19,12 +19,15 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._leading_pairs import leading
 from fastsketch.sketching._methods import METHODS
 from fastsketch.sketching._spectrum import seen_of
-from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared, squared_lengths
+from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
 
 Matrix = NDArray[np.float64]
 
 # Units of rounding, of the dtype of a sketch, below which what is left of the trace counts as none.
 NOTHING_LEFT = 64
+# Share of the variance of a column that every direction has at least when rows are scored, so that a sum which always
+# held is nearly certain and not ignored, as it is by a pseudo-inverse. Far above rounding, far below any real variance.
+LEAST_VARIANCE = 1e-9
 
 
 def centred_blocks(rows: Any, mean: Matrix) -> Any:
@@ -47,22 +50,6 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
     inside[:] = rows @ vectors.T - vectors @ mean
     lengths = squared_lengths(rows) + mean @ mean - 2 * (rows @ mean)
     return inside, np.maximum(lengths - np.einsum("ij,ij->i", inside, inside), 0.0)
-
-
-def column_distances(rows: Any, mean: Matrix, variances: Matrix) -> Matrix:
-    """Compute sums of (x - mean)^2 / variance over the columns of every row; sparse rows stay sparse.
-
-    Variances that are rounding beside the largest one count as infinite.
-    """
-    known = variances > len(variances) * np.finfo(np.float64).eps * variances.max(initial=0.0)
-    scales = np.where(known, 1 / np.where(known, variances, 1.0), 0.0)
-    out = np.empty(rows.shape[0])
-    if isinstance(rows, np.ndarray):
-        for part, moved in centred_blocks(rows, mean):
-            out[part] = (moved * moved) @ scales
-        return out
-    # x'Dx - 2 x'Dm + m'Dm
-    return np.maximum(squared(rows) @ scales - 2 * (rows @ (scales * mean)) + mean @ (scales * mean), 0.0)
 
 
 @dataclass(frozen=True)
@@ -107,21 +94,16 @@ class SpikedCovariance:
         """Sum of all eigenvalues."""
         return float(self.values.sum()) + (self.n_features - len(self.values)) * self.rest
 
-    def times(self, v: Matrix) -> Matrix:
-        """Multiply by a vector (d,)."""
-        return (self.values - self.rest) * (self.vectors @ v) @ self.vectors + self.rest * v
+    @property
+    def squares(self) -> float:
+        """Sum of the squares of all entries, over the square of the trace; 0 for a matrix of zeros."""
+        total = self.trace
+        values, rest = (self.values / total, self.rest / total) if total > 0 else (np.zeros(0), 0.0)
+        return float(values @ values) + (self.n_features - len(self.values)) * rest * rest
 
-    def tail_sums(self, values: Matrix, vectors: Matrix) -> tuple[float, float]:
-        """Return (sum, squares over its square) of all eigenvalues but the leading `values` (kept,) with `vectors`."""
-        others, tail = self.n_features - len(self.values), self.values[len(values) :]
-        total = float(tail.sum()) + others * self.rest
-        tail, rest = (tail / total, self.rest / total) if total > 0 else (np.zeros(0), 0.0)
-        return total, float(tail @ tail) + others * rest * rest
-
-    def shrunk(self, values: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> Self:
-        """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
-        tail = (1 - share) * np.append(self.values[len(values) :], self.rest) + share * mean
-        return type(self)(np.append(values, tail[:-1]) + ridge, self.vectors, float(tail[-1]) + ridge)
+    def shrunk(self, share: float, floor: float) -> Self:
+        """Return (1 - share) times the matrix, plus floor I."""
+        return type(self)((1 - share) * self.values + floor, self.vectors, (1 - share) * self.rest + floor)
 
     @property
     def log_determinant(self) -> float:
@@ -143,9 +125,13 @@ class SpikedCovariance:
         out[np.diag_indices_from(out)] += rest
         return out
 
-    def diagonal(self) -> Matrix:
-        """Return the variances of the columns, (d,)."""
-        return (self.values - self.rest) @ self.vectors**2 + self.rest
+    def inverse_columns(self, columns: NDArray[np.intp]) -> Matrix:
+        """Return some columns of the inverse, (d, k); the matrix must not be singular."""
+        spread = (1 / self.values - 1 / self.rest)[:, np.newaxis] if self.rest else 1 / self.values[:, np.newaxis]
+        out: Matrix = self.vectors.T @ (spread * self.vectors[:, columns])
+        if self.rest:
+            out[columns, np.arange(len(columns))] += 1 / self.rest
+        return out
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
         """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
@@ -170,27 +156,18 @@ class DenseCovariance:
         """Sum of all eigenvalues."""
         return float(np.trace(self._matrix))
 
-    def times(self, v: Matrix) -> Matrix:
-        """Multiply by a vector (d,)."""
-        return self._matrix @ v
+    @property
+    def squares(self) -> float:
+        """Sum of the squares of all entries, over the square of the trace; 0 for a matrix of zeros."""
+        total = self.trace
+        return float(np.einsum("ij,ij->", self._matrix / total, self._matrix / total)) if total > 0 else 0.0
 
-    def tail_sums(self, values: Matrix, vectors: Matrix) -> tuple[float, float]:
-        """Return (sum, squares over its square) of all eigenvalues but the leading `values` (kept,) with `vectors`."""
-        tail = self._matrix - (vectors.T * values) @ vectors
-        total = float(np.trace(tail))
-        if not total > 0:
-            return total, 0.0
-        tail /= total
-        return total, float(np.einsum("ij,ij->", tail, tail))
-
-    def shrunk(self, values: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> "DenseCovariance":
-        """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
-        if not share and not ridge:
+    def shrunk(self, share: float, floor: float) -> "DenseCovariance":
+        """Return (1 - share) times the matrix, plus floor I."""
+        if not share and not floor:
             return self
-        # (1 - share) S + share V' diag(values - mean) V + (share mean + ridge) I
         out = (1 - share) * self._matrix
-        out += (vectors.T * (share * (values - mean))) @ vectors
-        out[np.diag_indices_from(out)] += share * mean + ridge
+        out[np.diag_indices_from(out)] += floor
         return DenseCovariance(out)
 
     @cached_property
@@ -223,10 +200,6 @@ class DenseCovariance:
         """Return a copy of the matrix, (d, d)."""
         return self._matrix.copy()
 
-    def diagonal(self) -> Matrix:
-        """Return the variances of the columns, (d,)."""
-        return self._matrix.diagonal()
-
     def inverse(self) -> Matrix:
         """Return the inverse, or pseudo-inverse, (d, d)."""
         if isinstance(self._factor, SpikedCovariance):
@@ -235,6 +208,14 @@ class DenseCovariance:
 
         lower = dpotri(self._factor, lower=1)[0]
         return np.tril(lower) + np.tril(lower, -1).T
+
+    @cached_property
+    def _inverse(self) -> Matrix:
+        return self.inverse()
+
+    def inverse_columns(self, columns: NDArray[np.intp]) -> Matrix:
+        """Return some columns of the inverse, (d, k); the whole inverse is computed once."""
+        return self._inverse[:, columns]
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
         """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
@@ -271,40 +252,19 @@ def oracle_approximating(squares: float, *, n: float, size: int) -> float:
     return min((squares + 1) / below, 1.0) if below > 0 else 1.0
 
 
-def beyond_noise(values: Matrix, *, trace: float, n: float, d: int) -> int:
-    """Count the leading eigenvalues larger than n rows of one variance, the mean of the others, would make them.
-
-    The edge is that of Marchenko and Pastur 1967: mean (1 + sqrt(size / n))^2 for `size` eigenvalues of one variance.
-    """
-    size = d - np.arange(1, len(values) + 1)
-    mean = np.maximum(trace - np.cumsum(values), 0.0) / np.maximum(size, 1)
-    beyond = np.flatnonzero(values > mean * (1 + np.sqrt(size / n)) ** 2)
-    return int(beyond[-1]) + 1 if len(beyond) else 0
+def effective_rows(weights: Matrix) -> float:
+    """Compute Kish's effective number of rows of these weights, (sum)^2 / sum of squares."""
+    weights = weights / weights.max()
+    return float(weights.sum() ** 2 / (weights @ weights))
 
 
 # -- out of a sketch ---------------------------------------------------------------------------------------------------
 class ShrunkCovariance(NamedTuple):
-    """Covariance matrix as it is given out, and how it was shrunk."""
+    """Covariance matrix as it is given out, and how it was shrunk: (1 - share) S + floor I."""
 
     matrix: SpikedCovariance | DenseCovariance
     share: float
-    kept: int  # leading eigenvalues that were left as they are
-    mean: float  # to which the others were shrunk
-    floor: float  # no eigenvalue is below it: share * mean, and the ridge
-
-    def as_much(
-        self, matrix: "SpikedCovariance | DenseCovariance", pairs: tuple[Matrix, Matrix]
-    ) -> "SpikedCovariance | DenseCovariance":
-        """Return another matrix, of leading pairs that are given, shrunk by as much as this was."""
-        values, vectors = pairs
-        ridge = self.floor - self.share * self.mean
-        return matrix.shrunk(values[: self.kept], vectors[: self.kept], self.share, self.mean, ridge)
-
-    def without_share(self, matrix: "DenseCovariance", least: float) -> "ShrunkCovariance":
-        """Return a matrix with the ridge of this, or `least` if that is more, and no shrinkage."""
-        floor = max(self.floor - self.share * self.mean, least)
-        none = np.empty((0, matrix.n_features))
-        return ShrunkCovariance(matrix.shrunk(none[:, 0], none, 0.0, 0.0, floor), 0.0, 0, 0.0, floor)
+    floor: float  # share times the mean variance of the columns, plus the ridge
 
 
 def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
@@ -338,28 +298,6 @@ def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tupl
     values, vectors = leading(dense, min(len(dense), size), overwrite=True)
     known = values > len(dense) * np.finfo(np.float64).eps * max(float(values[0]), 0.0)
     return values[known], np.ascontiguousarray(vectors[known])
-
-
-def shrink_tail(
-    matrix: SpikedCovariance | DenseCovariance,
-    pairs: tuple[Matrix, Matrix],
-    *,
-    most: int,
-    n: float,
-    least: float,
-    ridge: float,
-) -> ShrunkCovariance:
-    """Keep `most` leading eigenvalues at most, and shrink the others to their mean by their oracle approximating share.
-
-    A tail whose sum is below `least` is rounding, and stays as it is.
-    """
-    d, values = matrix.n_features, pairs[0]
-    kept = beyond_noise(values[:most], trace=matrix.trace, n=n, d=d)
-    first, share, mean = (values[:kept], pairs[1][:kept]), 0.0, 0.0
-    trace, squares = matrix.tail_sums(*first)
-    if kept < len(values) and trace > least:
-        share, mean = oracle_approximating(squares, n=n, size=d - kept), trace / (d - kept)
-    return ShrunkCovariance(matrix.shrunk(*first, share, mean, ridge), share, kept, mean, share * mean + ridge)
 
 
 def sketch_size_of(sketch: FrequentDirections) -> int:

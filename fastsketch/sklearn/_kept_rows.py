@@ -77,7 +77,9 @@ class KeptRows:
 
     def _settled(self) -> Piece:
         if self._rows is None:
-            raise ValueError("sample_weight was 0 for all rows: there is nothing to set a threshold by")
+            raise ValueError(
+                "there is nothing to set a threshold by: each of the rows had sample_weight 0, or a missing number"
+            )
         return self._rows.settled()
 
     @property

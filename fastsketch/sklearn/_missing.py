@@ -12,6 +12,8 @@ from fastsketch._core.validation import require_array_like
 from fastsketch.data.names._id_columns import is_missing
 
 FILLS = ("mean", "drop")
+# Columns that are missing, and the rows in which these and no others are.
+Pattern = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 def refuse_missing_labels(labels: Any) -> None:
@@ -33,6 +35,28 @@ def filled(rows: Any, values: NDArray[np.float64]) -> Any:
         return np.where(np.isnan(rows), values.astype(rows.dtype), rows)
     data = np.where(np.isnan(rows.data), values[rows.indices].astype(rows.dtype), rows.data)
     return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def complete_rows(rows: Any) -> NDArray[np.bool_]:
+    """Return which rows of an array or CSR container (n, d) have no NaN, (n,)."""
+    if isinstance(rows, np.ndarray):
+        return np.asarray(~np.isnan(rows).any(axis=1))
+    out = np.ones(rows.shape[0], bool)
+    out[np.searchsorted(rows.indptr, np.flatnonzero(np.isnan(rows.data)), side="right") - 1] = False
+    return out
+
+
+def missing_patterns(rows: Any) -> list[Pattern]:
+    """Group the rows with NaN of an array or CSR container by the columns that are missing in them."""
+    with_gaps = np.flatnonzero(~complete_rows(rows))
+    if not len(with_gaps):
+        return []
+    some = rows[with_gaps]
+    absent = np.isnan(some if isinstance(some, np.ndarray) else some.toarray())
+    patterns, numbers = np.unique(absent, axis=0, return_inverse=True)
+    order = np.argsort(numbers.ravel(), kind="stable")
+    members = np.split(with_gaps[order], np.cumsum(np.bincount(numbers.ravel()))[:-1])
+    return [(np.flatnonzero(pattern), rows_of) for pattern, rows_of in zip(patterns, members, strict=True)]
 
 
 def without_missing(

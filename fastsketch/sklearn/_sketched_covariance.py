@@ -29,15 +29,13 @@ from fastsketch.sklearn._gaussian import (
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
-    least_trace,
     ledoit_wolf,
     oracle_approximating,
     projected,
     rounding_of,
-    shrink_tail,
-    sketch_size_of,
 )
 from fastsketch.sklearn._kept_rows import KeptRows
+from fastsketch.sklearn._missing import complete_rows
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")
@@ -48,9 +46,9 @@ MOST = float(np.finfo(np.float64).max)
 class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     """Covariance, precision, Mahalanobis distances and likelihood in one pass, exact or in O(sketch_size d) memory.
 
-    Where the d x d matrix is in memory it is used as it is. Else the leading eigenvalues are what was seen along the
-    directions that the sketch keeps, and what they leave of the trace, which is known exactly, is shared over all
-    others; kept directions that do not stand out of the mean of the rest are pooled with it.
+    Where the d x d matrix is in memory it is used as it is. Otherwise the leading eigenvalues are what was seen along
+    the directions that the sketch keeps. The remainder of the trace, which is known exactly, is shared by all other
+    directions; kept directions that do not stand out of their mean are pooled with them.
 
     Shrinkage, directions, distances and scores are those of columns in standard units: of the d x d matrix divided by
     the deviations of both columns, the correlation matrix. So no answer depends on the unit of a column. A sketch
@@ -75,22 +73,26 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         Of methods "tfd" (0.45 if not given) and "pfd": 0.1 is more exact where rows come in no order, 0.45 where
         directions of their own come late.
     shrinkage : None, "ledoit-wolf", "oas", "auto" or float in [0, 1], default "auto"
-        "auto" shrinks all eigenvalues but the leading ones (sketch_size - 1, at most half of n and of n_features, and
-        of these the ones beyond the noise edge of Marchenko and Pastur) to their mean, by the oracle approximating
-        share of that tail. A float is the share s of
-        (1 - s) R + s trace(R) / d I for the correlation matrix R; "ledoit-wolf" and "oas" find s as scikit-learn's
-        estimators do for standardised columns, the first with fourth moments of the rows that are kept for alarms (with
-        contamination=None they are kept if this is set when learning begins). May change at any time: no further pass
-        is needed.
+        A float is the intensity s of (1 - s) R + s I, where R is the correlation matrix; the variances of the columns
+        are not shrunk. "oas" computes s as scikit-learn's OAS does for standardised columns, "ledoit-wolf" as
+        LedoitWolf does, with fourth moments of the retained rows (with contamination=None rows are retained if this is
+        set when learning begins). "auto" is "oas". The number of rows in these formulas is Kish's effective number,
+        (sum of weights)^2 / sum of squared weights. With a sketch R is the matrix that the sketch stands for, with the
+        trace shared by the directions that it does not keep. May change at any time: no further pass is needed.
     max_memory : float, default 1e9
         Bytes that the exact matrix and its copies (32 n_features^2) may take.
     contamination : float or None, default 0.01
         Share of alarms (-1 of ``predict``) among new rows that are exchangeable with those learned from, unmarked
-        anomalies among them; above 0, at most 0.5. May change at any time. A uniform sample of the rows is kept as they
-        are, 4,000 or 50 MB at most, and scored by what the others give. None: none are kept, and there are no alarms.
+        anomalies among them; above 0, at most 0.5. May change at any time. A uniform sample of the rows without missing
+        numbers is retained, 4,000 or 50 MB at most: scores and threshold are fitted to it. None: no rows are retained,
+        and there are no alarms.
+    support_fraction : float in [0.5, 1], default 0.75
+        Share of the retained rows to which the scores are fitted, those that lie nearest, as in scikit-learn's
+        MinCovDet; 0.75 is recommended by Rousseeuw and Van Driessen (1999). 1 trims no rows. May change at any time.
     fill : {"mean", "drop"} or None, default None
-        What becomes of rows with NaN: refused, learned with the mean of the column so far, or left out. Those that are
-        asked about get ``location_`` in both cases.
+        What becomes of rows with NaN: refused, learned with the mean of the column so far, or left out. In both cases
+        ``score_samples`` and ``predict`` judge new rows by the columns that they have, and ``mahalanobis``,
+        ``leverage`` and ``projection_distance`` put ``location_`` in place of missing numbers.
     scale_rows : int, default 100
         With a sketch, the first rows of positive weight, 4,000 at most, that fix what each column is divided by before
         the sketch learns it: the power of two nearest to its deviation among them. A column that had one number c in
@@ -109,7 +111,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         which is zero in ``covariance_`` and ``precision_``; with a sketch powers of two (``scale_rows``), 0 for a
         column of zeros; ones for a sketch from elsewhere (``from_model``, a job).
     shrinkage_ : float
-        The share in use (with "auto", that of the tail).
+        The intensity in use.
     eigenvalues_ : ndarray (k,)
         Of the covariance in standard units, those of its kept directions, descending (of the exact matrix the leading
         sketch_size).
@@ -119,6 +121,9 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     error_bound_ : float
         Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus
         ``alpha0 / n diag(scale_ ** 2)``: what the sketch does not know, and shrinkage.
+    robust_ : bool
+        Whether scores are fitted to the nearest retained rows: if ``support_fraction`` is below 1 and more than five
+        rows for each column are retained (Rousseeuw and van Zomeren 1990). Otherwise they are those of all rows.
     offset_ : float
         Rows of a lower ``score_samples`` are alarms.
     alarm_interval_ : ndarray (2,)
@@ -129,21 +134,30 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     Notes
     -----
-    ``contamination`` counts new rows, in scikit-learn's detectors the rows learned from, which lie nearer to the model
-    than new ones: in ``fit_predict`` alarms are fewer. The first ``predict`` after learning takes up to 20 parts of the
-    rows kept out of what was learned, one after the other, and scores them. Their number is what the share is
-    sure by: within 1.5 times 5% from about 500 rows on, of 1% from about 3,000. Weights do not count in it.
+    ``covariance_`` and ``mahalanobis`` are those of all rows. ``score_samples`` is minus the squared Mahalanobis
+    distance of the minimum regularised covariance determinant (MRCD): two concentration steps from the distances of all
+    retained rows keep the nearest ones, and the covariance of these is shrunk by "oas" (or by the number that
+    `shrinkage` is) and multiplied by its consistency factor. Anomalies that are many and all in one place may withstand
+    these steps.
 
-    Without shrinkage, the distances of new rows under the exact matrix are too large by about 1 + d / n: with n below
-    about 3 d^1.5 more than twice too many normal rows lie beyond the 1% threshold (d = 1,000, n = 20,000: 13%).
-    "ledoit-wolf" and "oas" take a target, trace(R) / d, that a few large eigenvalues lift: they make distances too
-    small where the noise is far below it. "auto" has neither fault on data that are a few factors and noise given the
-    rows (there 1.2%), and little of the first with few of them (d = 300, n = 400: 5.2%).
+    ``contamination`` counts new rows, in scikit-learn's detectors the rows learned from, which lie nearer to the model
+    than new ones: in ``fit_predict`` alarms are fewer. The threshold is conformal: the retained rows are measured by
+    ten-fold cross-validation, in which each fold is removed from the moments (a single row from those of a sketch).
+    Their number decides how sure the share is: within 1.5 times 5% from about 500 rows on, of 1% from about 3,000.
+    Weights do not count in it.
+
+    Distances of new rows under the exact matrix without shrinkage are too large by about 1 + d / n: with n below about
+    3 d^1.5 more than twice too many normal rows lie beyond the 1% threshold of the chi-squared law (d = 1,000, n =
+    20,000: 13%). Linear shrinkage makes them too small where a few large eigenvalues lift its target far above the
+    noise. ``predict`` needs no such law.
 
     References
     ----------
-    Ledoit, Wolf, J. Multivariate Analysis 88 (2004); Chen, Wiesel, Eldar, Hero, IEEE Trans. Signal Proc. 58 (2010);
-    leverage and projection distance from sketches: Sharan, Gopalan, Wieder, NeurIPS 2018.
+    Boudt, Rousseeuw, Vanduffel, Verdonck, Statistics and Computing 30 (2020); Rousseeuw, Van Driessen, Technometrics 41
+    (1999); Croux, Haesbroeck, J. Multivariate Analysis 71 (1999); Rousseeuw, van Zomeren, J. American Statistical
+    Association 85 (1990). Shrinkage: Ledoit, Wolf, J. Multivariate Analysis 88 (2004); Chen, Wiesel, Eldar, Hero, IEEE
+    Trans. Signal Proc. 58 (2010). Thresholds: Bates, Candes, Lei, Romano, Sesia, Annals of Statistics 51 (2023).
+    Leverage and projection distance from sketches: Sharan, Gopalan, Wieder, NeurIPS 2018.
 
     Examples
     --------
@@ -158,7 +172,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     # The parent's declaration does not know the new parameters; they are checked in _start.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
-    _FREE: ClassVar = frozenset({"alpha0", "shrinkage", "contamination"})
+    _FREE: ClassVar = frozenset({"alpha0", "shrinkage", "contamination", "support_fraction"})
 
     sketch_size: int = 64
     _: KW_ONLY
@@ -170,6 +184,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     shrinkage: float | str | None = "auto"
     max_memory: float = 1e9
     contamination: float | None = 0.01
+    support_fraction: float = 0.75
     fill: Literal["mean", "drop"] | None = None
     scale_rows: int = 100
 
@@ -191,7 +206,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             return self._fit_source(source)
         with whole_or_as_before(self):
             rows, weights = self._checked_all(X, sample_weight)
-            self._drop("sketch_", "_scales", "_kept_rows", "_without_rows", "n_missing_")
+            self._drop("sketch_", "_scales", "_kept_rows", "_without_rows", "_weight_squares", "n_missing_")
             return self._learn_rows(rows, weights)
 
     @changes
@@ -213,14 +228,19 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
         self._shrinkage_asked()
+        self._support_asked()
         as_real(self.alpha0, "alpha0", 0.0, MOST)
         sketch = self._model_for(X)
         first = sketch.n_features is None
+        complete = complete_rows(X) if self.fill == "mean" else None
         X, weights, missing = self._without_missing(X, weights, first=first)
         self._check_squares(X, weights, first=first)
         keeps = self._share_asked() or self._shrinkage_asked() == "ledoit-wolf"
         kept = (KeptRows.like(X) if keeps else None) if first else self._kept_rows
-        part = None if kept is None else kept.chosen(X, weights, first=sketch.n_rows)
+        squares = 0.0 if first else self._weight_squares
+        if squares is not None:
+            squares += float(X.shape[0]) if weights is None else float(weights @ weights)
+        part = None if kept is None else kept.chosen(X, weights, first=sketch.n_rows, complete=complete)
         scales = self._first_scales(sketch, X.shape[1]) if first else self._scales
         if scales is not None:
             self._name_features(sketch)
@@ -239,6 +259,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
                     n_missing_=missing,
                     _kept_rows=kept,
                     _without_rows=without,
+                    _weight_squares=squares,
                 )
                 if kept is not None and part is not None:
                     kept.add(part)
@@ -278,20 +299,27 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
     def _own(self) -> Arrays:
         scales = {} if self._scales is None else self._scales.arrays()
-        return {"missing": np.array([float(self.n_missing_)]), **self._kept_arrays(), **scales}
+        squares = {} if self._weight_squares is None else {"weight_squares": np.array([self._weight_squares])}
+        return {"missing": np.array([float(self.n_missing_)]), **squares, **self._kept_arrays(), **scales}
 
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
-        known = self._parameters_for(sketch)
+        parameters = self._parameters_for(sketch)
         for name in ("sketch_size", "method", "assume_centered"):
-            if getattr(self, name) != known[name]:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, but {known[name]!r} in its sketch")
+            if getattr(self, name) != parameters[name]:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but {parameters[name]!r} in its sketch")
         self._scales = ColumnScales.from_arrays(arrays, self.n_features_in_)
         self.n_missing_ = int(checks.not_negative(arrays, "missing", (1,))[0]) if arrays else 0
+        known = "weight_squares" in arrays
+        self._weight_squares = float(checks.not_negative(arrays, "weight_squares", (1,))[0]) if known else None
         self._restore_kept(arrays)
 
     def _own_with(self, other: Any) -> Arrays:
-        return {"missing": np.array([float(self.n_missing_ + other.n_missing_)]), **self._kept_arrays_with(other)}
+        missing = {"missing": np.array([float(self.n_missing_ + other.n_missing_)])}
+        squares = self._weight_squares, other._weight_squares
+        if squares[0] is not None and squares[1] is not None:
+            missing["weight_squares"] = np.array([squares[0] + squares[1]])
+        return {**missing, **self._kept_arrays_with(other)}
 
     def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
         if (self._scales is None) != (other._scales is None):
@@ -321,14 +349,17 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             raise ValueError("sample_weight was 0 for all rows: there is no covariance")
         return total
 
-    def _linear_share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
-        """Return the share of trace(S) / d I that the parameter asks for; S in standard units."""
-        asked, d, n = self._shrinkage_asked(), self.n_features_in_, self._total()
+    def _effective_rows(self) -> float:
+        """Return Kish's effective number of rows; for a sketch from elsewhere the total weight."""
+        return self._total() if self._weight_squares is None else self._total() ** 2 / self._weight_squares
+
+    def _share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
+        """Return the intensity of shrinkage that the parameter stands for; `matrix` is in standard units."""
+        asked, n, d = self._shrinkage_asked(), self._effective_rows(), self._n_varying()
         if not isinstance(asked, str):
             return asked or 0.0
-        trace, squares = matrix.tail_sums(*_none_of(d))
-        if asked == "oas":
-            return oracle_approximating(squares, n=n, size=d)
+        if asked != "ledoit-wolf":
+            return oracle_approximating(matrix.squares, n=n, size=d)
         if self._kept_rows is None:
             why = WITHOUT_ROWS[self._without_rows]
             raise ValueError(
@@ -336,23 +367,19 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
                 f"'oas', or: {why}"
             )
         rows, weights = self._kept_rows.sample()
-        lengths = projected(*self._standard()[0].apply(rows), _none_of(d)[1])[1]
+        lengths = projected(*self._standard()[0].apply(rows), np.zeros((0, matrix.n_features)))[1]
         fourth = n * float(np.average(lengths * lengths, weights=weights))
-        return ledoit_wolf(trace, squares * trace * trace, fourth, n=n, d=d)
+        return ledoit_wolf(matrix.trace, matrix.squares * matrix.trace**2, fourth, n=n, d=d)
 
     def _read(self) -> ShrunkCovariance:
         """Return the shrunk covariance in standard units, made once for each pair of parameters."""
         return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
 
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
-        total, matrix = self._total(), self._standard()[1]
-        ridge, d = as_real(alpha0, "alpha0", 0.0, MOST) / total, matrix.n_features
-        if self._shrinkage_asked() == "auto":
-            most = min(sketch_size_of(self.sketch_) - 1, d // 2, int(min(total, self.sketch_.n_rows)) // 2)
-            least = least_trace(self.sketch_, matrix.trace)
-            return shrink_tail(matrix, self._leading(), most=most, n=total, least=least, ridge=ridge)
-        share, mean = self._linear_share(matrix), matrix.trace / d
-        return ShrunkCovariance(matrix.shrunk(*_none_of(d), share, mean, ridge), share, 0, mean, share * mean + ridge)
+        matrix, share = self._standard()[1], self._share(self._standard()[1])
+        ridge = as_real(alpha0, "alpha0", 0.0, MOST) / self._total()
+        floor = share * matrix.trace / self._n_varying() + ridge
+        return ShrunkCovariance(matrix.shrunk(share, floor), share, floor)
 
     @property
     def covariance_(self) -> NDArray[np.float64]:
@@ -453,7 +480,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         self._warn_of_nothing()
         matrix, d = self._read().matrix, self.n_features_in_
         if np.isneginf(matrix.log_determinant):
-            return np.full(self._checked_asked(X).shape[0], -np.inf)
+            return np.full(self._checked_asked(X)[0].shape[0], -np.inf)
         constant = matrix.log_determinant + 2 * self._standard()[0].log_volume + d * np.log(2 * np.pi)
         return -0.5 * (self._measured(X, matrix.distances) + constant)
 
@@ -522,21 +549,15 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (eigenvalues (k,) of the shrunk covariance in standard units, directions (k, d))."""
-        matrix, share, kept, mean, _ = self._read()
+        matrix, share, floor = self._read()
         if isinstance(matrix, SpikedCovariance):
             values, vectors = matrix.values, matrix.vectors
         else:
             values, vectors = self._leading()
-            values = np.append(values[:kept], (1 - share) * values[kept:] + share * mean)
-            values += self.alpha0 / self._total()
+            values = (1 - share) * values + floor
         if n_components is None:
             return values, vectors
         k = as_integer(n_components, "n_components", 1)
         if k > len(values):
             raise ValueError(f"n_components must be at most {len(values)}, the directions kept, got {k}")
         return values[:k], vectors[:k]
-
-
-def _none_of(d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return no eigenvalues and no directions of d features."""
-    return np.zeros(0), np.zeros((0, d))

@@ -28,7 +28,7 @@ Y = np.where(X[:, 0] > 0, 1.0, -1.0)
 # parameters that may change at any time, and a new value of each; another value of every other parameter
 FREE = {
     SketchedPCA: {"whiten": True, "copy": False, "batch_size": 7},
-    SketchedCovariance: {"alpha0": 2.0, "shrinkage": 0.1, "contamination": 0.05},
+    SketchedCovariance: {"alpha0": 2.0, "shrinkage": 0.1, "contamination": 0.05, "support_fraction": 0.5},
     SketchHasher: {"output": "bits", "n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     SketchCoder: {"n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     EASERecommender: {},
