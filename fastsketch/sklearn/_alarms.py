@@ -240,13 +240,13 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         if self._kept_rows is None or self.n_samples_seen_ < 2:
             return self._densities(X)
         self._warn_of_nothing()
-
         rows, patterns = self._checked_asked(X)
         units = self._standard()[0]
         scorer, threshold = self._scorer()
         distances = units.measured(rows, scorer.distances)
         for missing, members in patterns:
-            marginal = scorer.marginal_distances(*units.apply(rows[members]), distances[members], missing)
+            some = scorer.scaled(*units.apply(rows[members]))
+            marginal = scorer.marginal_distances(*some, distances[members], missing)
             distances[members] = threshold.comparable(scorer, marginal, missing)
         return -distances
 
@@ -318,7 +318,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             held_out = leave_one_out(
                 rows, origin, weights, matrix, shrunk._replace(floor=floor), self._total(), center=center
             )
-        return scorer, Threshold(rows, origin, held_out)
+        return scorer, Threshold(*scorer.scaled(rows, origin), scorer.distances(rows, origin), held_out)
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")

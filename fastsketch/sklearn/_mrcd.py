@@ -135,10 +135,9 @@ class Scorer(NamedTuple):
     def marginal_distances(self, rows: Any, origin: Floats, distances: Floats, missing: NDArray[np.intp]) -> Floats:
         """Compute squared distances over all columns but the missing ones, from those over all columns.
 
-        With the precision P and y = P (x - mean), that over the observed columns is less by y_M' P_MM^-1 y_M for the
+        The rows and `origin` are those that ``scaled`` returns. With the precision P and y = P (x - mean), that over the observed columns is less by y_M' P_MM^-1 y_M for the
         missing columns M: the Schur complement. So any number may stand in a missing column.
         """
-        rows, origin = self.scaled(rows, origin)
         columns = self.matrix.inverse_columns(missing)
         y = rows @ columns - origin @ columns
         explained = np.einsum("ij,ji->i", y, np.linalg.solve(columns[missing], y.T))
@@ -268,8 +267,9 @@ def leave_one_out(
 class Threshold(NamedTuple):
     """Scores of the rows of a sample, which are rows that took no part in the fit."""
 
-    rows: Any  # (m, d) array or CSR, in standard units
-    origin: Floats  # (d,)
+    rows: Any  # (m, d) array or CSR, and
+    origin: Floats  # (d,) as ``Scorer.scaled`` returns them
+    fitted: Floats  # (m,) their distances by the model of all rows
     held_out: Floats  # (m,) their distances by a model without them
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
@@ -296,9 +296,8 @@ class Threshold(NamedTuple):
         """
         if len(missing) == len(self.origin):  # a row without a number is an ordinary one
             return np.full(len(distances), np.median(self.held_out))
-        fitted = scorer.distances(self.rows, self.origin)
-        masked = scorer.marginal_distances(self.rows, self.origin, fitted, missing)
-        ratio = np.divide(self.held_out, fitted, out=np.ones_like(fitted), where=fitted > 0)
+        masked = scorer.marginal_distances(self.rows, self.origin, self.fitted, missing)
+        ratio = np.divide(self.held_out, self.fitted, out=np.ones_like(masked), where=self.fitted > 0)
         masked = np.sort(masked * ratio)
         ranked = np.interp(distances, masked, np.sort(self.held_out))
         most = masked[-1]

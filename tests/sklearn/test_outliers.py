@@ -498,7 +498,7 @@ def test_the_distance_over_the_columns_observed():
     z = (units.apply(X)[0][:20, observed] - scorer.mean[observed]) / scorer.scale[observed]
     expected = np.einsum("ij,jk,ik->i", z, np.linalg.inv(covariance), z) / scorer.factor
     rows, origin = units.apply(X[:20])
-    found = scorer.marginal_distances(rows, origin, scorer.distances(rows, origin), missing)
+    found = scorer.marginal_distances(*scorer.scaled(rows, origin), scorer.distances(rows, origin), missing)
     assert np.allclose(found, expected, rtol=1e-8)
     gaps = X[:20].copy()
     gaps[:, missing] = np.nan
