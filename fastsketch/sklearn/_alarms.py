@@ -218,8 +218,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
         Minus the squared Mahalanobis distance. Its mean and covariance are those of the share `support_fraction` of the
-        retained rows that lie nearest (the minimum regularised covariance determinant, MRCD) if more than five rows for
-        each column are retained, and otherwise those of all rows, shrunk as ``covariance_`` is; ``robust_`` says which.
+        retained rows that lie nearest (the minimum regularised covariance determinant, MRCD) if these are more than
+        five for each column, and otherwise those of all rows, shrunk as ``covariance_`` is; ``robust_`` says which.
 
         A row with missing numbers has the distance that is as rare among complete rows as its own distance over the
         observed columns is among the retained rows with the same numbers missing. A row that differs from a column that
@@ -265,7 +265,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         check_is_fitted(self, "sketch_")
         if self._kept_rows is None or self._support_asked() == 1.0:
             return False
-        return len(self._kept_rows.sample()[1]) > ROWS_PER_COLUMN * self._n_varying()
+        n_kept = np.ceil(self.support_fraction * len(self._kept_rows.sample()[1]))
+        return bool(n_kept > ROWS_PER_COLUMN * self._n_varying())
 
     def _support_asked(self) -> float:
         return as_real(self.support_fraction, "support_fraction", 0.5, 1.0)

@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 # Steps from the distances of all rows. FAST-MCD takes two from each of its starts (Rousseeuw and Van Driessen 1999,
 # section 3.3; n_iter=2 in scikit-learn's select_candidates).
 CONCENTRATION_STEPS = 2
-# A sample with more rows than this for each column is trimmed (Rousseeuw and van Zomeren, JASA 85 (1990): n > 5 p).
+# A sample is trimmed if it leaves more rows than this for each column (Rousseeuw and van Zomeren, JASA 85 (1990)).
 ROWS_PER_COLUMN = 5
 # Folds of cross-validation (Kohavi, IJCAI 1995: ten).
 FOLDS = 10

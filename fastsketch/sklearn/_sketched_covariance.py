@@ -122,8 +122,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus
         ``alpha0 / n diag(scale_ ** 2)``: what the sketch does not know, and shrinkage.
     robust_ : bool
-        Whether scores are fitted to the nearest retained rows: if ``support_fraction`` is below 1 and more than five
-        rows for each column are retained (Rousseeuw and van Zomeren 1990). Otherwise they are those of all rows.
+        Whether scores are fitted to the nearest retained rows: if ``support_fraction`` is below 1 and these are more
+        than five for each column (Rousseeuw and van Zomeren 1990). Otherwise they are those of all rows.
     offset_ : float
         Rows of a lower ``score_samples`` are alarms.
     alarm_interval_ : ndarray (2,)

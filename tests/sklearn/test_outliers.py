@@ -208,7 +208,7 @@ def test_scores_are_those_of_the_reference(n):
 
 
 def test_few_rows_a_column_are_not_trimmed():
-    for n, robust in ((60, False), (61, True)):
+    for n, robust in ((80, False), (81, True)):
         model = SketchedCovariance().fit(rows_of(0, n, 12))
         assert model.robust_ is robust
         new = rows_of(1, 50, 12)
