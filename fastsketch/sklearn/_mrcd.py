@@ -135,9 +135,9 @@ class Scorer(NamedTuple):
     def marginal_distances(self, rows: Any, origin: Floats, distances: Floats, missing: NDArray[np.intp]) -> Floats:
         """Compute squared distances over all columns but the missing ones, from those over all columns.
 
-        The rows and `origin` are those that ``scaled`` returns. With the precision P and y = P (x - mean), that over the
-        observed columns is less by y_M' P_MM^-1 y_M for the missing columns M: the Schur complement. So any number may
-        stand in a missing column.
+        The rows and `origin` are those that ``scaled`` returns. With the precision P and y = P (x - mean), the distance
+        over the observed columns is less by y_M' P_MM^-1 y_M for the missing columns M: the Schur complement. So any
+        number may stand in a missing column.
         """
         columns = self.matrix.inverse_columns(missing)
         y = rows @ columns - origin @ columns
