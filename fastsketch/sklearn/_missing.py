@@ -47,7 +47,7 @@ def complete_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def missing_patterns(rows: Any) -> list[Pattern]:
-    """Group the rows with NaN of an array or CSR container by the columns that are missing in them."""
+    """Return the rows with NaN of an array or CSR container, grouped by the columns that are missing in them."""
     with_gaps = np.flatnonzero(~complete_rows(rows))
     if not len(with_gaps):
         return []
