@@ -242,10 +242,9 @@ class GapMoments(MergeableModel):
         self._add(rows.shape[0], *self._summed(rows, groups))
 
     def _add(self, n: int, sums: PairSums, scores: Floats) -> None:
-        self._sums = sums if self._sums is None else self._sums.plus(sums)
-        self._scores = self._scores + scores
-        self._n += n
-        self._read = None
+        sums = sums if self._sums is None else self._sums.plus(sums)
+        after = {"_sums": sums, "_scores": self._scores + scores, "_n": self._n + n, "_read": None}
+        vars(self).update(after)  # in one step: an interrupt finds the state before or the state after
 
     @one_blas_thread
     def _summed(self, rows: Any, groups: list[Group] | None = None) -> tuple[PairSums, Floats]:
