@@ -21,6 +21,7 @@ LAYOUT = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
 IGNORED = {tokenize.COMMENT, tokenize.NL}
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 CIMPORT = re.compile(r"^\s*from ([\w.]+) c?import (\w+)", re.MULTILINE)
+FEW = (0, 1, 2, 0.5)  # -1 is 1 with a sign
 MODULE_IN_STRING = re.compile(r"fastsketch(\.\w+)+")
 
 
@@ -146,6 +147,12 @@ def functions(path):
             yield node.end_lineno - node.lineno + 1, n, f"{path.stem}.{node.name}"
 
 
+def literals(text):
+    """Count the numbers in Python code that may decide something: all but 0, 1, 2, -1 and a half, docstrings apart."""
+    found = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+    return sum(isinstance(value, int | float) and not isinstance(value, bool) and value not in FEW for value in found)
+
+
 def flags():
     """Return {verb: (flags, lines of its --help)} of the command line."""
     cli = importlib.import_module("fastsketch.cli._parser")
@@ -170,6 +177,8 @@ def main():
     print("files", len(files), "longest", lengths[-3:])
     every = sorted(one for path in PACKAGE.rglob("*.py") for one in functions(path))
     print("functions", len(every), "longest", every[-1], "most arguments", max((n, name) for _, n, name in every))
+    decided = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "_kernels"]
+    print("numbers in code", sum(literals(path.read_text(encoding="utf-8")) for path in decided))
     rooms = room_graph(module_graph(PACKAGE, strings=True))
     rooms.pop("", None)  # the package itself names what it offers
     rooms = {room: below - {""} for room, below in rooms.items()}
