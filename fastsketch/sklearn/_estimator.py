@@ -142,6 +142,18 @@ def as_far_source(X: Any) -> Source | None:
     return None if isinstance(X, np.ndarray) or is_table(X) else as_source(X)
 
 
+def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
+    """Return rows that are read in chunks as a source, if no weights are given; a path or source takes none."""
+    if sample_weight is None:
+        return as_far_source(X)
+    if isinstance(X, str | PathLike | Source):
+        raise TypeError(
+            "sample_weight must be None where X is a source or the name of a file: partial_fit(rows, "
+            "sample_weight=...) learns the chunks of fs.open_rows(X) with their weights, one after another"
+        )
+    return None
+
+
 def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
     """Return whether the exact matrix fits `max_memory` bytes and takes at most FAIR_RATIO times the sketch's time."""
     limit = as_real(max_memory, "max_memory", 0.0, float(np.finfo(float).max))

@@ -23,7 +23,7 @@ from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.recommending.ranking._splits import shown_and_hidden
 from fastsketch.sklearn._estimator import (
     MergingEstimator,
-    as_far_source,
+    as_unweighted_source,
     checked,
     estimator,
     seed_of,
@@ -108,7 +108,7 @@ class EASERecommender(MergingEstimator):
         """
         if (table := table_of(X)) is not None:
             return self._learn_table(table, None, sample_weight)
-        if sample_weight is None and (source := as_far_source(X)) is not None:
+        if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._fit_source(source)
         with whole_or_as_before(self):
             rows = self._checked(X, reset=True)
@@ -130,7 +130,7 @@ class EASERecommender(MergingEstimator):
         if (table := table_of(X)) is not None:
             self._check_parameters()
             return self._learn_table(table, getattr(self, "model_", None), sample_weight)
-        if sample_weight is None and (source := as_far_source(X)) is not None:
+        if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
         with whole_or_as_before(self):
             rows = self._checked_more(X)

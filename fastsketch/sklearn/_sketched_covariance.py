@@ -23,7 +23,13 @@ from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sklearn._alarms import WITHOUT_ROWS, AlarmEstimator
 from fastsketch.sklearn._column_scales import MOST_SCALE_ROWS, ColumnScales
-from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator, exact_is_fair, whole_or_as_before
+from fastsketch.sklearn._estimator import (
+    Arrays,
+    as_unweighted_source,
+    estimator,
+    exact_is_fair,
+    whole_or_as_before,
+)
 from fastsketch.sklearn._gaussian import (
     NOTHING_LEFT,
     DenseCovariance,
@@ -200,9 +206,10 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         X : array_like or sparse (n_samples, n_features), or source
         y : ignored
         sample_weight : array_like (n_samples,), optional
-            Nonnegative: a row of weight w counts as w rows.
+            Nonnegative: a row of weight w counts as w rows in means and covariances. Of the number of rows by which
+            the intensity of shrinkage is chosen see `shrinkage`; concentration steps and threshold count each row once.
         """
-        if sample_weight is None and (source := as_far_source(X)) is not None:
+        if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._fit_source(source)
         with whole_or_as_before(self):
             rows, weights = self._checked_all(X, sample_weight)
@@ -211,7 +218,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size, or from a source of rows; a row of weight w counts as w rows.
+        """Learn from one more batch of any size, or from a source of rows. Weights are those of ``fit``.
 
         Parameters
         ----------
@@ -219,7 +226,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         y : ignored
         sample_weight : array_like (n_samples,), optional
         """
-        if sample_weight is None and (source := as_far_source(X)) is not None:
+        if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
         with whole_or_as_before(self):
             rows = self._checked_more(X)

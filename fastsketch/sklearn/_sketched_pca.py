@@ -46,7 +46,14 @@ from fastsketch.sklearn._column_scales import (
     spreads,
     standardised_sketch,
 )
-from fastsketch.sklearn._estimator import Arrays, as_far_source, checked, estimator, whole_or_as_before
+from fastsketch.sklearn._estimator import (
+    Arrays,
+    as_far_source,
+    as_unweighted_source,
+    checked,
+    estimator,
+    whole_or_as_before,
+)
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
 from fastsketch.sklearn._moments import FeatureVariance, check_batch
 from fastsketch.sklearn._principal_components import (
@@ -210,7 +217,7 @@ class SketchedPCA(PrincipalComponents):
         chunks, again for the passes of "auto", and takes no weights. ValueError where squares sum up beyond 1e306.
         """
         as_choice(self.missing, "missing", ("error", "em"))
-        if sample_weight is None and (source := as_far_source(X)) is not None:
+        if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._fit_source(source)
         with whole_or_as_before(self), sketch_of_any_size(self.n_components):
             self.n_filled_ = 0
@@ -266,7 +273,7 @@ class SketchedPCA(PrincipalComponents):
         >>> pca.explained_variance_.round(2), pca.n_samples_seen_
         (array([1.  , 0.24, 0.11]), 1000)
         """
-        if sample_weight is None and check_input and (source := as_far_source(X)) is not None:
+        if check_input and (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
         first = not hasattr(self, "sketch_")
         if not first:
@@ -308,6 +315,17 @@ class SketchedPCA(PrincipalComponents):
         return self
 
     # -- missing entries -------------------------------------------------------------------------------------------
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        try:
+            return super()._checked(X, reset=reset)
+        except ValueError as error:
+            if "contains NaN" not in str(error):
+                raise
+            raise ValueError(
+                "Input X contains NaN: with missing='em' fit takes dense rows, or a source, with missing entries, and "
+                "transform takes dense ones; partial_fit, refine, score and sparse rows never have any"
+            ) from None
+
     def _with_gaps(self, X: Any, *, reset: bool) -> Any:
         """Return checked dense rows that may hold NaN."""
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")

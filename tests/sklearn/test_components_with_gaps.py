@@ -116,3 +116,16 @@ def test_what_em_does_not_take():
     # finite where a column is constant or twice there
     X[:, 2], X[:, 3] = 5.0, X[:, 4]
     assert np.isfinite(SketchedPCA(3, missing="em").fit(X).transform(X)).all()
+
+
+@pytest.mark.parametrize("missing", ["error", "em"])
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "score", "refine"])
+def test_a_refusal_of_nan_names_missing_em_and_what_takes_it(missing, method):
+    whole, X = rows(100)
+    pca = SketchedPCA(3, missing=missing).fit(whole)
+    before = pca.components_.copy()
+    if missing == "em" and method in ("fit", "transform"):  # of dense rows these take gaps
+        X = sparse.csr_array(X)
+    with pytest.raises(ValueError, match="Input X contains NaN: with missing='em' fit takes dense rows"):
+        getattr(pca, method)(X)
+    np.testing.assert_array_equal(pca.components_, before)

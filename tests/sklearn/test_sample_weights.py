@@ -12,6 +12,7 @@ from scipy import sparse
 pytest.importorskip("sklearn")
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data  # noqa: E402
 
+import fastsketch as fs  # noqa: E402
 import fastsketch.sklearn as estimators  # noqa: E402
 from fastsketch.sklearn import (  # noqa: E402
     EASERecommender,
@@ -173,11 +174,25 @@ def test_a_weight_of_k_is_k_rows_where_moments_are_exact(name):
     assert np.allclose(np.abs(one.components_ @ other.components_.T), np.eye(3), atol=1e-7)
 
 
-def test_a_weight_of_k_is_k_rows_in_an_exact_covariance():
+@pytest.mark.parametrize("shrinkage", [None, 0.3])
+def test_a_weight_of_k_is_k_rows_in_an_exact_covariance(shrinkage):
+    """The formulas of the other intensities take Kish's effective number of rows, which is another for k rows."""
     X, _, weights = data("covariance")
     counts = np.where(weights > 0, np.arange(N) % 4, 0)
-    for parameters in ({"shrinkage": "ledoit-wolf"}, {"shrinkage": "oas"}, {"shrinkage": None}):
-        one = SketchedCovariance(contamination=None, **parameters).fit(X, sample_weight=counts)
-        other = SketchedCovariance(contamination=None, **parameters).fit(np.repeat(X, counts, axis=0))
-        assert np.allclose(one.covariance_, other.covariance_, rtol=1e-9, atol=1e-11)
-        assert np.allclose(one.location_, other.location_)
+    kinds = [SketchedCovariance(contamination=None, shrinkage=shrinkage) for _ in range(2)]
+    one, other = kinds[0].fit(X, sample_weight=counts), kinds[1].fit(np.repeat(X, counts, axis=0))
+    assert np.allclose(one.covariance_, other.covariance_, rtol=1e-9, atol=1e-11)
+    assert np.allclose(one.location_, other.location_)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("given", ["name of a file", "source"])
+@pytest.mark.parametrize("learner", [SketchedPCA, SketchedCovariance, EASERecommender])
+def test_a_source_with_weights_is_refused_for_its_weights(tmp_path, learner, given, method):
+    X = np.random.default_rng(0).random((30, 4))
+    np.save(tmp_path / "rows.npy", X)
+    rows = str(tmp_path / "rows.npy") if given == "name of a file" else fs.open_rows(tmp_path / "rows.npy")
+    model = learner(3).fit(X)
+    with pytest.raises(TypeError, match="sample_weight must be None where X is a source"):
+        getattr(model, method)(rows, sample_weight=np.ones(30))
+    assert model.n_features_in_ == 4
