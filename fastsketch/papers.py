@@ -1,8 +1,9 @@
 """The algorithms of the four papers as printed: each function returns a model with the settings that make it so.
 
-The models have defaults that serve better on real data: intercepts, scaled columns, biases, sweeps, rotated codes. What
-is set here is only what the printed algorithm asks for; every other argument of the model can be given, and one that
-contradicts the algorithm is a TypeError that names it. How each paper's claims come out: docs/papers.
+The models themselves have defaults that are more accurate on real data: intercepts, scaled columns, biases, sweeps,
+rotated codes. These functions set only what the printed algorithm prescribes. Every other argument of the model may be
+passed; an argument that contradicts the algorithm raises a TypeError that names it. The pages of docs/papers compare
+the results with those of each paper.
 
 References
 ----------
@@ -540,7 +541,8 @@ def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: f
     step_size : float
         c1 of the steps.
     inner_tolerance : float
-        Share nu of what the step before has left of the subgradient, at which a step's ranks are enough.
+        nu: a step adds ranks to its approximation of the subgradient until the squared error is at most nu times that
+        of the step before.
     **given
         Other arguments of ``fastsketch.LowRankModel``: ``max_inner_rank``, and ``step_rule="inverse"`` for the steps
         c1 / t of equation 10.

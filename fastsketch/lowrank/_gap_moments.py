@@ -340,7 +340,7 @@ class GapMoments(MergeableModel):
         return 8 * 8 * n_features**2
 
     def _check_passes(self, passes: int) -> None:
-        """Every pass after the first is a step of EM."""
+        """Accept any number of passes: each one after the first is a step of EM."""
 
     def _passes_again(self, passes: int) -> Generator["GapMoments", Any, "GapMoments"]:
         return (yield from self._em(passes, 0.0))

@@ -46,15 +46,16 @@ class LowRankModel(LowRankAnswers):
         Stars want "square", and signs too, unless chances are asked for: it is as accurate as "logistic", and faster.
         "huber" is for values of which some are wrong by far, "absolute" where the mean distance counts.
     refine : {"economic", "full", "none"}, default "economic"
-        Of smooth losses, after each rank: all coefficients together scaled and the new one (GLRL equation 7); all of
-        them (6); none, the step s / L alone. Square loss with "full" is rank-one matrix pursuit.
+        Which coefficients are fitted again after each rank of a smooth loss. "economic": the new one and a common
+        factor of all earlier ones (GLRL equation 7); "full": all of them (equation 6); "none": the new one is the step
+        s / L. The square loss with "full" is rank-one matrix pursuit.
     max_refine_steps : int or None, default 2
         Newton steps of that refinement at most; of the square loss one is exact. None: until another would gain less
         than 1e-8 of the objective (or 1e-9 of that without ranks, which ends it for separable labels). "full" is then
         never worse than "economic" from the same ranks. More steps fit the entries better and overfit at smaller
         ranks: a smaller learning_rate, sweeps with their ridge, or a rank chosen by validation hold that back.
     biases : bool, default True
-        A global level, one bias a row, one a column, fitted first.
+        Whether a global level and a bias for each row and each column are fitted first.
     scaling : bool, default True
         Search in rows and columns scaled by (observations + 30)^(-1/4): frequent ones do not take all ranks.
     loss_parameter : float, optional
@@ -66,11 +67,12 @@ class LowRankModel(LowRankAnswers):
         Times that columns and rows are fitted again in turn after the last rank, with `ridge`: 10 if it is learned,
         else 4. More accurate; the models of smaller rank are then gone: 0 keeps them, and allows ``add_ranks``.
     ridge : float or "learned", optional
-        L2 penalty of factors in sweeps and fold-in. "learned", of the square loss: one of each factor, by what is
-        certain of both sides. A number: a multiple of the largest singular value that the gradient of pure noise would
-        have, which is estimated before each sweep: at 1 noise is left out. If not given, it is learned, or of other
-        losses what entries held out choose (`validation` of ``fit``; 1 without sweeps, or of fewer than 300 entries).
-        ``facts()["penalty"]`` is in units of the loss, None if it is learned.
+        L2 penalty of factors in sweeps and fold-in. "learned" (square loss only): a separate penalty for each factor,
+        by empirical variational Bayes. A number is a multiple of the largest singular value that the gradient of pure
+        noise would have, which is estimated before each sweep: at 1, factors of pure noise vanish. By default it is
+        learned with the square loss, and chosen on held-out entries with other losses (`validation` of ``fit``; it is 1
+        without sweeps, or with fewer than 300 entries). ``facts()["penalty"]`` is in units of the loss, and None if it
+        is learned.
     bias_ridge : float, optional
         L2 penalty of biases, in observations of mean curvature and weight: a bias of n observations is shrunk by
         n / (n + bias_ridge). If not given 3, of labels 2.
@@ -83,9 +85,9 @@ class LowRankModel(LowRankAnswers):
         Ranks of h in step t of those losses: until ||g - h||^2 <= inner_tolerance ||g||^2 ("current"), or
         inner_tolerance times that of step t - 1 ("previous", Algorithm 3 as printed), but at most max_inner_rank.
     max_power_iterations : int, default 8
-        At most, for each singular pair; without sweeps 30 are worth their time.
+        Largest number of power iterations for each singular pair; without sweeps 30 are worth their time.
     power_tolerance : float in [0, 1], default 1e-3
-        Sine of the angle by which the right singular vector turns in an iteration that is the last. Where singular
+        Power iterations end when the right singular vector turns by an angle with at most this sine. Where singular
         values are close, vectors are less exact than that: ``fastsketch.papers`` has 1e-9.
     clip : (low, high), optional
         Range that predicted numbers and rates keep to; labels and probabilities need none.
@@ -98,8 +100,8 @@ class LowRankModel(LowRankAnswers):
     selected_rank : int or None
         Rank that predictions take: the last, or without sweeps the one that held-out entries have chosen.
     selection : list of dict
-        rank, ridge, bias_ridge of all that was scored, validation with its standard_error, and gain with gain_error: by
-        how much its mean loss is lower than that of biases alone, entry by entry.
+        For each model that was scored: rank, ridge and bias_ridge, its validation loss with standard_error, and its
+        gain, by which the loss is lower than that of biases alone, with gain_error, the standard error of the gain.
     history : list of dict
         rank, objective, seconds, validation (None without one) of every rank from 0.
     shape : (m, n)

@@ -177,12 +177,12 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
 
 @estimator
 class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator):
-    """Fills the gaps of a table by the conditional means of a Gaussian, or by a low-rank model.
+    """Fill the gaps of a table with the conditional means of a Gaussian, or with the predictions of a low-rank model.
 
     Parameters
     ----------
     rank : int, default 10
-        Of the low-rank model, at most; no more than the smaller side of X.
+        Largest rank of the low-rank model, at most min(n_samples, n_features).
     loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
         Those of fastsketch.LowRankModel, with its defaults.
     step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, power_tolerance
@@ -201,18 +201,18 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     max_iter : int, default 10
         Steps of EM at most, each one pass over X; the default is that of scikit-learn's IterativeImputer.
     tol : float, default 1e-3
-        EM ends when no mean, standard deviation or correlation moves by more, in standard units; IterativeImputer's
-        default too.
+        EM ends when no mean, standard deviation or correlation changes by more than this, in standard units. The
+        default is that of IterativeImputer.
 
     Attributes
     ----------
     model_ : fastsketch.LowRankModel, or sums over the rows
-        With the Gaussian the sums out of which means and correlations are read.
+        With the Gaussian, the sums from which means and correlations are computed.
     location_, covariance_ : ndarray (n_features,) and (n_features, n_features)
         Mean and covariance of the Gaussian.
     mean_, scale_ : ndarray (n_features,) or None
-        What the columns are less and divided by: the model is one of standardised columns. A column of one number
-        has the scale 0. None of a table by ids and of labels, and of a model that was given by ``from_model``.
+        Subtracted from the columns, and then divided into them: the model is fitted to standardised columns. The scale
+        of a constant column is 0. None for a table by ids, for labels, and after ``from_model``.
     n_iter_ : int
         Passes over X: the first, and one for every step of EM.
     rank_ : int
@@ -225,14 +225,16 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     Notes
     -----
-    The Gaussian: a missing entry gets its conditional mean given the observed entries of its row. Each step of EM
-    completes all rows so, and takes means and covariances of the completed rows plus the conditional covariances of
-    the gaps. Correlations are shrunk towards zero by the share of the largest leave-one-out likelihood. Gaps may depend
-    on what is observed (missing at random). ``predict_interval`` says how sure a filled entry is.
+    With the Gaussian, a missing entry is filled with its conditional mean given the observed entries of its row. Each
+    step of EM fills all rows in this way, and then computes means and covariances of the filled rows plus the
+    conditional covariances of the gaps. Correlations are shrunk towards zero by the intensity of largest leave-one-out
+    likelihood. Gaps may depend on observed entries (missing at random). ``predict_interval`` returns an interval for
+    each filled entry.
 
-    ``partial_fit``, ``merge`` and ``fs.run`` sum up products of the pairs of entries that a row has (available cases),
-    projected to a correlation matrix when they are read, and shrunk by the oracle approximating share. That assumes
-    gaps at random places (missing completely at random); docs/jobs/completing.md has its error beside that of EM.
+    ``partial_fit``, ``merge`` and ``fs.run`` sum the products of the pairs of entries that are observed in a row
+    (available cases). Their matrix is projected to a correlation matrix when it is read, and shrunk by the intensity of
+    oracle approximating shrinkage (OAS). That assumes that gaps are independent of all entries (missing completely at
+    random); docs/jobs/completing.md compares its error with that of EM.
     ``fs.run(..., passes=p)`` adds p - 1 steps of EM, on all workers. ``partial_fit`` after ``fit`` completes new rows
     by the Gaussian of ``fit``, one E step each.
 
@@ -445,12 +447,11 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return np.where(gaps, np.clip(filled, *self.clip), filled)
 
     def predict_interval(self, X: Rows, *, coverage: float = 0.9) -> PredictionInterval:
-        """Return intervals that hold the missing entries with a probability of `coverage`, each by itself.
+        """Compute intervals that contain each missing entry with probability `coverage`.
 
-        The interval is that of the conditional normal distribution of an entry given the observed ones of its row: as
-        many conditional standard deviations wide on both sides of the filled value as `coverage` asks for. It holds for
-        rows that are about normal, and does not count the uncertainty of the means and correlations. ``lower`` and
-        ``upper`` of an observed entry are the entry itself.
+        The interval is the central one of the conditional normal distribution of the entry given the observed entries
+        of its row. Its coverage is right for rows that are about normal; the uncertainty of the estimated means and
+        correlations is not included. ``lower`` and ``upper`` of an observed entry are the entry itself.
 
         Parameters
         ----------

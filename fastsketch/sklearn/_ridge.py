@@ -111,9 +111,9 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         Those of fastsketch.SketchedRidge, with its defaults: ``ridge`` is the ``alpha`` of scikit-learn's Ridge behind
         a StandardScaler for dense X, and of Ridge for sparse X (``scale``).
     passes : int, default 50
-        Of rows so wide that X'X is not kept, ``fit`` makes so many passes more at most, with ``model_.refine``, and has
-        the coefficients of scikit-learn's Ridge, unless those of the sketch have the smaller error on rows held out.
-        0, and ``partial_fit``: the sketch's.
+        Largest number of further passes of ``fit`` over rows so wide that X'X is not kept. They refine the coefficients
+        to those of scikit-learn's Ridge (``model_.refine``); those of the sketch are kept if their error on held-out
+        rows is smaller. With 0, and after ``partial_fit``, the coefficients are those of the sketch.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.
 
@@ -122,9 +122,9 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
     coef_ : ndarray (n_features,) or (n_targets, n_features)
     intercept_ : float or ndarray (n_targets,)
     ridge_ : float
-        In use: the one that was given, or was chosen.
+        The ridge in use, given or chosen.
     model_ : fastsketch.SketchedRidge
-        With everything else: score_path, refine.
+        The fitted model, for instance for ``model_.score_path()`` and ``model_.refine(X)``.
     n_features_in_, n_samples_seen_ : int
 
     Raises
@@ -245,7 +245,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features)
     intercept_ : ndarray (1,) or (n_classes,)
     ridge_ : float
-        In use: the one that was given, or was chosen.
+        The ridge in use, given or chosen.
     model_ : fastsketch.SketchedRidge
         Of the targets -1 and 1.
     n_features_in_, n_samples_seen_ : int

@@ -52,14 +52,14 @@ MOST = float(np.finfo(np.float64).max)
 class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     """Covariance, precision, Mahalanobis distances and likelihood in one pass, exact or in O(sketch_size d) memory.
 
-    Where the d x d matrix is in memory it is used as it is. Otherwise the leading eigenvalues are what was seen along
-    the directions that the sketch keeps. The remainder of the trace, which is known exactly, is shared by all other
-    directions; kept directions that do not stand out of their mean are pooled with them.
+    Where the d x d matrix is in memory it is used as it is. Otherwise the leading eigenvalues are the variances along
+    the directions that the sketch keeps. All other directions share the remainder of the trace, which is known exactly;
+    kept directions whose variance is not above that mean are pooled with them.
 
-    Shrinkage, directions, distances and scores are those of columns in standard units: of the d x d matrix divided by
-    the deviations of both columns, the correlation matrix. So no answer depends on the unit of a column. A sketch
-    learns columns divided by powers of two (``scale_rows``): there answers are the same if a unit is changed by a power
-    of two, and otherwise those of columns that are up to twice as large or small as they were.
+    Columns are standardised internally: shrinkage, directions, distances and scores are those of the correlation
+    matrix, so that they do not depend on the unit of a column. A sketch learns columns divided by powers of two
+    (``scale_rows``). Its answers are the same if a unit is changed by a power of two; after any other change of unit
+    they are those of a column that is scaled by a factor between one half and two.
 
     Parameters
     ----------
@@ -133,9 +133,10 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     offset_ : float
         Rows of a lower ``score_samples`` are alarms.
     alarm_interval_ : ndarray (2,)
-        In which the share of alarms among new rows lies, in 95% of all fits: the Beta law of the number of rows kept.
+        95% interval of the share of alarms among new rows, by the Beta distribution of a conformal threshold; it is
+        narrower the more rows are retained.
     n_missing_ : int
-        Numbers that were filled in, or rows that were left out.
+        Number of entries that were filled (fill="mean"), or of rows that were left out (fill="drop").
     sketch_ : fastsketch.FrequentDirections
 
     Notes
@@ -146,11 +147,12 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     `shrinkage` is) and multiplied by its consistency factor. Anomalies that are many and all in one place may withstand
     these steps.
 
-    ``contamination`` counts new rows, in scikit-learn's detectors the rows learned from, which lie nearer to the model
-    than new ones: in ``fit_predict`` alarms are fewer. The threshold is conformal: the retained rows are measured by
-    ten-fold cross-validation, in which each fold is removed from the moments (a single row from those of a sketch).
-    Their number decides how sure the share is: within 1.5 times 5% from about 500 rows on, of 1% from about 3,000.
-    Weights do not count in it.
+    ``contamination`` is a share of new rows; in scikit-learn's detectors it is one of the rows learned from, which lie
+    nearer to the model than new rows do. So ``fit_predict`` raises fewer alarms than these do. The threshold is
+    conformal: the retained rows are measured by ten-fold cross-validation, in which each fold is removed from the
+    moments (a single row from those of a sketch). The more rows are retained the nearer is the share of alarms to
+    `contamination`: it is within a factor of 1.5 of 5% from about 500 rows on, and of 1% from about 3,000. Weights are
+    not used in the threshold.
 
     Distances of new rows under the exact matrix without shrinkage are too large by about 1 + d / n: with n below about
     3 d^1.5 more than twice too many normal rows lie beyond the 1% threshold of the chi-squared law (d = 1,000, n =

@@ -83,7 +83,7 @@ GAUSSIAN_COPIES = 8
 
 @estimator
 class SketchedPCA(PrincipalComponents):
-    """Principal components of rows in memory or of a stream, exact where that is the better bargain, with intervals.
+    """Principal components of rows in memory or of a stream, exact where that is affordable, with certified intervals.
 
     Parameters
     ----------
@@ -124,7 +124,8 @@ class SketchedPCA(PrincipalComponents):
     missing : {"error", "em"}, default "error"
         "em": NaN in dense rows of ``fit`` is a missing entry. Mean and covariance are those of a Gaussian fitted by
         expectation maximisation, in at most 10 passes (``LowRankCompleter``), and the components its eigenvectors;
-        ``transform`` fills missing entries by their conditional means. "error": NaN is refused.
+        ``transform`` fills missing entries with their conditional means. ``partial_fit`` refuses NaN, and ``fit`` takes
+        no weights if entries are missing. "error": NaN is refused.
 
     Attributes
     ----------
@@ -149,15 +150,16 @@ class SketchedPCA(PrincipalComponents):
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_filled_ : int
-        Missing entries of the rows of ``fit``. Where there are some nothing is certain of the variances:
+        Number of missing entries of the rows of ``fit``. If there are some, the variances have no certificate:
         ``explained_variance_interval_``, ``explained_variance_ratio_certified_`` and ``error_bound_`` raise
         AttributeError, and the certificate of ``sketch_`` is that of the fitted covariance.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
     solver_ : {"rows", "exact", "arpack", "gram", "svd"}
-        The way that was taken: products of rows, products of columns, or a sketch.
+        The method that was used: products of rows ("rows"), products of columns ("exact"), Lanczos steps with CSR rows
+        ("arpack"), or a sketch ("gram", "svd").
     n_passes_ : int
-        Passes over the rows that ``fit`` made to sketch them: with "auto" until every variance is certain to 1%, by
-        its residual, which as a rule leaves it right to .01%; at most 8.
+        Passes over the rows that ``fit`` made to sketch them. With "auto" they end when the residual of every component
+        is at most 1% of its variance, which as a rule makes the variance right to .01%; at most 8.
     sketch_ : fastsketch.FrequentDirections
         The state, saved with the estimator (and with rows that ``partial_fit`` keeps); float64 where it is exact.
 

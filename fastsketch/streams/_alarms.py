@@ -1,10 +1,10 @@
-"""What a monitor says when a stream has changed."""
+"""The alarms of a drift monitor."""
 
 from typing import NamedTuple
 
 
 class Carried(NamedTuple):
-    """A column that carries a change.
+    """A column that changed, in an alarm.
 
     Attributes
     ----------
@@ -37,15 +37,14 @@ class Alarm(NamedTuple):
     Attributes
     ----------
     row : int
-        Rows seen when it was said.
+        Number of rows seen when the alarm was raised.
     begin : int
-        First row of the block with which the change began, most likely.
+        First row of the block in which the change most likely began.
     score : {"columns", "means", "directions"}
         What deviates most: the mean or variance of one column, the means along leading directions, or the covariances
         of these and the variance outside of them.
     columns : tuple of Carried
-        Columns that carry the change, the most unusual first: at most 5, of which the others deviate by half as much at
-        least.
+        The columns that changed, at most 5, by decreasing deviation. Each deviates at least half as much as the first.
 
     Examples
     --------

@@ -52,29 +52,30 @@ class Past(NamedTuple):
 
 
 class DriftMonitor(Model):
-    """Say when a stream is no longer as it was, and which columns carry the change, at a stated rate of false alarms.
+    """Detect changes of a stream, and the columns that changed, at a stated rate of false alarms.
 
-    The first blocks of rows are the reference. After each later block the latest ones, 3 to 40 of them, are compared
-    with all others: there is an alarm if no arrangement of the blocks by chance makes as large a difference. If blocks
-    are exchangeable while nothing changes, false alarms are as rare as ``run_length`` says, whatever the distribution
-    of the rows. After an alarm the next blocks are the new reference.
+    The first blocks of rows are the reference. After each later block a permutation test compares the latest 3 to 40
+    blocks with all others: an alarm is raised if no random permutation of the blocks makes as large a difference. If
+    blocks are exchangeable while nothing changes, ``run_length`` bounds the rate of false alarms, whatever the
+    distribution of the rows. After an alarm the next blocks are the new reference.
 
     Parameters
     ----------
     every : int, default 100
-        Rows of a block, at least 2: many times as many as rows remember. Where blocks of the first reference resemble
-        the ones before them, by a test at 1%, they become twice as long [2]_, up to 16 times, and the reference begins
-        again: a warning says from which row on blocks are compared, and ``facts()`` has "rows_in_block" and
-        "not_armed_because". After an alarm they stay as long as they are, and the reference begins again until its
-        blocks are alike.
+        Rows of a block, at least 2. A block should be many times longer than the range over which rows depend on each
+        other. If neighbouring blocks of the first reference are correlated, by a test at 1%, blocks become twice as
+        long [2]_, up to 16 times `every`, and the reference begins again. A warning names the row from which on blocks
+        are compared, and ``facts()`` has "rows_in_block" and "not_armed_because". After an alarm the length of blocks
+        stays, and the reference begins again until its blocks are not correlated.
     reference : int, default 60
-        Blocks of the reference, at least 10. A third of them says in which directions and units blocks are compared.
+        Blocks of the reference, at least 10. The first third of them determines the directions and units in which
+        blocks are compared.
     run_length : int, default 10,000
         The chance of a false alarm within n blocks is at most n / run_length; at most 100,000.
     sketch_size : int, default 32
-        Rows of the sketches: one more than the leading directions that are watched.
+        Rows of the sketches, one more than the number of leading directions that are watched.
     seed : int, default 0
-        For arrangements by chance.
+        Seed of the random permutations.
 
     Attributes
     ----------
@@ -91,18 +92,19 @@ class DriftMonitor(Model):
 
     Notes
     -----
-    Of a block it takes the means and log variances of columns (of more than 1,024 those of the largest variance in the
-    beginning), the means along leading directions, the covariances of 16 of these, and the variance outside of them.
-    Means of the latest blocks are compared with those of all: the farthest of each kind, and all of a kind together.
-    The order of blocks that are alike says nothing, so that the largest such difference is the largest of run_length
-    arrangements once in run_length times [1]_. Means and covariances are seen, and no other change of shape: watch
-    columns of your own for it. Of a model watch the residuals or scores, as a column: (n, 1).
+    For each block the monitor records the means and log variances of the columns (of more than 1,024 columns, those
+    with the largest variance at the beginning), the means along the leading directions, the covariances of 16 of these,
+    and the variance outside of them. The averages of these numbers over the latest blocks are compared with those over
+    all blocks: the one that deviates most in each group, and each group as a whole. If blocks are exchangeable, the
+    observed difference is the largest among run_length random permutations once in run_length times [1]_. The monitor
+    detects changes of means and covariances, and no other change of distribution: compute columns of your own for
+    these. To watch a model, pass its residuals or scores as a column, (n, 1).
 
-    Rows that depend on the ones before are fine within a block; blocks that resemble the block before are not
-    exchangeable. A season must be shorter than a block, or one of its own columns.
+    Rows may depend on the rows before them within a block, but blocks that are correlated with the block before are not
+    exchangeable. A season must be shorter than a block.
 
-    It holds two sketches, the directions, numbers of at most ``reference`` + 40 blocks, and the rows of nine blocks. An
-    alarm takes run_length arrangements, about a second; blocks without a change about ten.
+    The monitor keeps two sketches, the directions, the statistics of at most ``reference`` + 40 blocks, and the rows of
+    nine blocks. A block that raises an alarm takes run_length permutations, about a second; others take about ten.
 
     References
     ----------
@@ -172,7 +174,7 @@ class DriftMonitor(Model):
     @property
     @reads
     def armed(self) -> bool:
-        """Return whether the reference is full: only then blocks are scored."""
+        """Return whether the reference is full; only then are new blocks compared with it."""
         return self._n_blocks(self._past) >= self.reference
 
     def _not_armed_because(self) -> str | None:
@@ -191,9 +193,10 @@ class DriftMonitor(Model):
     @property
     @reads
     def evidence(self) -> float:
-        """Return how much speaks for a change now: at 1 there is an alarm.
+        """Return the evidence for a change at the latest block, in (0, 1]; an alarm is raised at 1.
 
-        One of so many arrangements of the blocks by chance, as a share of run_length, makes as large a difference.
+        It is the number of random permutations of the blocks up to the first with as large a difference, as a share of
+        the number that an alarm needs, about run_length.
 
         Raises
         ------
@@ -235,13 +238,13 @@ class DriftMonitor(Model):
     # -- rows --------------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Batch | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Self:
-        """Add one row or many; ``alarms`` has those that they raise.
+        """Add one row or many; the alarms that they raise are appended to ``alarms``.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, dict {name: number}, list of dicts, or source
-            The reference first. Of a column of numbers (n, 1), also of one alone: what comes first says how many
-            columns there are. Every dict has the same names, in any order.
+            The first rows are the reference, and set the number of columns: pass a single column as (n, 1), also if it
+            is a single number. Every dict must have the same names, in any order.
 
         Returns
         -------
