@@ -85,6 +85,8 @@ def maximization_step(completed: Matrix, uncertainty: Matrix) -> tuple[Matrix, M
     ([1.0, 1.0], [1.0, 1.0], [[1.0, 0.0], [0.0, 1.0]])
     """
     n, d = completed.shape
+    if not n or not d:
+        raise ValueError(f"completed must have rows and columns, got shape {completed.shape}")
     mean = completed.mean(axis=0)
     centred = completed - mean
     covariance = (centred.T @ centred + uncertainty) / n

@@ -465,11 +465,15 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
         Raises
         ------
-        AttributeError
+        ValueError
             If the model is a low-rank one.
         """
-        found = self._gaussian("predict_interval")
         coverage = as_real(coverage, "coverage", 0.0, 1.0, low_open=True, high_open=True)
+        if not isinstance(self._learner, GapMoments):
+            raise ValueError(
+                "predict_interval is that of the Gaussian, and model_ is a low-rank model: method='gaussian'"
+            )
+        found = self._learner.gaussian()
         rows = self._checked(X, reset=False)
         pairs = [found.deviations(block) for block in blocks(rows)]
         middle, deviation = (np.concatenate(each) for each in zip(*pairs, strict=True))
