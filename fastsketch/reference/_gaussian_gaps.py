@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 
 
-def expectation_step(rows: Matrix, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
+def expectation_step(rows: Matrix, *, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
     """Complete rows by their conditional means under a Gaussian, and sum up the conditional covariances.
 
     For a row with observed columns O and missing columns M the conditional mean is mu_M + S_MO S_OO^-1 (x_O - mu_O),
@@ -38,7 +38,7 @@ def expectation_step(rows: Matrix, mean: Matrix, covariance: Matrix) -> tuple[Ma
     >>> import numpy as np
     >>> from fastsketch import reference
     >>> rows, covariance = np.array([[1.0, np.nan]]), np.array([[1.0, 0.8], [0.8, 1.0]])
-    >>> completed, uncertainty = reference.expectation_step(rows, np.zeros(2), covariance)
+    >>> completed, uncertainty = reference.expectation_step(rows, mean=np.zeros(2), covariance=covariance)
     >>> completed.round(9).tolist(), uncertainty.round(9).tolist()
     ([[1.0, 0.8]], [[0.0, 0.0], [0.0, 0.36]])
     """

@@ -235,6 +235,10 @@ def _by_call(name, parameter):
         return _learned(fs.FrequentDirections) if parameter in ("a", "b") else None
     if name.endswith("TableRows.line_of"):
         return 1
+    if name.endswith("mrcd_distances") and parameter == "new":
+        return dense()
+    if name.startswith("fastsketch.papers") and parameter == "loss":
+        return "logistic" if name.endswith("glrl") else "absolute"
     if name.endswith("tracked_merge") and parameter in ("parts", "x"):
         return dense(2) if parameter == "x" else [_learned(fs.reference.Tracked)] * 2
     if kind == "SketchQuantizer" and parameter == "codes":
@@ -342,6 +346,8 @@ def _learned(cls):
         return cls(3, loss="logistic").update(dense(), dense()[:, 0])
     if cls.__module__.startswith("fastsketch.sklearn"):
         of_labels = "Classifier" in cls.__name__ and "loss" in inspect.signature(cls).parameters
+        if cls.__name__ == "LowRankCompleter":  # which can also go on, merge and tell intervals
+            return cls(method="gaussian").fit(np.where(np.arange(N * D).reshape(N, D) % 7 == 0, np.nan, dense()))
         out = cls(**({"loss": "logistic"} if of_labels else {}))
         return out.fit(abs(whole()) if "EASE" in cls.__name__ else whole(), dense()[:, 0])
     return next(s for s in SPECIMENS if type(s.make()) is cls).learned()

@@ -44,7 +44,7 @@ def test_an_e_step_is_that_of_the_reference(share):
     covariance = np.cov(whole.T)
     scale = np.sqrt(covariance.diagonal())
     given = TableGaussian(whole.mean(axis=0), scale, covariance / np.outer(scale, scale))
-    completed, uncertainty = reference.expectation_step(X, whole.mean(axis=0), covariance)
+    completed, uncertainty = reference.expectation_step(X, mean=whole.mean(axis=0), covariance=covariance)
     np.testing.assert_allclose(given.fill(X), completed, rtol=1e-9)
     found = given.complete(X, variances=True)
     np.testing.assert_allclose(found.uncertainty * np.outer(scale, scale), uncertainty, rtol=1e-8, atol=1e-9)
@@ -59,7 +59,9 @@ def test_the_steps_of_em_are_those_of_the_reference():
     given = model.gaussian()
     for _ in range(5):
         correlation = given.correlation * np.outer(given.scale, given.scale)
-        mean, scale, _ = reference.maximization_step(*reference.expectation_step(X, given.location, correlation))
+        mean, scale, _ = reference.maximization_step(
+            *reference.expectation_step(X, mean=given.location, covariance=correlation)
+        )
         given = learned_at_once(X, given).gaussian()
         np.testing.assert_allclose(given.location, mean, rtol=1e-9)
         np.testing.assert_allclose(given.scale, scale, rtol=1e-9)
