@@ -220,13 +220,14 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size, or from a source of rows. Weights are those of ``fit``.
+        """Learn from one more batch of any size, or from a source of rows.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features), or source
         y : ignored
         sample_weight : array_like (n_samples,), optional
+            As for ``fit``.
         """
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
