@@ -220,7 +220,7 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
     the answer is True and are lost where it is not. copy: n * n. squares (n,): squared lengths of the new rows, which
     are orthogonal. least, b, move, allowed: as keeps_digits takes them.
     """
-    cdef Py_ssize_t i, j, m = n + fresh
+    cdef Py_ssize_t i, m = n + fresh
     for i in range(n):
         memset(mix + i * m, 0, n * sizeof(double))
         mix[i * m + i] = 1
