@@ -5,13 +5,13 @@ rotated codes. These functions set only what the printed algorithm prescribes. E
 passed; an argument that contradicts the algorithm raises a TypeError that names it. The pages of docs/papers compare
 the results with those of each paper.
 
-References
-----------
-.. [1] L. Luo, C. Chen, Z. Zhang, W.-J. Li, T. Zhang, "Robust Frequent Directions with Application in Online Learning",
-   JMLR 20, 2019.
-.. [2] Y. Wan, L. Zhang, "Efficient Adaptive Online Learning via Frequent Directions", IEEE TPAMI 44, 2022.
-.. [3] X. Chen, H. Yang, S. Zhao, M. Lyu, I. King, "Making Online Sketching Hashing Even Faster", IEEE TKDE 33, 2021.
-.. [4] Q. Yao, J. Kwok, "Greedy Learning of Generalized Low-Rank Models", IJCAI 2016.
+The papers, by the names that the functions use for them:
+
+- RFD: L. Luo, C. Chen, Z. Zhang, W.-J. Li, T. Zhang, "Robust Frequent Directions with Application in Online Learning",
+  JMLR 20, 2019.
+- ADA-FD: Y. Wan, L. Zhang, "Efficient Adaptive Online Learning via Frequent Directions", IEEE TPAMI 44, 2022.
+- FROSH: X. Chen, H. Yang, S. Zhao, M. Lyu, I. King, "Making Online Sketching Hashing Even Faster", IEEE TKDE 33, 2021.
+- GLRL: Q. Yao, J. Kwok, "Greedy Learning of Generalized Low-Rank Models", IJCAI 2016.
 """
 
 from typing import Any
@@ -69,9 +69,9 @@ def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> d
     return _settings(algorithm, {**printed, "solver": solver}, given)
 
 
-# -- Robust Frequent Directions [1] ------------------------------------------------------------------------------------
+# -- Robust Frequent Directions: RFD -----------------------------------------------------------------------------------
 def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return Frequent Directions as Algorithm 1 of [1]_ prints it: a shrink for every row once the sketch is full.
+    """Return Frequent Directions as Algorithm 1 of RFD prints it: a shrink for every row once the sketch is full.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
 
 
 def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Return Robust Frequent Directions as Algorithm 2 of [1]_ prints it: a shrink for every row.
+    """Return Robust Frequent Directions as Algorithm 2 of RFD prints it: a shrink for every row.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given
 
 
 def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return Frequent Directions with the doubled buffer of Algorithm 4 of [1]_: a shrink after m + 1 rows.
+    """Return Frequent Directions with the doubled buffer of Algorithm 4 of RFD: a shrink after m + 1 rows.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
 
 
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Return Robust Frequent Directions with the doubled buffer of Algorithm 5 of [1]_: a shrink after m + 1 rows.
+    """Return Robust Frequent Directions with the doubled buffer of Algorithm 5 of RFD: a shrink after m + 1 rows.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **
 
 
 def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedNewton:
-    """Return the sketched online Newton step of Algorithm 6 of [1]_, with the loss (z - y)^2 and scores cut at 1.
+    """Return the sketched online Newton step of Algorithm 6 of RFD, with the loss (z - y)^2 and scores cut at 1.
 
     With alpha0 = 0 it is RFD0, which has no parameter to tune.
 
@@ -244,9 +244,9 @@ def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedN
     return SketchedNewton(sketch_size, alpha0=alpha0, **_settings("Algorithm 6", printed, given))
 
 
-# -- adaptive subgradient methods [2] ----------------------------------------------------------------------------------
+# -- adaptive subgradient methods: ADA-FD ------------------------------------------------------------------------------
 def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return ADA-FD as Algorithms 1 and 2 of [2]_ print it: a shrink for every row.
+    """Return ADA-FD as Algorithms 1 and 2 of ADA-FD print it: a shrink for every row.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, *
 
 
 def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return ADA-FFD as Algorithms 3 and 4 of [2]_ print it: a buffer of 2 tau rows, shrunk when it is full.
+    """Return ADA-FFD as Algorithms 3 and 4 of ADA-FD print it: a buffer of 2 tau rows, shrunk when it is full.
 
     With ``form="dual_averaging"`` it is Algorithm 4.
 
@@ -319,7 +319,7 @@ def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, 
 
 
 def fd_son(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return FD-SON, equation 6 of [2]_, the sketched Newton step that the paper compares with.
+    """Return FD-SON, equation 6 of ADA-FD, the sketched Newton step that the paper compares with.
 
     Parameters
     ----------
@@ -362,9 +362,9 @@ def _adaptive(
     return AdaptiveSubgradient(size, **own, **printed)
 
 
-# -- online sketching hashing [3] --------------------------------------------------------------------------------------
+# -- online sketching hashing: FROSH -----------------------------------------------------------------------------------
 def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return Faster Frequent Directions, Algorithm 2 of [3]_: rows go through a Hadamard transform that samples them.
+    """Return Faster Frequent Directions, Algorithm 2 of FROSH: rows go through a Hadamard transform that samples them.
 
     It shrinks when its buffer is full; the printed algorithm shrinks after every block of mapped rows (docs/papers).
 
@@ -397,7 +397,7 @@ def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirect
 
 
 def frosh(n_bits: int, **given: Any) -> SketchHash:
-    """Return FROSH, Algorithm 1 of [3]_: codes are the signs of rows along leading directions, without a rotation.
+    """Return FROSH, Algorithm 1 of FROSH: codes are the signs of rows along leading directions, without a rotation.
 
     Models of parts of the rows merge, which is DFROSH, Algorithm 3. A stream of blocks is a tree of sketches here,
     where the paper prints one sketch: docs/papers has what that changes.
@@ -429,9 +429,9 @@ def frosh(n_bits: int, **given: Any) -> SketchHash:
     return SketchHash(n_bits, **_settings("FROSH", {"method": "srht", "rotation": None}, given))
 
 
-# -- generalized low-rank models by greedy pursuit [4] -----------------------------------------------------------------
+# -- generalized low-rank models by greedy pursuit: GLRL ---------------------------------------------------------------
 def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
-    """Return R1MP, Algorithm 1 of [4]_: the square loss, all coefficients fitted again after every rank.
+    """Return R1MP, Algorithm 1 of GLRL: the square loss, all coefficients fitted again after every rank.
 
     Parameters
     ----------
@@ -462,7 +462,7 @@ def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
 
 
 def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Return GLRL, Algorithm 2 of [4]_, of a smooth loss: all coefficients are fitted again after every rank.
+    """Return GLRL, Algorithm 2 of GLRL, of a smooth loss: all coefficients are fitted again after every rank.
 
     Parameters
     ----------
@@ -496,7 +496,7 @@ def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Return EGLRL, the economic form of Algorithm 2 of [4]_: one coefficient for all ranks so far, one for the new.
+    """Return EGLRL, the economic form of Algorithm 2 of GLRL: one coefficient for all ranks so far, one for the new.
 
     Parameters
     ----------
@@ -530,7 +530,7 @@ def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: float, **given: Any) -> LowRankModel:
-    """Return Algorithm 3 of [4]_, of losses with kinks: steps of size c1 / sqrt(t) along a low-rank subgradient.
+    """Return Algorithm 3 of GLRL, of losses with kinks: steps of size c1 / sqrt(t) along a low-rank subgradient.
 
     Parameters
     ----------

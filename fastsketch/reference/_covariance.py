@@ -1,5 +1,7 @@
 """Covariance matrices from leading eigenvalues and a trace, and how far they are shrunk, in dense NumPy."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -171,17 +173,22 @@ def mrcd_distances(rows: Matrix, new: Matrix, *, support_fraction: float = 0.75,
     """
     from scipy.stats import chi2
 
-    n, d = rows.shape
-    n_kept, kept = int(np.ceil(support_fraction * n)), np.arange(n)
-    for step in range(steps + 1):
-        mean, covariance = rows[kept].mean(axis=0), np.cov(rows[kept].T, bias=True)
+    def fitted(some: Matrix) -> tuple[Matrix, Matrix]:
+        covariance = np.asarray(np.cov(some.T, bias=True), np.float64)
         scale = np.sqrt(np.diag(covariance))
-        share = oracle_approximating_shrinkage(covariance / np.outer(scale, scale), len(kept))
+        share = oracle_approximating_shrinkage(covariance / np.outer(scale, scale), len(some))
         inverse = np.linalg.inv((1 - share) * covariance + share * np.diag(scale**2))
-        moved = rows - mean
-        if step < steps:
-            kept = np.argsort(np.einsum("ij,jk,ik->i", moved, inverse, moved), kind="stable")[:n_kept]
+        return np.asarray(some.mean(axis=0), np.float64), np.asarray(inverse, np.float64)
+
+    def squared(some: Matrix, mean: Matrix, inverse: Matrix) -> Matrix:
+        return np.asarray((some - mean) @ inverse * (some - mean), np.float64).sum(axis=1)
+
+    n, d = rows.shape
+    n_kept = int(np.ceil(support_fraction * n))
+    mean, inverse = fitted(rows)
+    for _ in range(steps):
+        kept = np.argsort(squared(rows, mean, inverse), kind="stable")[:n_kept]
+        mean, inverse = fitted(rows[kept])
     share = n_kept / n
-    factor = share / chi2.cdf(chi2.ppf(share, d), d + 2) if share < 1 else 1.0
-    moved = new - mean
-    return np.einsum("ij,jk,ik->i", moved, inverse, moved) / factor
+    inside: Any = chi2.cdf(chi2.ppf(share, d), d + 2) if share < 1 else 1.0
+    return squared(new, mean, inverse) * float(inside) / share

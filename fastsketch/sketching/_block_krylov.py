@@ -1,7 +1,7 @@
 """Leading directions of rows that can be read again: a block Krylov method that begins with those of a sketch."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,10 @@ def block_krylov(
     accuracy : float
         The residual, as a share of the Ritz value, at which a pair is accepted: the test of ARPACK.
     """
-    basis = block = np.ascontiguousarray(start)
-    whole, passes = None, 0
+    block: Any = np.ascontiguousarray(start)
+    basis: Any = block
+    whole: Product | None = None
+    passes = 0
     while True:
         part = multiply(block.T)
         whole = part if whole is None else part._replace(product=np.hstack([whole.product, part.product]))

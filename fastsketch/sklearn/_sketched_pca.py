@@ -442,7 +442,7 @@ class SketchedPCA(PrincipalComponents):
         paths = isinstance(X, str | PathLike) or (
             isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike | Source)
         )
-        rows = X if paths or as_far_source(X) is not None else self._checked(X, reset=False)
+        rows: Any = X if paths or as_far_source(X) is not None else self._checked(X, reset=False)
         if self._all_rows() is not None:
             if sample_weight is not None and hasattr(rows, "shape"):
                 as_weights(sample_weight, rows.shape[0])
