@@ -1,6 +1,6 @@
 """Covariance matrices from leading eigenvalues and a trace, and how far they are shrunk, in dense NumPy."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,5 +190,6 @@ def mrcd_distances(rows: Matrix, new: Matrix, *, support_fraction: float = 0.75,
         kept = np.argsort(squared(rows, mean, inverse), kind="stable")[:n_kept]
         mean, inverse = fitted(rows[kept])
     share = n_kept / n
-    inside: Any = chi2.cdf(chi2.ppf(share, d), d + 2) if share < 1 else 1.0
-    return squared(new, mean, inverse) * float(inside) / share
+    law = cast("Any", chi2)
+    inside = float(law.cdf(law.ppf(share, d), d + 2)) if share < 1 else 1.0
+    return squared(new, mean, inverse) * inside / share
