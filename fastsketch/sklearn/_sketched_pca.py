@@ -372,6 +372,7 @@ class SketchedPCA(PrincipalComponents):
         self._fix_parameters()
 
     def _require_certain(self, name: str) -> None:
+        check_is_fitted(self, "sketch_")
         if self.n_filled_:
             raise AttributeError(f"{name} is not known: {self.n_filled_} entries were missing, and were filled")
 

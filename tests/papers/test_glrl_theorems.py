@@ -151,7 +151,6 @@ def test_theorem_4_a_linear_rate_for_the_square_loss(refine, amount, monkeypatch
         if not seen.any():
             continue
         path = Path(o, seen, numpy_loss("square"), 1.0, refine, 5, monkeypatch)
-        monkeypatch.setattr("fastsketch.lowrank._leading.TURNED", 1e-9)  # power iterations to the end
         fitted = [path.f]
         if what[0] not in ("tiny", "huge") and (np.where(seen, o, 0.0) != 0).any():
             history = made(5, "square", refine).fit(stored(o, seen)).history
