@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 # A deviation of at most this share of the mean is rounding: the column is constant.
 CONSTANT = 64 * float(np.finfo(np.float64).eps)
-# Bytes of rows in standard units that exist at a time.
+# Rows are copied into standard units block by block: bytes of the copy of one block.
 BLOCK_BYTES = 1 << 24
 # What a file holds of a Gaussian.
 GIVEN = ("location", "scale", "correlation", "raw")

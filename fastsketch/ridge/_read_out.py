@@ -30,7 +30,7 @@ NEWTON_STEPS, MOST_FACTOR = 50, 1e4
 
 
 class RidgePath(NamedTuple):
-    """Ridges that were tried, with the cross-validated error of each.
+    """Ridge penalties of the grid, and the cross-validated error of each.
 
     Attributes
     ----------

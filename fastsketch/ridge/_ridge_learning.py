@@ -398,7 +398,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 self._refined = Refined(steps, choice, state["to_choose"])
 
     def _norm_of_sample(self, state: dict[str, Any]) -> float:
-        """Return the norm of the weights of all rows as those held out have it, for a file that does not hold it."""
+        """Estimate the norm of all row weights from the held-out rows, for a state file without it."""
         weights = self._known_held().weight
         top = float(weights.max(initial=0.0))
         if not top > 0:

@@ -25,7 +25,7 @@ class ColumnUnits:
 
     @classmethod
     def of(cls, rows: Any, names: Any = None) -> Self:
-        """Return the means and standard deviations of what is observed.
+        """Return the means and standard deviations of the observed entries of each column.
 
         A column of CSR rows of which nothing is stored has the mean of all entries, and the scale 0.
 

@@ -398,7 +398,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     @property
     def covariance_(self) -> NDArray[np.float64]:
-        """Return the covariance of the Gaussian, (n_features, n_features)."""
+        """Return the covariance matrix (n_features, n_features) of the fitted Gaussian."""
         found = self._gaussian("covariance_")
         return found.correlation * found.scale * found.scale[:, np.newaxis]
 

@@ -38,7 +38,7 @@ def filled(rows: Any, values: NDArray[np.float64]) -> Any:
 
 
 def complete_rows(rows: Any) -> NDArray[np.bool_]:
-    """Return which rows of an array or CSR container (n, d) have no NaN, (n,)."""
+    """Return a mask (n,) that is True for rows of an array or CSR matrix (n, d) without NaN."""
     if isinstance(rows, np.ndarray):
         return np.asarray(~np.isnan(rows).any(axis=1))
     out = np.ones(rows.shape[0], bool)
