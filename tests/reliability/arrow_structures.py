@@ -72,7 +72,7 @@ def rows_beside(x, columns, beside):
 
 
 def by_pyarrow(batches, columns, beside):
-    """The same as pyarrow itself reads it, a value at a time."""
+    """The same as pyarrow itself reads it, a value at a time; and the column of each number of a row."""
     rows, values, widths = [], [], {}
     for batch in batches:
         batch.validate(full=True)
@@ -87,8 +87,8 @@ def by_pyarrow(batches, columns, beside):
                 one, width = lists[name][k], widths[name]
                 row += [one] if width is None else [None] * width if one is None else one
             rows.append([FILL if one is None or one != one else float(one) for one in row])
-        values += [] if beside is None else batch.column(beside).to_pylist()
-    return rows, values
+        values += [] if beside is None else batch.column(beside).to_pylist(maps_as_pydicts="lossy")
+    return rows, values, [name for name in columns for _ in range(widths.get(name) or 1)]
 
 
 def agrees_with_pyarrow(batches, columns, beside):
@@ -97,12 +97,48 @@ def agrees_with_pyarrow(batches, columns, beside):
 
     def right(found):
         try:
-            rows, values = by_pyarrow(batches([*columns, *([] if beside is None else [beside])]), columns, beside)
+            rows, values, _ = by_pyarrow(batches([*columns, *([] if beside is None else [beside])]), columns, beside)
         except (pa.ArrowException, OSError):
             return False
         return same(found[0], rows) and repr(found[1]) == repr(values)
 
     return right
+
+
+def agrees_with_original(table, columns, beside, damaged_rows):
+    """Whether what was read is the table that was written, except for cells whose pages are damaged.
+
+    `damaged_rows` has the rows of these pages for each column. A page has no checksum unless its writer asked for one,
+    so that a damaged page may read as other values. It must not change a cell of another page, or the number of rows.
+    """
+    rows, values, names = by_pyarrow(table.to_batches(), columns, beside)
+    rows = np.array(rows)
+
+    def right(found):
+        if found[0].shape != rows.shape or len(found[1]) != len(values):
+            return False
+        expected = rows.copy()
+        for k, name in enumerate(names):
+            unknown = sorted(damaged_rows.get(name, ()))
+            expected[unknown, k] = found[0][unknown, k]
+        unknown = damaged_rows.get(beside, ())
+        kept = [k for k in range(len(values)) if k not in unknown]
+        return same(found[0], expected) and repr([found[1][k] for k in kept]) == repr([values[k] for k in kept])
+
+    return right
+
+
+def rows_of_damaged_pages(about, changes):
+    """{column: rows of the row groups in which a byte of the column was changed}, by metadata of the intact file."""
+    found, first = {}, 0
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for one in map(group.column, range(group.num_columns)):
+            starts = [at for at in (one.dictionary_page_offset, one.data_page_offset) if at]
+            if any(min(starts) <= at < min(starts) + one.total_compressed_size for at in changes):
+                name = one.path_in_schema.split(".")[0]
+                found.setdefault(name, set()).update(range(first, first + group.num_rows))
+        first += group.num_rows
+    return found
 
 
 def field(content, table, k):
@@ -223,14 +259,21 @@ def parquet(rng, folder):
             one = about.row_group(group).column(k)
             pages += [(at, at + 48) for at in (one.dictionary_page_offset, one.data_page_offset) if at]
     footer = len(content) - 8 - struct.unpack_from("<i", content, len(content) - 8)[0]
-    path.write_bytes(edited(rng, content, [pages, [(footer, len(content))]]))
+    damaged = edited(rng, content, [pages, [(footer, len(content))]])
+    path.write_bytes(damaged)
     columns, beside = wanted_of(rng, table.column_names)
 
     def batches(names):
         with pq.ParquetFile(path) as file:
             return list(file.iter_batches(columns=names, use_threads=False))
 
+    changes = [at for at, (old, new) in enumerate(zip(content, damaged, strict=True)) if old != new]
+    as_pyarrow = agrees_with_pyarrow(batches, columns, beside)
+    as_written = agrees_with_original(table, columns, beside, rows_of_damaged_pages(about, changes))
     command = sketching(path, "--columns", ",".join(columns)) if beside is None else None
     return Case(
-        path, lambda: rows_beside(path, columns, beside), agrees_with_pyarrow(batches, columns, beside), command
+        path,
+        lambda: rows_beside(path, columns, beside),
+        lambda found: as_pyarrow(found) or as_written(found),
+        command,
     )

@@ -105,8 +105,8 @@ class HeldFrames(Frames):
         nw = needs("narwhals", "data frames")
         self.name = f"the {type(x).__name__}"
         refuse_lazy(x)
-        unique_names(list(map(str, names_of(x))), self.name)
         with damaged(self.name, "table"):
+            unique_names(list(map(str, names_of(x))), self.name)
             if hasattr(x, "validate") and hasattr(x, "column_names"):
                 x.validate(full=True)  # pyarrow does not check offsets and codes before it follows them
             metadata: Any = (

@@ -4,8 +4,10 @@ A file may say that its rows are bytes of any file of the machine, or rows of ot
 All that is opened comes through ``within`` and ``check_own``, which let nothing out of the file itself.
 """
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import io
+import struct
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,14 +27,20 @@ class HdfSource(StoredSource):
     """The rows of a matrix in an HDF5 file."""
 
     what, separator = "HDF5 file", "/"
+    _heaps_checked = False
 
     def __init__(self, path: Path, options: Options) -> None:
         needs("h5py", "HDF5 files")
         super().__init__(path, options)
+        self._heaps_checked = True
 
-    def opened(self) -> AbstractContextManager[Any]:
-        """See StoredSource."""
-        return needs("h5py", "HDF5 files").File(self.path, "r")
+    @contextmanager
+    def opened(self) -> Generator[Any]:
+        """See StoredSource: the first time, while the source is described, with a check of the heaps that are read."""
+        h5py = needs("h5py", "HDF5 files")
+        with ExitStack() as stack:
+            file = self.path if self._heaps_checked else stack.enter_context(HeapCheckedFile(self.path))
+            yield stack.enter_context(h5py.File(file, "r"))
 
     def find(self, root: Any, key: str) -> Any:
         """See StoredSource; SourceError for what is in another file."""
@@ -50,6 +58,34 @@ class HdfSource(StoredSource):
 
         root.visititems(visit)
         return iter(found)
+
+
+class HeapCheckedFile(io.FileIO):
+    """A file for h5py that raises SourceError where HDF5 reads a global heap in whose objects it would loop for ever.
+
+    Attributes, names of columns and virtual datasets are in such heaps. HDF5 2.0 advances from one object to the next
+    by the length that each states, and does not return from one that states none. Reference: HDF5 File Format
+    Specification, section III.E.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        start = self.read(16).ljust(16, b"\0")
+        length_bytes = start[14 if start[8] < 2 else 10]  # the superblock's versions 2 and 3 are shorter
+        self._are_lengths_8_bytes = start[:4] != b"\x89HDF" or length_bytes == 8  # not looked up behind a user block
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read bytes, and check these if they are a heap."""
+        count, heap = super().readinto(buffer), memoryview(buffer)
+        if bytes(heap[:4]) == b"GCOL" and self._are_lengths_8_bytes:
+            place, size = 16, struct.unpack_from("<8xQ", heap)[0]
+            while place + 16 <= len(heap):
+                index, length = struct.unpack_from("<H6xQ", heap, place)
+                step = length if index == 0 else 16 + (length + 7) // 8 * 8  # object 0 is the space that is free
+                if not 0 < step <= size - place:
+                    raise SourceError(f"{self.name} is damaged: an object of a heap has a length of {length}")
+                place += step
+        return count
 
 
 def open_dataset(x: Any, options: Options) -> Source:

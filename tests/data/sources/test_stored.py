@@ -164,6 +164,37 @@ def test_damaged_hdf5_files(x, tmp_path):
     damage(path, lambda path: whole(open_rows(path, fill=0.0)))
 
 
+@pytest.mark.parametrize("length", [0, 3, 5000, 2**64 - 16, 2**64 - 4008])
+@pytest.mark.parametrize("user_block", [0, 512])
+def test_heaps_in_which_hdf5_would_loop_for_ever(length, user_block, x, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", userblock_size=user_block) as file:
+        file["x"] = x
+        layout = h5py.VirtualLayout(x.shape, x.dtype)
+        layout[...] = h5py.VirtualSource(".", "x", x.shape)
+        file.create_virtual_dataset("v", layout)
+    np.testing.assert_array_equal(whole(open_rows(path, key="v")), x)
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL")
+    free = content.index((4096).to_bytes(8, "little"), heap) + 8  # the first object, and the free space after it
+    free += 16 + -(-int.from_bytes(content[free + 8 : free + 16], "little") // 8) * 8
+    content[free + 8 : free + 16] = length.to_bytes(8, "little")
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"x\.h5 is damaged: an object of a heap has a length"):
+        open_rows(path, key="v")
+
+
+def test_heaps_whose_lengths_have_four_bytes(x, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    sizes = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    sizes.set_sizes(8, 4)
+    path = tmp_path / "x.h5"
+    with h5py.File(h5py.h5f.create(bytes(path), h5py.h5f.ACC_TRUNC, fcpl=sizes)) as file:
+        file["X"], file["var/_index"] = x, [f"gene {k}" for k in range(D)]
+    assert open_rows(path, key="X").feature_names == tuple(f"gene {k}" for k in range(D))
+
+
 # Zarr
 
 

@@ -1,6 +1,7 @@
 """Tables as rows: Parquet, Arrow IPC, dataframes of pandas, polars and pyarrow."""
 
 import decimal
+import io
 import pickle
 import subprocess
 import sys
@@ -463,6 +464,15 @@ def test_damaged_files_are_source_errors(form, tmp_path):
     path.write_bytes(b"")
     with pytest.raises(SourceError, match="is empty"):
         open_rows(path)
+
+
+def test_names_of_columns_that_are_not_utf8():
+    content = io.BytesIO()
+    with pa.ipc.new_stream(content, pa.schema([("length", pa.float64())])):
+        pass
+    x = pa.ipc.open_stream(content.getvalue().replace(b"length", b"l\xccngth")).read_all()
+    with pytest.raises(SourceError, match="the Table is damaged or no table: 'utf-8' codec can't decode byte 0xcc"):
+        open_rows(x)
 
 
 @pytest.mark.parametrize("form", [as_parquet, as_feather, as_stream])
