@@ -71,6 +71,7 @@ EARLIER = {
     "ridge-csr-no-weight-norm": "ridge-csr",
     "ridge-two-decayed-no-weight-norm": "ridge-two-decayed",
     "completion-low-rank-without-tolerance": "completion-low-rank-by-ids",
+    "quantizer-anchored-weighted-sample": "quantizer-anchored",
 }
 
 

@@ -373,10 +373,12 @@ def test_faiss_ranks_codes_of_a_quantizer_as_this_library_does(kind, d, n_bytes,
     wanted = sum(tables[:, j].astype(np.float64)[:, nibbles[:, j]] for j in range(nibbles.shape[1]))
     if metric == "euclidean" and offsets is not None:
         wanted -= 0.5 * offsets
-    assert np.abs(np.take_along_axis(wanted, found, 1) - scores).max() < 1e-5 * wanted.std()
+    # of heavy tails the terms of a float32 sum are much larger than the spread of the sums
+    rounding = 1e-5 * wanted.std() + 4 * np.finfo(np.float32).eps * np.abs(tables).max()
+    assert np.abs(np.take_along_axis(wanted, found, 1) - scores).max() < rounding
     # the same ten but for ties: each is as good as the tenth best, up to rounding
     tenth = np.sort(wanted, axis=1)[:, -10:-9]
-    assert (np.take_along_axis(wanted, found, 1) >= tenth - 1e-5 * wanted.std()).all()
+    assert (np.take_along_axis(wanted, found, 1) >= tenth - rounding).all()
 
 
 @pytest.mark.parametrize("n_lists", [None, 8])

@@ -28,7 +28,8 @@ Nibble = list[NibblePart]
 def allotted(directions: list[Direction], weight: Array, total: int, *, most: int) -> Integers:
     """Return the bits of each direction, `total` in all, a multiple of 4, at most `most` (4 or 8), to be ``packed``.
 
-    One bit after the other goes where it saves most of the error that the sample has, times the direction's weight.
+    One bit after the other goes where it saves most of the mean squared error, times the direction's weight (Gersho and
+    Gray 1992, section 8.3).
     """
     bits = np.zeros(len(directions), np.int64)
     gain = np.array([_saved(direction, 0) for direction in directions]) * weight
@@ -40,8 +41,8 @@ def allotted(directions: list[Direction], weight: Array, total: int, *, most: in
 
 
 def _saved(direction: Direction, bits: int) -> float:
-    """Return the share of the error that one more bit saves."""
-    return direction.levels(bits).left - direction.levels(bits + 1).left
+    """Return the mean squared error that one more bit saves."""
+    return direction.left(bits) - direction.left(bits + 1)
 
 
 def missing(counts: Integers) -> int:
@@ -105,7 +106,7 @@ def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: in
     bits = np.zeros(len(directions), np.int64)
     for _ in range(total // NIBBLE):
         saved = [
-            weight[j] * (d.levels(int(b)).left - d.levels(int(b) + NIBBLE).left) if b < most else -np.inf
+            weight[j] * (d.left(int(b)) - d.left(int(b) + NIBBLE)) if b < most else -np.inf
             for j, (d, b) in enumerate(zip(directions, bits, strict=True))
         ]
         bits[int(np.argmax(saved))] += NIBBLE

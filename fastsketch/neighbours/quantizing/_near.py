@@ -8,47 +8,33 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# A row's distance to this many of its nearest is how dense the sample is around it.
+# Nearest rows of a row that are looked at: as many as a search returns by default.
 NEAR: Final = 10
-# Rows whose nearest are looked at direction by direction, and rows of one product.
-PAIRED_ROWS: Final = 1000
+# Rows of the sample that take the part of queries, and rows of one product.
+QUERIES: Final = 1000
 BLOCK: Final = 512
-# Rows count by their squared distance to the NEAR-th nearest to this power: where rows are dense, errors matter more.
-DENSITY: Final = -0.5
-# Below this quantile, and this share of the mean, distances are no closer: copies of one row would be all that counts.
-LEAST_QUANTILE: Final = 0.05
-LEAST_SHARE: Final = 1e-3
-# Rows of a square above this many times the median count by its inverse: however long, as much as one of that.
-LONG: Final = 8.0
 # What is left of a sum of squares below this share of it is rounding.
 ROUNDING: Final = 1e-9
 
 
 class Nearness(NamedTuple):
-    """Near rows of a sample (n, r) in the directions of a basis.
+    """The first rows of a sample (n, r) as queries, and the rows of it that are nearest to each.
 
     Parameters
     ----------
-    weight : ndarray float64 (n,)
-        Of rows; 1 on average.
     apart, variance : ndarray float64 (r,)
-        Mean squares, weighted: of the difference of near rows, of all rows.
+        Mean squares in the directions of a basis: of the difference of near rows, of all rows.
     all_apart, all_variance : float
         The same of whole rows, not their coordinates.
-    one, two : ndarray int64 (m,)
-        The pairs of near rows: places in the sample, NEAR pairs of a row together.
-    products : ndarray float64 (m,)
-        Of the rows of each pair.
+    nearest : ndarray int64 (m, NEAR)
+        Places in the sample of the rows nearest to row i < m.
     """
 
-    weight: Array
     apart: Array
     variance: Array
     all_apart: float
     all_variance: float
-    one: Integers
-    two: Integers
-    products: Array
+    nearest: Integers
 
     @property
     def shared(self) -> Array:
@@ -72,50 +58,53 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     """Measure centred rows (n, d): coordinates (n, r), and the standard deviations (r,) that are known of these."""
     n = len(z)
     if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
-        none, variance = np.zeros(0, np.int64), np.square(spread)
+        variance = np.square(spread)
         total = float(variance.sum())
-        return Nearness(np.ones(n), variance, variance, total, total, none, none, np.zeros(0))
-    square = np.einsum("ij,ij->i", z, z)
-    reach = np.empty(n)
-    near = np.empty((min(n, PAIRED_ROWS), NEAR), np.int64)
-    for start in range(0, n, BLOCK):
-        stop = min(start + BLOCK, n)
-        distances = square + square[start:stop, np.newaxis] - 2.0 * (z[start:stop] @ z.T)
-        distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
-        if start < len(near):
-            near[start:stop] = np.argpartition(distances, NEAR - 1, axis=1)[: len(near) - start, :NEAR]
-        distances.partition(NEAR - 1, axis=1)
-        reach[start:stop] = distances[:, NEAR - 1]
-    n2 = np.einsum("ij,ij->i", centred, centred)
-    weight = _weights(np.maximum(reach, 0.0), n2)
-    one, two = np.repeat(np.arange(len(near)), NEAR), near.ravel()
-    of_pairs = weight[one] / weight[one].sum()
-    apart = of_pairs @ np.square(z[one] - z[two])
-    variance = weight @ np.square(z) / n
-    products = _products(centred, one, two)
-    all_apart = float(of_pairs @ (n2[one] + n2[two] - 2.0 * products))
-    all_variance = float(weight @ n2) / n
-    return Nearness(weight, apart, variance, all_apart, all_variance, one, two, products)
+        return Nearness(variance, variance, total, total, np.zeros((0, NEAR), np.int64))
+    near = np.concatenate([nearest_of(part, -2.0 * (z[part] @ z.T), _squares(z)) for part in _parts(n)])
+    apart, all_apart = np.zeros(z.shape[1]), 0.0
+    for k in range(NEAR):
+        apart += np.square(z[: len(near)] - z[near[:, k]]).mean(axis=0) / NEAR
+        all_apart += float(_squares(centred[: len(near)] - centred[near[:, k]]).mean()) / NEAR
+    return Nearness(apart, _mean_squares(z), all_apart, float(_squares(centred).mean()), near)
 
 
-def _weights(reach: Array, square: Array) -> Array:
-    """Return weights of rows by their squared distances to their NEAR-th nearest, and their squares, of long ones."""
-    most = LONG * float(np.median(square))
-    long = np.ones(len(reach))
-    if most > 0:
-        long = most / np.maximum(square, most)
-    mean = float(long @ reach) / len(reach)
-    if mean == 0:
-        return long / long.mean()
-    least = max(float(np.quantile(reach, LEAST_QUANTILE)), LEAST_SHARE * mean)
-    weight: Array = (np.maximum(reach, least) / mean) ** DENSITY * long
-    return weight / weight.mean()
+def recall(known: Array, z: Array, decoded: Array, near: Nearness) -> float:
+    """Return the share of near rows that estimated distances find among those of the least.
+
+    Parameters
+    ----------
+    known : ndarray float64 (n,)
+        What stands for the squared lengths of the rows of the sample.
+    z, decoded : ndarray float64 (n, r)
+        Coordinates of the rows, and what their codes stand for.
+    near : Nearness
+    """
+    found = 0
+    for part in _parts(len(z)) if len(near.nearest) else []:
+        answers = nearest_of(part, -2.0 * (z[part] @ decoded.T), known)
+        found += int((answers[:, :, np.newaxis] == near.nearest[part][:, np.newaxis]).sum())
+    return found / max(1, near.nearest.size)
 
 
-def _products(rows: Array, one: Integers, two: Integers) -> Array:
-    """Return inner products (m,) of pairs of rows."""
-    out = np.empty(len(one))
-    for start in range(0, len(one), BLOCK):
-        part = slice(start, start + BLOCK)
-        out[part] = np.einsum("ij,ij->i", rows[one[part]], rows[two[part]])
-    return out
+def nearest_of(part: slice, products: Array, known: Array) -> Integers:
+    """Return places (m, NEAR) of the least of products (m, n) plus known (n,), without the rows `part` themselves."""
+    estimates = products + known
+    estimates[np.arange(len(estimates)), np.arange(part.start, part.stop)] = np.inf
+    return np.argpartition(estimates, NEAR - 1, axis=1)[:, :NEAR].astype(np.int64)
+
+
+def _parts(n: int) -> list[slice]:
+    """Return the slices of the rows that take the part of queries."""
+    most = min(n, QUERIES)
+    return [slice(start, min(start + BLOCK, most)) for start in range(0, most, BLOCK)]
+
+
+def _squares(rows: Array) -> Array:
+    """Return the squared lengths of rows (n, d), (n,)."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+def _mean_squares(rows: Array) -> Array:
+    """Return the mean squares of columns of rows (n, d), (d,)."""
+    return np.asarray(np.einsum("ij,ij->j", rows, rows)) / len(rows)

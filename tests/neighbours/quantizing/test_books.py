@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
 from fastsketch.neighbours.quantizing._allotment import SIZES, allotted, missing, packed
 from fastsketch.neighbours.quantizing._levels import MOST_BITS, NIBBLE, Direction
-from fastsketch.neighbours.quantizing._near import NEAR, nearness
+from fastsketch.neighbours.quantizing._near import NEAR, nearness, recall
 from fastsketch.neighbours.quantizing._training import trained
 
 
 def directions_of(spread, n=400, seed=0):
     z = np.random.default_rng(seed).standard_normal((n, len(spread))) * spread
-    return [Direction(z[:, j], np.ones(n), float(s)) for j, s in enumerate(spread)]
+    return [Direction(z[:, j], float(s)) for j, s in enumerate(spread)]
 
 
 def encoder_of(rows, n_bytes, r=None):
@@ -23,25 +24,36 @@ def encoder_of(rows, n_bytes, r=None):
 
 # -- levels ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("bits", range(1, NIBBLE + 1))
-def test_a_level_is_the_weighted_mean_of_what_is_nearest_to_it(bits):
-    rng = np.random.default_rng(bits)
-    z, weight = rng.standard_normal(3000) ** 3, rng.uniform(0.5, 2.0, 3000)
-    direction = Direction(z, weight, 1.0)
+def test_a_level_is_the_mean_of_what_is_nearest_to_it(bits):
+    z = np.random.default_rng(bits).standard_normal(3000) ** 3
+    direction = Direction(z, 1.0)
     levels = direction.levels(bits).coarse
     for _ in range(200):  # Lloyd's iteration in plain NumPy, on to its end
         cell = np.abs(z[:, np.newaxis] - levels).argmin(axis=1)
-        levels = np.bincount(cell, weight * z) / np.bincount(cell, weight)
-    error = (weight @ np.abs(z[:, np.newaxis] - levels).min(axis=1) ** 2) / weight.sum()
-    found = (weight @ np.abs(z[:, np.newaxis] - direction.levels(bits).coarse).min(axis=1) ** 2) / weight.sum()
+        levels = np.bincount(cell, z) / np.bincount(cell)
+    error = (np.abs(z[:, np.newaxis] - levels).min(axis=1) ** 2).mean()
+    found = (np.abs(z[:, np.newaxis] - direction.levels(bits).coarse).min(axis=1) ** 2).mean()
     assert found == pytest.approx(error, rel=0.1)
-    assert direction.levels(bits).left == pytest.approx(found, rel=0.2)
 
 
-def test_every_bit_takes_some_of_the_error():
-    direction = directions_of(np.array([2.0]), n=5000)[0]
-    left = [direction.levels(bits).left for bits in range(SIZES)]
-    assert left[0] == pytest.approx(4.0, rel=0.1)
-    assert all(after < 0.5 * before for before, after in zip(left, left[1:], strict=False))
+@pytest.mark.parametrize("bits", range(NIBBLE + 1))
+def test_what_the_best_levels_of_a_normal_variable_leave(bits):
+    levels = np.sqrt(3.0) * ndtri((np.arange(1 << bits) + 0.5) / (1 << bits))
+    for _ in range(3000):  # equations 5 and 6 of Max (1960), in turns
+        ends = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
+        share, moment = np.diff(ndtr(ends)), -np.diff(np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi))
+        levels = moment / share
+    assert Direction(np.zeros(0), 3.0).left(bits) == pytest.approx(9.0 * (1.0 - levels**2 @ share), rel=1e-4)
+
+
+@pytest.mark.parametrize("bits", range(SIZES))
+def test_levels_leave_the_error_that_bits_are_given_for(bits):
+    rng, n = np.random.default_rng(0), 20_000
+    z = rng.standard_normal(n) * 2.0 if bits <= NIBBLE else rng.uniform(-1.0, 3.0, n)
+    direction = Direction(z, float(z.std()))
+    ordered = np.sort(np.add.outer(*direction.levels(bits)).ravel())
+    place = np.searchsorted((ordered[1:] + ordered[:-1]) / 2, z)
+    assert ((z - ordered[place]) ** 2).mean() == pytest.approx(direction.left(bits), rel=0.1)
 
 
 def test_more_than_a_nibble_of_bits_are_coarse_and_fine_levels():
@@ -52,12 +64,13 @@ def test_more_than_a_nibble_of_bits_are_coarse_and_fine_levels():
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-def test_the_levels_of_few_rows_are_those_of_a_normal_variable(n):
-    direction = Direction(np.full(n, 0.1), np.ones(n), 1.0)
-    levels = direction.levels(2).coarse
-    assert np.isfinite(levels).all()
-    assert levels[0] < -0.5 and levels[-1] > 0.5
-    assert direction.levels(2).left > 0
+def test_the_levels_of_few_rows_are_finite(n):
+    direction = Direction(np.full(n, 0.1), 1.0)
+    for bits in range(SIZES):
+        levels = direction.levels(bits)
+        assert np.isfinite(levels.coarse).all() and np.isfinite(levels.fine).all()
+        assert len(levels.coarse) * len(levels.fine) == 1 << bits
+    assert direction.left(2) > 0
 
 
 # -- allotment ---------------------------------------------------------------------------------------------------------
@@ -125,7 +138,8 @@ def test_near_rows_share_what_they_are_equal_in():
     assert (found.shared[:2] > 0.99).all()
     assert found.shared[2] < 0.9
     assert found.outside([0, 1]) < 0.9 < found.outside([2, 3 - 1])
-    assert found.weight.mean() == pytest.approx(1.0)
+    true = np.sort(((rows[0, :3] - rows[1:, :3]) ** 2).sum(axis=1))[NEAR - 1]
+    assert ((rows[0, :3] - rows[found.nearest[0], :3]) ** 2).sum(axis=1).max() == pytest.approx(true)
 
 
 @pytest.mark.parametrize("n", [0, 1, NEAR, NEAR + 1])
@@ -133,15 +147,19 @@ def test_nearness_of_few_rows_is_finite(n):
     rows = np.random.default_rng(n).standard_normal((n, 4))
     found = nearness(rows, rows[:, :2], np.ones(2))
     assert np.isfinite(found.shared).all() and np.isfinite(found.outside([0]))
-    assert len(found.weight) == n
+    assert found.nearest.shape == (n if n > NEAR else 0, NEAR)
 
 
-def test_copies_of_one_row_do_not_count_for_everything():
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((600, 4))
-    rows[:300] = rows[0]
-    weight = nearness(rows, rows, rows.std(axis=0)).weight
-    assert weight[:300].sum() < 0.99 * weight.sum()
+def test_recall_counts_the_near_rows_among_the_least_estimates():
+    rows = np.random.default_rng(0).standard_normal((300, 5))
+    near, squares = nearness(rows, rows, rows.std(axis=0)), (rows**2).sum(axis=1)
+    assert recall(squares, rows, rows, near) == 1.0
+    rough = rows.round()
+    estimates = squares - 2.0 * rows @ rough.T
+    np.fill_diagonal(estimates, np.inf)
+    found = np.argsort(estimates, axis=1)[:, :NEAR]
+    expected = np.mean([len(set(a) & set(b)) / NEAR for a, b in zip(found, near.nearest, strict=True)])
+    assert recall(squares, rows, rough, near) == pytest.approx(expected)
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
