@@ -26,6 +26,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import provenance
+
 from store import read
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,8 +52,9 @@ class PageError(ValueError):
 class Results:
     """Stored records of a folder, read on demand."""
 
-    def __init__(self, folder=RESULTS, version=None):
-        self.folder, self.version = Path(folder), version or version_of_library()
+    def __init__(self, folder=RESULTS, version=None, *, code=True):
+        """`code`: whether tables say what code has changed since; README does not, or each change would rewrite it."""
+        self.folder, self.version, self.code = Path(folder), version or version_of_library(), code
         self._records = {}
         self.quoted = set()  # (command, version) of single cells and pictures of a page: no table speaks for them
 
@@ -274,6 +277,8 @@ def origin_of(results, command, table):
         parts.append(f"**fastsketch {record['fastsketch']}, another version than {results.version}**")
     else:
         parts.append(f"fastsketch {record['fastsketch']}")
+    if results.code and "code" in record and (older := provenance.changed(record["code"]["modules"])):
+        parts.append(f"code that has changed since: {', '.join(older)}")
     parts.append(f"{record['machine']['processor']} ({record['machine']['instructions']})")
     if (record["machine"].get("load") or 0) > record["machine"]["cores"]:
         parts.append(f"others at work (load {record['machine']['load']:.0f})")
@@ -309,7 +314,7 @@ def readme(results=None):
     """Return the text of README.md, or raise a PageError."""
     source = FRONT.relative_to(ROOT).as_posix()
     mark = f"<!-- Made by bench/pages.py from {source}: edit that. -->\n"
-    return mark + rendered(FRONT.read_text(encoding="utf-8"), source, README, results or Results())
+    return mark + rendered(FRONT.read_text(encoding="utf-8"), source, README, results or Results(code=False))
 
 
 def main():

@@ -9,6 +9,9 @@ COMMAND.quick.json, which git ignores. A folder that cannot be written to is ref
      "options": {...}, "versions": {...}, "machine": {...}, "blas": [...], "presets": {...},
      "tables": [{"name", "columns", "rows", "runs", "note"}], "timings": [{"name", "clock", "runs": {what: [s, ...]}}]}
 
+"code" has the commit, and a digest of every module of the library that the command loaded (``provenance``): a page says
+which of them have changed since. Records of before 29 November 2026 have none.
+
 With --join a part takes the place of its tables in the record of the whole command; such a table has, as "measured",
 the circumstances of its own run.
 
@@ -25,6 +28,8 @@ import platform
 import tempfile
 import time
 from pathlib import Path
+
+import provenance
 
 FORMAT = 1
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -53,7 +58,7 @@ class Parts:
     """What the parts of a command measured, in a file that is written after each.
 
     With --keep the parts that are there are not measured again, and their seconds count as the command's.
-    A file of another version of the library counts as none.
+    Parts of another version of the library, or of other code of it, are measured again.
     """
 
     def __init__(self, args):
@@ -62,7 +67,10 @@ class Parts:
         self.path, self.version, self.known = partial(args), fastsketch.__version__, {}
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # absent or torn: measured anew
             record = json.loads(self.path.read_text(encoding="utf-8")) if args.keep else {}
-            self.known = record["parts"] if record["fastsketch"] == self.version else {}
+            if record["fastsketch"] == self.version:
+                self.known = {
+                    name: part for name, part in record["parts"].items() if not provenance.changed(part["code"])
+                }
 
     def of(self, name, measure, *arguments, **options):
         """Return what `measure` returned, or would return now; it has to be made of lists, dicts, text and numbers."""
@@ -72,7 +80,8 @@ class Parts:
         else:
             start = time.perf_counter()
             result = json.loads(json.dumps(measure(*arguments, **options)))  # as the next call reads it
-            self.known[name] = {"seconds": round(time.perf_counter() - start, 1), "result": result}
+            seconds = round(time.perf_counter() - start, 1)
+            self.known[name] = {"seconds": seconds, "code": provenance.loaded(), "result": result}
             with replacing(self.path) as begun:
                 begun.write_text(json.dumps({"fastsketch": self.version, "parts": self.known}), encoding="utf-8")
         return self.known[name]["result"]
@@ -94,6 +103,7 @@ def recording(command, options, folder):
     finally:
         _open.pop()
     record["seconds"] = round(record["seconds"] + time.perf_counter() - start, 1)
+    record["code"] = {"commit": provenance.commit(), "modules": provenance.loaded()}
     if record["tables"]:
         path = Path(folder) / file_of(command, options)
         write(joined(read(path), record) if options.get("join") and path.exists() else record, path)
@@ -101,7 +111,8 @@ def recording(command, options, folder):
 
 def joined(whole, part):
     """Return a record with the tables of a later one in the place of its own: they say when they were measured."""
-    about = {key: part[key] for key in ("fastsketch", "date", "seconds", "versions", "machine", "blas", "presets")}
+    keys = ("fastsketch", "date", "seconds", "versions", "machine", "blas", "presets", "code")
+    about = {key: part[key] for key in keys if key in part}
     tables = {table["name"]: table for table in whole["tables"]}
     tables |= {table["name"]: {**table, "measured": about} for table in part["tables"]}
     timings = {timing["name"]: timing for timing in whole["timings"] + part["timings"]}
@@ -211,7 +222,11 @@ def _faults_of(table):
 def text_of(record):
     """Return JSON with a line for each row of a table, so that a diff shows which figures changed."""
     head = {key: value for key, value in record.items() if key not in ("tables", "timings")}
-    lines = json.dumps(head, indent=1, ensure_ascii=False)[:-2].splitlines()
+    modules = head.get("code", {}).get("modules")
+    if modules is not None:  # on one line
+        head["code"] = {**head["code"], "modules": "MODULES"}
+    lines = json.dumps(head, indent=1, ensure_ascii=False)[:-2]
+    lines = lines.replace('"MODULES"', json.dumps(modules, ensure_ascii=False)).splitlines()
     lines[-1] += ","
     lines += _lines_of("tables", record["tables"], "rows")
     lines[-1] += ","

@@ -4,6 +4,7 @@ import json
 import types
 from pathlib import Path
 
+import provenance
 import pytest
 
 import bench_tools
@@ -53,6 +54,48 @@ def test_a_part_takes_the_place_of_its_table_alone(tmp_path, monkeypatch):
     assert after["tables"][1]["rows"] == [["7"]] and after["tables"][1]["measured"]["date"] == "2030-01-02"
     origins = [pages.origin_of(pages.Results(tmp_path), "headline", table) for table in after["tables"]]
     assert before["date"] in origins[0] and "2030-01-02" in origins[1] and origins[1].endswith("3 runs.")
+
+
+def test_a_page_says_which_code_has_changed_since(tmp_path):
+    fs.FrequentDirections(2)
+    record = json.loads(kept(tmp_path).read_text(encoding="utf-8"))
+    modules = record["code"]["modules"]
+    assert {"fastsketch", "fastsketch.sketching", "fastsketch._kernels.level"} <= set(modules)
+
+    def origin():
+        return pages.origin_of(pages.Results(tmp_path), "speed", record["tables"][0])
+
+    assert "changed" not in origin()
+    for name in ("fastsketch.sketching", "fastsketch._kernels.level", "fastsketch.sketching.gone"):
+        record["code"]["modules"] = {**modules, name: "0" * 12}
+        store.write(record, tmp_path / "speed.json")
+        assert f"code that has changed since: {name.split('.')[1]}," in origin()
+    assert "changed" not in pages.origin_of(pages.Results(tmp_path, code=False), "speed", record["tables"][0])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ('def f(a):\n    """Text."""\n    return a  # why\n', "def f(a):\n\n    return (a)\n", True),
+        ("def f(a):\n    return a + 1\n", "def f(a):\n    return a + 2\n", False),
+        ("x = 1\n", "x = 1.0\n", False),
+    ],
+)
+def test_comments_and_docstrings_are_no_code(before, after, same):
+    assert (provenance._python(before) == provenance._python(after)) is same
+    before, after = (f"cdef int k\n{text}" for text in (before, after.replace("(a)\n", "a\n")))
+    assert (provenance._cython(before) == provenance._cython(after)) is same
+
+
+def test_parts_of_other_code_are_measured_again(tmp_path):
+    args = types.SimpleNamespace(out=tmp_path, command="learners", quick=False, keep=True)
+    assert store.Parts(args).of("a", lambda: 1) == 1
+    assert store.Parts(args).of("a", lambda: 2) == 1
+    path = store.partial(args)
+    held = json.loads(path.read_text(encoding="utf-8"))
+    held["parts"]["a"]["code"]["fastsketch"] = "0" * 12
+    path.write_text(json.dumps(held), encoding="utf-8")
+    assert store.Parts(args).of("a", lambda: 3) == 3
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
