@@ -5,7 +5,7 @@ Kernels trust their state: they look neither at indices nor at counts. So every 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,26 @@ def as_figure(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     return float(value)
+
+
+def text_arrays(texts: Iterable[str], name: str, ends: str, errors: str = "strict") -> dict[str, NDArray[Any]]:
+    """Return texts as two arrays of these names: their UTF-8, one after another, and where each ends."""
+    coded = [text.encode(errors=errors) for text in texts]
+    lengths = np.array(list(map(len, coded)), np.int64)
+    return {name: np.frombuffer(b"".join(coded), np.uint8), ends: np.cumsum(lengths, dtype=np.int64)}
+
+
+def texts_of(arrays: Arrays, name: str, ends: str, errors: str = "strict") -> list[str]:
+    """Return the inverse; ValueError for what is none."""
+    stops = array_of(arrays, ends, (arrays[ends].size,), INT64)
+    text = array_of(arrays, name, (arrays[name].size,), np.uint8).tobytes()
+    starts = np.concatenate([[0], stops[:-1]]) if stops.size else stops
+    if (stops < starts).any() or (stops[-1] if stops.size else 0) != len(text):
+        raise ValueError(f"array {ends!r} does not fit array {name!r}")
+    try:
+        return [text[a:b].decode(errors=errors) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"array {name!r} holds no UTF-8 text: {error}") from None
 
 
 def csr_rows(

@@ -16,21 +16,8 @@ MIXED: Final = "mixed"
 KINDS = (INTEGERS, STRINGS, MIXED)
 
 
-class Keys:
-    """A column of ids of one kind."""
-
-    def __init__(self, kind: str, values: NDArray[Any]) -> None:
-        self.kind, self.values = kind, values  # int64, or objects
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, place: int) -> Any:
-        return self.values[place : place + 1].tolist()[0]
-
-
-def keys_of(values: Any, name: str, *, mixed: bool = False) -> Keys:
-    """Return a column of ids from a sequence, an array, a column of a data frame, or one id."""
+def ids_in(values: Any, name: str, *, mixed: bool = False) -> tuple[str, list[Any]]:
+    """Return the kind of the ids in a sequence, an array or a column of a data frame, or of one id; and these."""
     if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
         # one id; a tuple is one too, as a row of a table is
         values = objects([values])
@@ -38,18 +25,16 @@ def keys_of(values: Any, name: str, *, mixed: bool = False) -> Keys:
     if array.ndim != 1:
         raise ValueError(f"{name} must be a vector of ids, got shape {array.shape}")
     kind = array.dtype.kind
-    if kind == "O":
-        return _ofobjects(array, name, mixed=mixed)
-    if kind == "i" or (array.size == 0 and kind == "f"):
-        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
-    if kind == "u":
-        if array.size and array.max() > np.iinfo(np.int64).max:
-            raise ValueError(f"{name} must be below 2**63, got {array.max()}: as strings they may be anything")
-        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
-    if kind == "f":
-        return Keys(INTEGERS, _whole(array, name))
+    if kind in "OT":
+        return _of_objects(array.tolist(), name, mixed=mixed)
     if kind == "U":
-        return Keys(STRINGS, array.astype(object))
+        return STRINGS, array.tolist()
+    if kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must be below 2**63, got {array.max()}: as strings they may be anything")
+    if kind in "iu" or (array.size == 0 and kind == "f"):
+        return INTEGERS, array.tolist()
+    if kind == "f":
+        return INTEGERS, _whole(array, name).tolist()
     raise TypeError(f"{name} must be integers or strings, got dtype {array.dtype}: astype(str) makes strings of them")
 
 
@@ -66,10 +51,7 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def objects(values: list[Any]) -> NDArray[Any]:
-    out = np.empty(len(values), object)
-    for k, value in enumerate(values):
-        out[k] = value
-    return out
+    return np.fromiter(values, object, len(values))  # np.array would take tuples apart
 
 
 def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
@@ -93,21 +75,14 @@ def _missing(name: str, at: int, value: Any) -> ValueError:
     return ValueError(f"{name} must not be missing: entry {at} is {value!r}")
 
 
-def _ofobjects(array: NDArray[Any], name: str, *, mixed: bool = False) -> Keys:
-    values = cast("list[Any]", array.tolist())
+def _of_objects(values: list[Any], name: str, *, mixed: bool) -> tuple[str, list[Any]]:
     types = set(map(type, values))
-    if not mixed:
-        if types <= {str}:
-            return Keys(STRINGS if types else INTEGERS, array if types else np.empty(0, np.int64))
-        if types <= {int} and min(values) >= -(2**63) and max(values) < 2**63:
-            return Keys(INTEGERS, array.astype(np.int64))
-    plain = objects([_as_id(value, name, k) for k, value in enumerate(values)])
-    if mixed:
-        return Keys(MIXED, plain)
-    types = set(map(type, plain.tolist()))
-    if types == {str}:
-        return Keys(STRINGS, plain)
-    return Keys(INTEGERS, plain.astype(np.int64)) if types == {int} else Keys(MIXED, plain)
+    if types - {str} and not (types == {int} and min(values) >= -(2**63) and max(values) < 2**63):
+        values = [_as_id(value, name, k) for k, value in enumerate(values)]
+    types = set(map(type, values))
+    if mixed or types - {int} and types - {str}:
+        return MIXED, values
+    return STRINGS if types == {str} else INTEGERS, values
 
 
 def _as_id(value: Any, name: str, at: int) -> Any:
@@ -116,7 +91,7 @@ def _as_id(value: Any, name: str, at: int) -> Any:
         return str(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if not -(2**63) <= value < 2**63:
-            raise ValueError(f"{name} must be below 2**63: entry {at} is {value}: as strings they may be anything")
+            raise ValueError(f"{name} must be within 64 bits: entry {at} is {value}: as strings they may be anything")
         return int(cast("int", value))
     if isinstance(value, bytes | UUID):
         return value

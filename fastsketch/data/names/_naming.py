@@ -120,24 +120,13 @@ class KeptNames:
 
     def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the first names, or all, as arrays: their UTF-8 text, and where each ends."""
-        texts = [name.encode() for name in islice(self.columns, size)]
-        ends = np.cumsum(np.array([len(text) for text in texts], np.int64))
-        return {"names": np.frombuffer(b"".join(texts), np.uint8), "name_ends": ends.astype(np.int64)}
+        return checks.text_arrays(islice(self.columns, size), "names", "name_ends")
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "KeptNames":
         """Return the inverse of ``arrays``; ValueError for what is none."""
-        ends = checks.array_of(arrays, "name_ends", (arrays["name_ends"].size,), checks.INT64)
-        text = checks.array_of(arrays, "names", (arrays["names"].size,), np.uint8).tobytes()
-        starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends
-        if (ends < starts).any() or (ends[-1] if ends.size else 0) != len(text):
-            raise ValueError("array 'name_ends' does not fit array 'names'")
-        try:
-            names = [text[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"array 'names' holds no UTF-8 text: {error}") from None
         out = cls()
-        out.add(names)
+        out.add(checks.texts_of(arrays, "names", "name_ends"))
         return out
 
 
@@ -159,7 +148,3 @@ class HashedNames:
 
     def cut(self, size: int) -> None:
         """Forget nothing: no name is kept."""
-
-
-# Names to columns.
-Naming = KeptNames | HashedNames

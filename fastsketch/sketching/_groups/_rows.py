@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_array, as_integer
-from fastsketch.data.sources import Source, asked_as, open_rows
-from fastsketch.sketching._groups._keys import KeyError_, as_keys
+from fastsketch.data.sources import asked_as, open_rows
+from fastsketch.sketching._groups._keys import keys_at
 
 # (rows, their keys, the number of the first row, position after them)
 Keyed = Iterator[tuple[Any, list[Any], int, int]]
@@ -49,11 +49,3 @@ class KeyedRows:
             first = stop
         if first < len(keys):
             raise ValueError(f"by has {len(keys)} keys, {self.source.name} has {first} rows")
-
-
-def keys_at(values: ArrayLike, source: Source, first: int) -> list[Any]:
-    """Return the keys of a chunk; an error names the place of the row."""
-    try:
-        return as_keys(values)
-    except KeyError_ as error:
-        raise ValueError(f"{source.where(first + error.row)}: the row {error.why}") from None

@@ -28,7 +28,7 @@ from fastsketch._kernels.sketching.state import SketchState
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import naming
 from fastsketch.sketching._frequent_directions import FrequentDirections
-from fastsketch.sketching._groups._keys import Key, KeyMap, key_arrays, keys_from, kind_of
+from fastsketch.sketching._groups._keys import Key, key_arrays, keys_from, kind_of
 from fastsketch.sketching._groups._rows import KeyedRows
 
 MAX_FLOAT = float(np.finfo(np.float64).max)
@@ -359,7 +359,7 @@ def sketch_groups(
         "zero_based": zero_based,
     }
     rows = KeyedRows(source, by, columns=columns, options=options)
-    numbers, line, n_rows = KeyMap(), ProgressLine(rows.source.name, progress), 0
+    numbers, line, n_rows = dict[Key, int](), ProgressLine(rows.source.name, progress), 0
     for batch, keys, first, position in rows.chunks():
         if not keys:
             continue
@@ -370,8 +370,9 @@ def sketch_groups(
             )
         checked = as_rows(batch, groups.n_features)
         dtype = groups._first.resolved["dtype"] if len(groups) else groups.dtype or natural_dtype(checked.dtype)
+        group = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, len(keys))
         with naming(rows.source, first):
-            _update(groups, checked, numbers.numbers(keys), keys, np.dtype(dtype))
+            _update(groups, checked, group, keys, np.dtype(dtype))
         n_rows = first + checked.shape[0]
         fraction = min(1.0, position / rows.source.size) if rows.source.size else 0.0
         line.show(fraction, n_rows, more={"groups": len(groups)})
