@@ -143,7 +143,7 @@ class InputFile:
                 opened.seek(start)
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
-        self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no readinto
+        self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no read1
         self._make = make
         self._stream = make() if make else None
         self._unpacked, self._held = 0, False
@@ -183,14 +183,6 @@ class InputFile:
                 return part
             return self._next(size)
 
-    def read_into(self, buffer: memoryview) -> int:
-        """Fill a buffer with the next bytes: how many these are, fewer than it has as for read."""
-        done = 0
-        with self._errors():
-            while done < len(buffer) and (count := self._next_into(buffer[done:])):
-                done += count
-        return done
-
     @contextlib.contextmanager
     def _errors(self) -> Generator[None]:
         try:
@@ -210,17 +202,6 @@ class InputFile:
         part = self._file.read(size if self._left is None else min(size, self._left - self.place))
         self.place += len(part)
         return part
-
-    def _next_into(self, buffer: memoryview) -> int:
-        if self._make is None:  # without a copy in between
-            if self._left is not None:
-                buffer = buffer[: self._left - self.place]
-            count = self._file.readinto(buffer)
-            self.place += count
-            return count
-        part = self._next(len(buffer))
-        buffer[: len(part)] = part
-        return len(part)
 
     def _next(self, size: int) -> bytes:
         if self._make is None or self._stream is None:
@@ -254,41 +235,41 @@ class InputFile:
                 return b""
 
 
-def whole_lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[memoryview]:
-    """Yield the text of a file in pieces of whole lines, of at most block_bytes unless a line is longer.
+def whole_lines(
+    file: InputFile,
+    block_bytes: int,
+    longest: int,
+    *,
+    newline: bytes = b"\n",
+    last_end: Callable[[bytes], int] | None = None,
+    start: bytes = b"",
+) -> Iterator[bytes]:
+    """Yield the text of a file in pieces of whole lines, of about block_bytes unless a line is longer.
 
-    A piece is good until the next one is asked for: they stand in one buffer. A line of more than `longest` bytes (at
-    least block_bytes) is an error: nobody is to run out of memory because a file has no line ends.
+    A line of more than `longest` bytes (at least block_bytes) is an error: nobody is to run out of memory because a
+    file has no line ends.
+
+    Parameters
+    ----------
+    file : InputFile
+    block_bytes, longest : int
+    newline : bytes
+        The end of a line, which the last line gets where it has none.
+    last_end : callable, optional
+        Returns the place after the last line end of a text at which it may be cut: by default after the last of all.
+    start : bytes
+        What has been read of the file before.
     """
-    buffer = bytearray(block_bytes)
-    held = 0  # bytes of the line that is still open, at the beginning of the buffer
-    while True:
-        if held == len(buffer):
-            buffer.extend(bytes(min(held, longest + block_bytes - held)))
-        with memoryview(buffer) as whole, whole[held:] as free:
-            count = file.read_into(free)
-        if count == 0:
-            break
-        end = held + count
-        stop = buffer.rfind(b"\n", held, end) + 1
-        if (buffer.find(b"\n", held, end) if stop else end) > longest:
+    rest = start
+    while data := file.read(max(block_bytes, len(rest))):
+        data = rest + data if rest else data
+        stop = data.rfind(newline) + 1 if last_end is None else last_end(data)
+        if (data.find(newline) if stop else len(data)) > longest:
             raise SourceError(
                 f"{file.path}: a line is longer than {longest:,} bytes, near byte {file.place} of the file"
             )
-        held = end
         if stop:
-            yield from _piece(buffer, stop)
-            held = end - stop
-            buffer[:held] = buffer[stop:end]
-            del buffer[max(held, block_bytes) :]  # what a long line took
-    if held:
-        buffer[held:] = b"\n"
-        yield from _piece(buffer, held + 1)
-
-
-def _piece(buffer: bytearray, stop: int) -> Iterator[memoryview]:
-    piece = memoryview(buffer)[:stop]
-    try:
-        yield piece
-    finally:
-        piece.release()  # or the buffer cannot change its length
+            yield data[:stop]
+        rest = data[stop:]
+    if rest:
+        yield rest if rest.endswith(newline) else rest + newline

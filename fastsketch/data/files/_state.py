@@ -16,10 +16,10 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,14 +77,6 @@ class StateError(ValueError):
         super().__init__(escaped(message))
 
 
-class Pieces(NamedTuple):
-    """An array that is not in memory as a whole: C order, read twice, a piece after the other."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[], Iterator[NDArray[Any]]]
-
-
 def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     """Return bytes of a state file; `about` (values that json can write) becomes part of its header.
 
@@ -98,17 +90,14 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     return out.getvalue()
 
 
-def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any] | Pieces]) -> None:
-    """Write a state file; of arrays in pieces, one piece at a time is in memory."""
-    members = {
-        name: array if isinstance(array, Pieces) else np.asarray(array, array.dtype.newbyteorder("<"), order="C")
-        for name, array in arrays.items()
-    }
+def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a state file."""
+    members = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     about_arrays = {
         name: {
             "shape": list(array.shape),
-            "dtype": array.dtype.newbyteorder("<").str,
-            "crc32": _checksum(array) if isinstance(array, Pieces) else zlib.crc32(array.data),
+            "dtype": array.dtype.str,
+            "crc32": zlib.crc32(array.data),
         }
         for name, array in members.items()
     }
@@ -119,29 +108,12 @@ def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray
         for name, array in {"header": text, **members}.items():
             # A fixed date makes equal states equal bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
-                if isinstance(array, Pieces):
-                    _write_pieces(member, array)
-                else:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
+                np.lib.format.write_array(member, array, allow_pickle=False)
         archive.close()
     except BaseException as error:
         archive.fp = None  # closing it would hide an interrupt behind an error of its own: a member is open
         _raise_lack_of_memory(error)
         raise
-
-
-def _checksum(array: Pieces) -> int:
-    crc = 0
-    for piece in array.read():
-        crc = zlib.crc32(np.asarray(piece, piece.dtype.newbyteorder("<"), order="C").data, crc)
-    return crc
-
-
-def _write_pieces(member: Any, array: Pieces) -> None:
-    head = {"descr": array.dtype.newbyteorder("<").str, "fortran_order": False, "shape": array.shape}
-    np.lib.format.write_array_header_1_0(member, head)
-    for piece in array.read():
-        member.write(np.asarray(piece, piece.dtype.newbyteorder("<"), order="C").reshape(-1).view(np.uint8).data)
 
 
 def _raise_lack_of_memory(error: BaseException | None) -> None:

@@ -25,14 +25,14 @@ NAME_OTHERS = "--columns A,B[,C], columns=, names others"
 ColumnNames = Sequence[str | int]
 
 
-class Events(NamedTuple):
-    """Events in the order of their lines; ids without the blanks around them."""
+class Three(NamedTuple):
+    """Columns of a table, of one length, in the order of its lines."""
 
-    users: list[str]
-    items: list[str]
-    values: NDArray[np.float64] | None  # (n,), None if there is no column of values
-    lines: NDArray[np.int64]  # (n,) where each of them stands
-    width: int  # columns of the table
+    users: Any  # of text without the blanks around them
+    items: Any
+    values: Any  # None: there are none
+    lines: NDArray[np.int64] | None = None  # where each entry stands in a file of text
+    all_users: list[Any] | None = None  # those without a line too, in order
 
 
 def read_events(
@@ -40,7 +40,7 @@ def read_events(
     dialect: Dialect,
     *,
     columns: ColumnNames | None = None,
-) -> Events:
+) -> Three:
     """Read the rows of a table as events.
 
     Parameters
@@ -72,7 +72,7 @@ def read_events(
         return events_of(opened, columns)
 
 
-def events_of(table: Table, columns: ColumnNames | None = None) -> Events:
+def events_of(table: Table, columns: ColumnNames | None = None) -> Three:
     """Read the rows of an open table as events: see read_events."""
     if not table.first:
         raise SourceError(f"{table.name} holds no {table.unit}s")
@@ -126,7 +126,7 @@ def are_times(values: NDArray[Any]) -> bool:
     return len(values) > 0 and bool(values.min() > OLDEST_TIME and values.max() < LATEST_TIME)
 
 
-def _read(table: Table, user: int, item: int, value: int | None) -> Events:
+def _read(table: Table, user: int, item: int, value: int | None) -> Three:
     held: dict[str, str] = {}  # each id once
     ids: dict[int, list[str]] = {user: [], item: []}
     numbers: list[NDArray[np.float64]] = [np.empty(0)]
@@ -148,7 +148,7 @@ def _read(table: Table, user: int, item: int, value: int | None) -> Events:
         known = [column.index(odd[0]) if odd[0] in column else len(column) for column in (users, items)]
         first = table.error(int(where[min(known)]), f"the id {odd[0]!r} is read as one like any other")
         warnings.warn(str(first), UserWarning, stacklevel=3)
-    return Events(users, items, None if value is None else np.concatenate(numbers), where, table.width)
+    return Three(users, items, None if value is None else np.concatenate(numbers), where)
 
 
 def _hint(column: int) -> str:

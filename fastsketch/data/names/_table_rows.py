@@ -229,6 +229,7 @@ class TableRows:
 
         Rows from 0, lines from 1; None if it has none.
         """
+        row = as_integer(row, "row", 0)
         if self._is_input():
             return None
         with open_table(self.path, self._dialect) as table:  # another reading of it may be on its way

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import InputFile, SourceError
-from fastsketch.data.files._table import DECIDING_LINES, UNDIVIDED, Dialect, Row, as_number
+from fastsketch.data.files._table import DECIDING_LINES, UNDIVIDED, Dialect, as_number
 from fastsketch.data.sources._csv import Csv
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import is_typed_file
@@ -27,58 +27,8 @@ HEAD_BYTES = 64 << 10
 Numbers = Callable[[], NDArray[np.int64]]
 
 
-class Table(Protocol):
-    """A table whose rows are read once.
-
-    Attributes
-    ----------
-    name : str
-    unit : {"line", "row"}
-        What messages count.
-    names : list of str or None
-    width, begins : int
-        The number of columns; the line of the first row, header included. 0 if there are no rows.
-    numbered : bool
-        Whether the names of the columns number them.
-    first : list of (number, cells)
-        The first rows, as text.
-    size : int
-        In the units of ``position``.
-    dialect : Dialect
-    hint : callable
-        Gives what a message about a cell of a column that is no number ends in.
-    """
-
-    name: str
-    unit: str
-    names: list[str] | None
-    width: int
-    begins: int
-    numbered: bool
-    first: list[Row]
-    size: int
-    dialect: Dialect
-    hint: Callable[[int], str]
-
-    def position(self) -> int:
-        """Return how much has been read."""
-        ...
-
-    def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
-        """Yield data frames with these columns, called by their positions, and what numbers their rows."""
-        ...
-
-    def error(self, number: int, why: object) -> SourceError:
-        """Return the error for a line or row."""
-        ...
-
-    def called(self, column: int) -> str:
-        """Return how messages name a column, which is counted from 0."""
-        ...
-
-
 @contextmanager
-def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = False) -> Generator[Table]:
+def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = False) -> "Generator[Table]":
     """Open a csv file (also compressed; "-" is standard input), a file of Parquet or Arrow, or a data frame.
 
     Parameters
@@ -118,7 +68,7 @@ def _checked(table: Any, wanted: int) -> Any:
 
 
 class CsvTable(Csv):
-    """An open csv file."""
+    """An open csv file, whose rows are read once."""
 
     def __init__(self, file: InputFile, dialect: Dialect, size: int) -> None:
         self._file, self.size = file, size
@@ -131,11 +81,11 @@ class CsvTable(Csv):
         super().__init__(str(file.path), complete, dialect)
 
     def position(self) -> int:
-        """See Table."""
+        """Return how much has been read, in the units of ``size``."""
         return self._file.place
 
     def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
-        """See Table."""
+        """Yield data frames with these columns, called by their positions, and what numbers their rows."""
         for piece, line in self.pieces(self._file, PIECE_BYTES, start=self._start):
             frame = self.frame(piece, line, numbers, texts)
             yield frame, partial(self._lines, piece, line, len(frame))
@@ -147,7 +97,7 @@ class CsvTable(Csv):
 
 
 class TypedTable:
-    """A file of Parquet or Arrow, or a data frame; the index that pandas left in it is no column."""
+    """A file of Parquet or Arrow, or a data frame, as a CsvTable; the index that pandas left in it is no column."""
 
     unit, begins, numbered = "row", -1, False
 
@@ -163,19 +113,19 @@ class TypedTable:
         self.first = [(k, list(cells)) for k, cells in enumerate(zip(*columns, strict=True))]
 
     def position(self) -> int:
-        """See Table."""
+        """See CsvTable."""
         return self._done
 
     def error(self, number: int, why: object) -> SourceError:
-        """See Table."""
+        """See CsvTable."""
         return SourceError(f"{self.name}{'' if number < 0 else f', row {number}'}: {why}")
 
     def called(self, column: int) -> str:
-        """See Table."""
+        """See CsvTable."""
         return f"column {column + 1} ({self.names[column]!r})"
 
     def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
-        """See Table."""
+        """See CsvTable."""
         pl = needs("polars", "tables")
         names = [self.names[k] for k in (*numbers, *texts)]
         with damaged(self.name, "table"):
@@ -213,3 +163,7 @@ class TypedTable:
             raise SourceError(f"{self.name}: column {column.name!r} holds {kind}, no numbers or text")
         texts = column.cast(pl.String).str.strip_chars()
         return texts.set(texts == "", None)
+
+
+# A table whose rows are read once: how it is described is said at Csv.
+Table: TypeAlias = CsvTable | TypedTable

@@ -4,29 +4,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._table import LOGGER, Dialect
 from fastsketch.data.names._event_columns import ITEMS, OF_TIMES, USERS, event_columns, in_words
-from fastsketch.data.names._events import NAME_OTHERS, ColumnNames, read_events
+from fastsketch.data.names._events import NAME_OTHERS, ColumnNames, Three, read_events
 from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import is_typed_file, refuse_lazy
 from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames, names_of
-
-
-class Three(NamedTuple):
-    """Columns of a table, of one length."""
-
-    users: Any
-    items: Any
-    values: Any  # None: there are none
-    lines: NDArray[np.int64] | None = None  # where each entry stands in a file of text
-    all_users: list[Any] | None = None  # those without a line too, in order
 
 
 # -- data frames -------------------------------------------------------------------------------------------------------
@@ -110,8 +99,7 @@ def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dia
         return Three(*_filled([rows[name] for name in names]))
     if columns is not None:
         _check_columns(columns)
-    events = read_events(path, dialect, columns=columns)
-    return Three(events.users, events.items, events.values, events.lines)
+    return read_events(path, dialect, columns=columns)
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:

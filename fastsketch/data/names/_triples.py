@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import is_sparse, require_array_like
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
-from fastsketch.data.names._events import NAMED, ColumnNames, are_times
+from fastsketch.data.names._events import NAMED, ColumnNames, Three, are_times
 from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
-    Three,
     has_names_of_ids,
     is_frame,
     is_mapping,

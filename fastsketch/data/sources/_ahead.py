@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 T = TypeVar("T")
 
 # Of chunks that are alive at a time: one is worked on, one waits, one is being made.
@@ -33,21 +30,3 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
             if hasattr(items, "close"):
                 thread.submit(cast("Any", items).close)
             thread.shutdown()
-
-
-class Spaces:
-    """Memory for chunks, used again after `alive` of them."""
-
-    def __init__(self, alive: int = ALIVE) -> None:
-        self._spaces: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * alive
-        self._last = 0
-
-    def next(self, shape: tuple[int, ...], dtype: Any, order: Any = "C") -> NDArray[Any]:
-        """Return an array whose entries are anything."""
-        self._last = (self._last + 1) % len(self._spaces)
-        dtype = np.dtype(dtype)
-        n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if self._spaces[self._last].size < n_bytes:
-            self._spaces[self._last] = np.empty(0, np.uint8)  # before there are two
-            self._spaces[self._last] = np.empty(n_bytes, np.uint8)
-        return self._spaces[self._last][:n_bytes].view(dtype).reshape(shape, order=order)

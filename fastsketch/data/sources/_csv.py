@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.data.files._input import InputFile, SourceError, whole_lines
 from fastsketch.data.files._table import (
     AGAIN,
     BYTE_ORDER_MARK,
@@ -169,25 +169,17 @@ class Csv:
         A part of a file begins after a line end somewhere in it, and has no header. `start`: what has been read of the
         file before.
         """
-        rest, line, skip, more = start, 0, 0 if is_part else self._header_lines, True
-        while more:
-            data = file.read(n_bytes)
-            more = len(data) > 0
-            data = rest + data if rest else data
+        line, skip = 0, 0 if is_part else self._header_lines
+        newline, last_end = self.newline, self._last_end
+        for piece in whole_lines(file, n_bytes, LONGEST_LINE, newline=newline, last_end=last_end, start=start):
             if not line and not is_part:
-                data = data.removeprefix(BYTE_ORDER_MARK)
-            if not more and data and not data.endswith(self.newline):
-                data += self.newline
-            stop = self._last_end(data) if more else len(data)
-            if (data.find(self.newline) if stop else len(data)) > LONGEST_LINE:
-                raise SourceError(f"{self.name}: a line is longer than {LONGEST_LINE:,} bytes, near byte {file.place}")
-            piece, rest = data[:stop], data[stop:]
+                piece = piece.removeprefix(BYTE_ORDER_MARK)
             while piece and line < skip:
-                _, _, piece = piece.partition(self.newline)
+                _, _, piece = piece.partition(newline)
                 line += 1
             if piece:
                 yield piece, line
-            line += piece.count(self.newline)
+            line += piece.count(newline)
 
     def _last_end(self, data: bytes) -> int:
         """Return the place after the last line end that is not within quotes."""

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._npy import Header, read_header
-from fastsketch.data.sources._ahead import Spaces
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._formats import Options
@@ -78,10 +77,9 @@ class StoredMatrix(FileSource):
 
     def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
         (length, width), fortran, dtype, offset = self._header
-        spaces = Spaces()
-        with reading(self.path), self.path.open("rb", buffering=0) as file:
+        with reading(self.path), self.path.open("rb") as file:
             for first, stop in self._steps(start):
-                part = spaces.next((stop - first, width), dtype, "F" if fortran else "C")
+                part = np.empty((stop - first, width), dtype, "F" if fortran else "C")
                 if fortran:  # columns lie one after another: the same stretch of every one
                     for column in range(width):
                         place = offset + (column * length + first) * dtype.itemsize
@@ -92,13 +90,6 @@ class StoredMatrix(FileSource):
 
     def _read_fully(self, file: Any, place: int, out: NDArray[Any]) -> None:
         view = out.reshape(-1).view(np.uint8).data
-        done = 0
-        try:
-            file.seek(place)
-            while done < len(view):
-                count = file.readinto(view[done:])
-                if not count:
-                    raise SourceError(f"{self.name} has been cut short: it ends before byte {place + len(view)}")
-                done += count
-        except OSError as error:
-            raise SourceError(f"{self.name} cannot be read at byte {place + done}: {error.strerror}") from error
+        file.seek(place)
+        if file.readinto(view) < len(view):
+            raise SourceError(f"{self.name} has been cut short: it ends before byte {place + len(view)}")

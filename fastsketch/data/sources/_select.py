@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._ahead import Spaces
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._source import Place, Source, length
 
@@ -59,22 +58,20 @@ class Derived(Source):
         """Return the same made of another source: of a part."""
         raise NotImplementedError
 
-    def made(self, rows: Any, first: int, spaces: Spaces) -> Any:
-        """Return what becomes of rows, number `first` and so on of the source, perhaps in memory that is used again."""
+    def made(self, rows: Any, first: int) -> Any:
+        """Return what becomes of rows, number `first` and so on of the source."""
         raise NotImplementedError
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
-        spaces = Spaces()
         for rows, position in self._of.read(start_row):
-            yield self.made(rows, start_row, spaces), position
+            yield self.made(rows, start_row), position
             start_row += length(rows)
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
         """See Source."""
-        spaces = Spaces()
         for rows, values, position in self._of.read_beside(start_row):
-            yield self.made(rows, start_row, spaces), values, position
+            yield self.made(rows, start_row), values, position
             start_row += length(rows)
 
     @property
@@ -127,13 +124,11 @@ class Picked(Derived):
         """See Source."""
         return self._of.n_bytes * self.n_features // self._of.n_features if self.n_rows is not None else self.size
 
-    def made(self, rows: Any, first: int, spaces: Spaces) -> Any:
+    def made(self, rows: Any, first: int) -> Any:
         """See Derived."""
         if is_sparse(rows):
             return rows[:, self._columns]
-        out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
-        np.take(cast("NDArray[Any]", rows), self._columns, axis=1, out=out)
-        return out
+        return np.take(cast("NDArray[Any]", rows), self._columns, axis=1)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
@@ -174,20 +169,15 @@ class Checked(Derived):
         """See Source."""
         return self.like(picked(self._of, columns))
 
-    def made(self, rows: Any, first: int, spaces: Spaces) -> Any:
+    def made(self, rows: Any, first: int) -> Any:
         """See Derived."""
         values: NDArray[Any] = rows.data if is_sparse(rows) else rows
-        out = values
-        if self._dtype is not None and values.dtype != self._dtype:
-            out = spaces.next(values.shape, self._dtype)
-            np.copyto(out, values, casting="unsafe")
+        out = values if self._dtype is None else values.astype(self._dtype, copy=False)
         if out.dtype.kind == "f" and out.size and np.isnan(out.max()):
             missing = np.isnan(out)
             if self._fill is None:
                 self._refuse(rows, missing, first)
-            if out is values:
-                out = spaces.next(values.shape, values.dtype)
-                np.copyto(out, values)
+            out = values.copy() if out is values else out
             out[missing] = self._fill
         if out is values or not is_sparse(rows):
             return rows if out is values else out

@@ -101,7 +101,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """Yield (rows, position) in the calling thread; their memory is used again for the third chunk after them.
+        """Yield (rows, position) in the calling thread.
 
         Parameters
         ----------

@@ -18,7 +18,6 @@ from fastsketch.data.sources import _source
 from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._pieces import chunks_of
 from fastsketch.data.sources._source import MAX_FEATURES, Source, rows_of_chunk, rows_of_part
 
 # A chunk of rows with more bytes than these is decompressed for every chunk that is made of it, and not held.
@@ -185,21 +184,15 @@ class StoredSource(FileSource):
 
     def _dense_chunks(self, item: Any, start: int) -> Iterator[NDArray[Any]]:
         """Yield the rows from `start` on; whole chunks of the array are read at a time where these can be held."""
-        step = rows_of_chunk(self)
-        row_bytes = self.n_features * np.dtype(self.dtype).itemsize
-        if self._chunk_rows * row_bytes <= HELD_BYTES:
+        step = n_rows = rows_of_chunk(self)
+        if self._chunk_rows * self.n_features * np.dtype(self.dtype).itemsize <= HELD_BYTES:
             step = max(1, step // self._chunk_rows) * self._chunk_rows
-
-        def stretches(first: int) -> Iterator[NDArray[Any]]:
-            while first < self._stop:
-                stop = min((first // step + 1) * step, self._stop)
-                yield np.ascontiguousarray(item[first:stop], self.dtype)
-                first = stop
-
-        if step * row_bytes <= _source.CHUNK_BYTES:
-            yield from stretches(start)
-        else:
-            yield from chunks_of(stretches(start), self, start)
+        while start < self._stop:
+            stop = min((start // step + 1) * step, self._stop)
+            rows = np.ascontiguousarray(item[start:stop], self.dtype)
+            for first in range(0, len(rows), n_rows):
+                yield rows[first : first + n_rows]
+            start = stop
 
     def _csr(self, group: Any) -> "_Csr":
         """Return the arrays of a CSR matrix; SourceError if the group is none."""

@@ -14,7 +14,6 @@ from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import COMPRESSED, InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
 from fastsketch.data.files._table import WORKBOOK, ZIP
-from fastsketch.data.sources._ahead import Spaces
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import TEXT, Options, function
@@ -78,10 +77,6 @@ class Stream(io.RawIOBase):
         self._text.held(most)
         return self
 
-    def readable(self) -> bool:
-        """See RawIOBase."""
-        return True
-
     def head(self, size: int, *, lines: int = 0) -> bytes:
         """Return the first bytes, which will be read again; of text no more than end so many lines are waited for."""
         while len(self._head) < size and not (lines and self._head.count(b"\n") >= lines):
@@ -100,15 +95,6 @@ class Stream(io.RawIOBase):
         """Return some of the next bytes, as many as are there; none at the end alone."""
         taken, self._head = self._head[:size], self._head[size:]
         return taken or self._text.read_some(size)
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer with the next bytes, and return how many they are."""
-        with memoryview(buffer).cast("B") as view:
-            if self._head:
-                taken, self._head = self._head[: len(view)], self._head[len(view) :]
-                view[: len(taken)] = taken
-                return len(taken)
-            return self._text.read_into(view)
 
 
 def open_stream(path: Path, options: Options) -> Source:
@@ -158,15 +144,13 @@ class StreamedMatrix(RowSource):
             )
 
     def _chunks(self, start: int) -> Iterator[Any]:
-        spaces = Spaces()
+        row_bytes = self.n_features * np.dtype(self.dtype).itemsize
         for first, stop in self._steps(0):
-            rows = spaces.next((stop - first, self.n_features), self.dtype)
-            view, done = rows.reshape(-1).view(np.uint8).data, 0
-            while done < len(view) and (count := self._stream.readinto(view[done:])):
-                done += count
-            if done < len(view):
-                row = first + done * len(rows) // len(view)
+            content = self._stream.read((stop - first) * row_bytes)
+            if len(content) < (stop - first) * row_bytes:
+                row = first + len(content) // row_bytes
                 raise SourceError(f"{self.name} is cut short: it ends in row {row} of {self.size:,}")
+            rows = np.frombuffer(content, self.dtype).reshape(-1, self.n_features)
             if stop > start:
                 yield rows[max(0, start - first) :]
         more = self._stream.head(1)

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +61,9 @@ class SvmlightSource(TextSource):
         """
         n_features, n_lines = 0, 0
         with InputFile(self.path) as file:
-            for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
-                text = bytes(block)
+            for text in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
                 if n_lines == 0 or (not self._zero_based and re.search(rb"[ \t]0+:", text)):
-                    needed = self._parse(text, n_lines).n_features
+                    needed = self._parse(text, n_lines)[0].shape[1]
                 else:
                     needed = max(_last_index(line) for line in text.split(b"\n")) + self._zero_based
                 n_features = max(n_features, needed)
@@ -72,25 +71,28 @@ class SvmlightSource(TextSource):
         return n_features
 
     def _blocks(self, file: InputFile) -> "Iterator[tuple[csr_array[Any], NDArray[np.float64]]]":
-        from scipy.sparse import csr_array
-
         n_rows = n_lines = 0
         for text in whole_lines(file, _source.CHUNK_BYTES, LONGEST_LINE):
-            block = self._parse(bytes(text), n_lines)
-            if block.n_features > self.n_features:
-                entry = int(np.argmax(block.indices))
-                row = n_rows + int(np.searchsorted(block.indptr, entry, side="right")) - 1
+            rows, labels = self._parse(text, n_lines)
+            if rows.shape[1] > self.n_features:
+                entry = int(np.argmax(rows.indices))
+                row = n_rows + int(np.searchsorted(rows.indptr, entry, side="right")) - 1
                 raise SourceError(
-                    f"{self.path}: feature {block.n_features} in row {row}, but n_features is {self.n_features}"
+                    f"{self.path}: feature {rows.shape[1]} in row {row}, but n_features is {self.n_features}"
                 )
-            n_lines += block.n_lines
-            n_rows += len(block.labels)
-            if len(block.labels):
-                shape = len(block.labels), self.n_features
-                yield csr_array((block.data, block.indices, block.indptr), shape=shape), block.labels
+            n_lines += text.count(b"\n")
+            n_rows += len(labels)
+            if len(labels):
+                rows.resize(len(labels), self.n_features)
+                yield rows, labels
 
-    def _parse(self, text: bytes, n_before: int) -> "_Block":
-        """Parse whole lines; SourceError names a bad one. `n_before` lines of this source precede them."""
+    def _parse(self, text: bytes, n_before: int) -> "tuple[csr_array[Any], NDArray[np.float64]]":
+        """Return the rows of whole lines, as wide as they need, and their labels; SourceError names a bad line.
+
+        `n_before` lines of this source precede them.
+        """
+        from scipy.sparse import csr_array
+
         rows, labels, n_features = cast("Any", None), np.empty(0), 0
         try:
             rows, labels = _loader()(io.BytesIO(text), zero_based=self._zero_based)
@@ -105,8 +107,8 @@ class SvmlightSource(TextSource):
                     raise self._error(number, fault)
         if reason:
             raise self._error(n_before, f"at or after it: {reason}")
-        indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-        return _Block(labels, indptr, indices, rows.data, n_features, text.count(b"\n"))
+        arrays = rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+        return csr_array(arrays, shape=(len(labels), n_features)), labels
 
     def _error(self, n_before: int, reason: str) -> SourceError:
         table = {".csv", ".tsv"} & set(self.path.suffixes)
@@ -120,17 +122,6 @@ class SvmlightSource(TextSource):
     def is_row(self, line: bytes) -> bool:
         """See TextSource."""
         return bool(line.split(b"#", 1)[0].strip())
-
-
-class _Block(NamedTuple):
-    """Whole lines of text, parsed: the arrays of a CSR matrix with its labels."""
-
-    labels: NDArray[np.float64]  # (n,)
-    indptr: NDArray[np.int64]  # (n + 1,)
-    indices: NDArray[np.int32]  # (nnz,)
-    data: NDArray[np.float64]  # (nnz,)
-    n_features: int  # columns that its largest index needs
-    n_lines: int
 
 
 def _loader() -> Any:

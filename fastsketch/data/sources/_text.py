@@ -115,7 +115,7 @@ class TextSource(FileSource):
         with InputFile(self.path, start=self._from) as file:
             number = self.line_at(0)
             for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
-                for line in bytes(block).splitlines():
+                for line in block.splitlines():
                     yield number, line
                     number += 1
 

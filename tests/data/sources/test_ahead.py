@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastsketch.data.sources import _source, open_rows
-from fastsketch.data.sources._ahead import ALIVE, Spaces, ahead
+from fastsketch.data.sources._ahead import ALIVE, ahead
 from tests.data.sources.helpers import ROWS, all_rows
 
 
@@ -80,15 +80,6 @@ def test_what_is_read_is_closed():
     next(reading)
     reading.close()
     assert [name.partition("_")[0] for name in closed] == ["fastsketch-read"]
-
-
-def test_spaces_are_used_again_only_when_nobody_looks_at_them():
-    spaces = Spaces()
-    last = [spaces.next((5, 2), np.float64) for _ in range(ALIVE)]
-    for array in last:
-        array[:] = 1.0
-    assert not any(np.shares_memory(a, b) for k, a in enumerate(last) for b in last[:k])
-    assert np.shares_memory(spaces.next((3, 2), np.float32), last[0])
 
 
 def test_sources_read_ahead_on_one_thread(tmp_path, monkeypatch):
