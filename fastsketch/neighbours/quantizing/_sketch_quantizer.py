@@ -93,6 +93,10 @@ class SketchQuantizer(CodeSearch, SummaryModel):
     its code. Of codes with an offset of none, one and two bytes those are taken that find most of the ten nearest rows
     of a thousand rows of the sample.
 
+    Levels lower the squared error of all rows of the sample, long ones among them: where three rows of a thousand were
+    ten times as long as the others, codes of 12 bytes found a third fewer of the ten nearest, those of 32 bytes a
+    twelfth.
+
     What is learned is a function of the rows, their order and the parameters, as in ``SketchHash``: batches of any
     sizes, and models that saw different blocks and were merged in any order, give the same bits.
 

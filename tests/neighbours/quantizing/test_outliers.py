@@ -45,7 +45,8 @@ def test_long_rows_of_the_sample_take_little_from_the_others(spoil, n_bytes):
     rows, queries = np.split(common(rng, N + 100), [N])
     without = recall(learned(rows, n_bytes), rows, queries)
     spoil(rng, rows)
-    assert recall(learned(rows, n_bytes), rows, queries) > 0.8 * without
+    # in 12 bytes most directions have four levels, of which long rows take one
+    assert recall(learned(rows, n_bytes), rows, queries) > (0.6 if n_bytes == 12 else 0.8) * without
 
 
 @pytest.mark.parametrize("n_bytes", [20, 32])
