@@ -159,6 +159,8 @@ def test_tables_with_types(tmp_path, kind):
     rows = [{"n": 1.0, "x": 0.1, "w": "a"}, {"n": "", "x": 2.0, "w": ""}, {"n": 3.0, "x": 3.5, "w": "c"}]
     assert read(found) == (rows, ["u", "v", "u"]) == read(found)
     assert found.line_of(1) is None and found.size == 3
+    with pytest.raises(ValueError, match="row must be at least 0, got -1"):
+        found.line_of(-1)
     with pytest.raises(SourceError, match=r"^[^,]*: 5 columns are needed, there are 4"):
         read_events(path, Dialect(), columns=(0, 4))
     with pytest.raises(SourceError, match="row 1: column 'w' is empty"):
