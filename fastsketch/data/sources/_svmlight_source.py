@@ -83,7 +83,7 @@ class SvmlightSource(TextSource):
             n_lines += text.count(b"\n")
             n_rows += len(labels)
             if len(labels):
-                rows.resize(len(labels), self.n_features)
+                cast("Any", rows).resize(len(labels), self.n_features)
                 yield rows, labels
 
     def _parse(self, text: bytes, n_before: int) -> "tuple[csr_array[Any], NDArray[np.float64]]":
