@@ -3,6 +3,7 @@
 A method that changes its model in place is decorated with ``changes``, one that reads what such methods change with
 ``reads``. Their calls enter the model's ``Guard`` or raise RuntimeError at once; nobody waits. Between entering and
 leaving there is nothing but the call itself in C, where no signal handler and no other exception can come in between.
+``update_with`` installs what belongs to a model together with the rows that the model learns.
 """
 
 cimport cython
@@ -79,6 +80,22 @@ def _guarded(method, bint share):
             fs_guard_leave(&guard.word, share, here)
 
     return call
+
+
+def update_with(model, tuple arguments, dict owner, dict values):
+    """Call model.update(*arguments), which learns in place, and put `values` into `owner`: both or neither.
+
+    If an interrupt ends the call after the model has learned the rows, so that its ``n_rows`` has changed, `values` are
+    put into `owner` before the exception is raised again.
+    """
+    n_rows = model.n_rows
+    try:
+        model.update(*arguments)
+    except BaseException:
+        if model.n_rows != n_rows:
+            owner.update(values)
+        raise
+    owner.update(values)
 
 
 cdef object refusal(object owner, int found):

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from fastsketch._core.validation import as_integer
+from fastsketch._core.warning import warn_caller
 from fastsketch.cli._flags import TABLES, Verb, as_column, flag, listed, parameter
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import load_model, reading_notes, remembered_reading
@@ -308,10 +308,8 @@ def _rows_of(events: Events, users: Sequence[str], items: Sequence[str]) -> Any:
     places = np.array(_places([str(item) for item in events.items], items), np.intp)[chosen.col]
     kept = places >= 0
     if not kept.all():
-        warnings.warn(
-            f"{int((~kept).sum()):,} of {len(kept):,} events of these users are of items that the model does not know",
-            UserWarning,
-            stacklevel=2,
+        warn_caller(
+            f"{int((~kept).sum()):,} of {len(kept):,} events of these users are of items that the model does not know"
         )
     entries = chosen.data[kept], (chosen.row[kept], places[kept])
     return sparse.csr_array(sparse.coo_array(entries, shape=(len(users), len(items))))

@@ -12,13 +12,13 @@ import contextlib
 import errno
 import json
 import re
-import warnings
 import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from fastsketch._core.escaping import escaped
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.loading import from_bytes
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._lock import locked
@@ -79,7 +79,7 @@ def goes_on(folder: Path) -> bool:
     """
     found = (folder / JOURNAL).exists()
     if not found:
-        warnings.warn(f"nothing to resume in {folder}: the job begins", stacklevel=4)
+        warn_caller(f"nothing to resume in {folder}: the job begins")
     return found
 
 
@@ -207,7 +207,7 @@ class Checkpoint:
             except (OSError, StateError) as error:
                 self.entries.remove(entry)
                 words = f"{self.folder / entry.file} cannot be used, its parts are learned again: {error}"
-                warnings.warn(words, stacklevel=2)
+                warn_caller(words)
                 continue
             nodes.append((entry, JobNode(content, n_rows, entry.first, entry.last, {})))
         # a part is in one node alone: lines of parts that were learned again may stand beside one that covers them
@@ -300,7 +300,7 @@ def _make_room(folder: Path) -> None:
         job, lines = contents(folder / JOURNAL)
         entries = _entries(folder, lines)
         if entries and not (len(entries) == 1 and _is_complete(entries[0], job)):
-            warnings.warn(f"the checkpoint in {folder} is replaced: resume would have gone on from it", stacklevel=2)
+            warn_caller(f"the checkpoint in {folder} is replaced: resume would have gone on from it")
 
 
 def _is_complete(entry: Entry, job: Identity) -> bool:

@@ -6,11 +6,11 @@ It lies beside the output and is called OUT.partial. The output has its name whe
 import contextlib
 import errno
 import shutil
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._lock import locked
 from fastsketch.data.files._replacing import LONGEST_NAME, output_target, sweep, temporary_name
 from fastsketch.data.files._state import StateError
@@ -73,7 +73,7 @@ class Unfinished:
             resume = resume and goes_on(self.place)
             if not resume:
                 if job is not None and _has_parts(journal):
-                    warnings.warn(f"{self.place} is replaced: resume would have gone on from it", stacklevel=4)
+                    warn_caller(f"{self.place} is replaced: resume would have gone on from it")
                 _remove(self.place)
                 self.place.mkdir()
             for number, line in enumerate(begin_or_resume(self.place, self._job, resume=resume), 2):

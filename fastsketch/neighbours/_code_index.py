@@ -1,6 +1,5 @@
 """An index of codes: rows are added, removed, and found again by real-valued queries. It is saved as one file."""
 
-import warnings
 from functools import partial
 from os import PathLike
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self, cast, get_args
@@ -18,6 +17,7 @@ from fastsketch._core.validation import (
     check_finite,
     is_sparse,
 )
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import FeatureNames, agreed, as_names, names_of, require_columns
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
 from fastsketch._kernels.guard import Guard, changes
@@ -457,12 +457,10 @@ class CodeIndex:
         mean = exact.mean(axis=0) if mean is None else mean / self._scale
         lost, spread = np.square(exact - stored).sum(), np.square(exact - mean).sum()
         if lost > MAX_ROUNDING_SHARE**2 * spread > 0:
-            warnings.warn(
+            warn_caller(
                 f'rows="float16" stores these rows with errors of {np.sqrt(lost / spread):.1%} of their distances from '
                 f"the mean, more than {MAX_ROUNDING_SHARE:.0%}, so that near ones change places: subtract the mean "
-                'from rows and queries, or take rows="float32"',
-                UserWarning,
-                stacklevel=5,
+                'from rows and queries, or take rows="float32"'
             )
 
     @changes

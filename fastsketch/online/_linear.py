@@ -5,7 +5,6 @@ A batch passes through stages, each of which gives the same bits for any split o
 the scores follows (_kept). What a model answers is in _predictions.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf, isfinite
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName
 from fastsketch._core.validation import MOST_SIZE, as_flag, as_numbers, as_real, as_weights, is_sparse
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import FeatureNames, agreed, is_table, names_of
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
@@ -388,7 +388,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Warn once if classes come in runs, before the last rows are learned from."""
         self._until_look = LOOK
         if tally.is_sorted() and not self._in_time_order():
-            warnings.warn(tally.advice(), stacklevel=5)
+            warn_caller(tally.advice())
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:

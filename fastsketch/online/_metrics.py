@@ -1,6 +1,5 @@
 """Metrics of a model while it learns: each row is predicted before it is learned from (progressive validation)."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import frexp, inf, sqrt
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES
+from fastsketch._core.warning import warn_caller
 from fastsketch._kernels.online import metrics as kernel
 from fastsketch._kernels.online.metrics import (
     ABSOLUTE,
@@ -166,10 +166,9 @@ def without_drift(parameters: dict[str, Any], arrays: dict[str, Any]) -> tuple[d
     if (drift := parameters.pop("drift")) not in (None, "restart"):
         raise ValueError(f"drift must be None or 'restart', got {drift!r}")
     if drift is not None:
-        warnings.warn(
+        warn_caller(
             "the model was saved with drift='restart', which has been removed: it continues without restarts. For a "
-            "stream that changes learn a new model with decay='auto'; fs.DriftMonitor reports changes of its rows",
-            stacklevel=2,
+            "stream that changes learn a new model with decay='auto'; fs.DriftMonitor reports changes of its rows"
         )
     kept = {name: array for name, array in arrays.items() if not name.startswith(("drift_", "later."))}
     sums = kept.get("metric_sums")

@@ -6,7 +6,6 @@ The intercept is one more column, which is always 1 and is not scaled: the last 
 sparse and dense rows are in _kernels/online/inputs.
 """
 
-import warnings
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, cast
@@ -25,6 +24,7 @@ from fastsketch._core.validation import (
     in_place,
     is_sparse,
 )
+from fastsketch._core.warning import warn_caller
 from fastsketch._kernels.features.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online import inputs as kernel
 from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
@@ -161,10 +161,9 @@ class Names:
             here, before = ("a word", "a number") if is_word else ("a number", "a word")
             cure = f"float(row[{name!r}])" if is_word else f"str(row[{name!r}])"
             what = "is learned as another feature" if unknown == "add" else "counts as a feature that was never seen"
-            warnings.warn(
+            warn_caller(
                 f"row {row}: the feature {name!r} is {here}, and was learned as {before}, so that it {what} (a word "
-                f"makes the feature 'name=word', a number 'name'): give {cure} if it is the same column",
-                stacklevel=5,
+                f"makes the feature 'name=word', a number 'name'): give {cure} if it is the same column"
             )
         width = naming.width
         return NamedRows(parts, len(naming) if width is None else width)

@@ -2,7 +2,6 @@
 
 # pyright: reportPrivateUsage=false
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Self
 
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import MOST_SIZE, as_integer, as_real, as_weights, rows_with_weight
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import Batch, FeatureNames, with_columns
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, float_dtype, integer, real, seed
@@ -313,12 +313,11 @@ class ItemLearner(HeldOutLearner, abstract=True):
             return
         self._said_short = True
         size = min(len(squares) + 1, int(np.ceil(self.sketch_size * bound / added)))
-        warnings.warn(
+        warn_caller(
             f"sketch_size={self.sketch_size} is short for these {len(squares):,} items: an eigenvalue of X'X may have "
             f"lost {bound:.3g}, more than the {added:.3g} that ridge and dropout add to the diagonal for the median "
             "item. Recommendations may be better with a larger sketch; the guarantee of sketch_size="
-            f"{size} is below that",
-            stacklevel=4,
+            f"{size} is below that"
         )
 
     @one_blas_thread

@@ -2,7 +2,6 @@
 
 # pyright: reportPrivateUsage=false
 
-import warnings
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_real
+from fastsketch._core.warning import warn_caller
 from fastsketch.ridge._cross_validation import GeneralisedCrossValidation, LeaveOneOut
 from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._moments import TINY, LeftOut, Moments, column_lengths
@@ -67,10 +67,9 @@ class RidgeReader(RidgeLearner, abstract=True):
         if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.choice.ridge:
             return fitted.fit
         if self._refined is not None and not self.is_exact:
-            warnings.warn(
+            warn_caller(
                 f"coefficients at ridge={ridge:g} are those of the sketch: rows were read again for ridge="
-                f"{fitted.choice.ridge:g}; a model of this ridge can refine them",
-                stacklevel=3,
+                f"{fitted.choice.ridge:g}; a model of this ridge can refine them"
             )
         return self._solved(ridge)
 
@@ -104,10 +103,9 @@ class RidgeReader(RidgeLearner, abstract=True):
             choice = self._chosen_by(trial)
         weigh = self._known().n_effective if self.ridge is None and self.decay < 1.0 else np.inf
         if weigh < min(FEWEST, len(self._known().mean)):
-            warnings.warn(
+            warn_caller(
                 f"decay={self.decay:g} leaves the weight of {weigh:.3g} rows to choose a ridge for "
-                f"{self.n_features} columns, which may be far from the best: give ridge=, or a decay nearer to 1",
-                stacklevel=6,
+                f"{self.n_features} columns, which may be far from the best: give ridge=, or a decay nearer to 1"
             )
         return FittedRidge(self._solved(choice.ridge, trial=trial), choice)
 

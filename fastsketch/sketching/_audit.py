@@ -1,11 +1,12 @@
 """An audit of a certificate: the spectral error of a sketch, measured in a few passes over its rows."""
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fastsketch._core.warning import warn_caller
 
 Matrix = NDArray[np.float64]
 
@@ -83,9 +84,8 @@ def spectral_norm(
         block, coupling = u[:, :kept], s[:kept, np.newaxis] * wt[:kept]
     else:
         if reached > accuracy:
-            warnings.warn(
+            warn_caller(
                 f"the audit has ended after {passes} passes, the most that it makes, with an accuracy of {reached:.2g} "
-                f"instead of {accuracy:.2g}",
-                stacklevel=3,
+                f"instead of {accuracy:.2g}"
             )
     return value, reached, passes

@@ -189,7 +189,7 @@ class FrequentDirections(SecondReads):
             engine = updated(engine, checked, weights)
         self._engine = engine
         if engine.setting.tolerance is not None and self.max_sketch_size is not None and misses_tolerance(engine):
-            self._say_that_it_misses(self._at_most(), stacklevel=6)
+            self._say_that_it_misses(self._at_most())
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> AnyEngine:
         certain, before = (self._certain_high, self._estimates), engine.n_rows

@@ -1,6 +1,5 @@
 """Second reads of the rows of a sketch: a refined sketch, or a measured error."""
 
-import warnings
 from math import ldexp, sqrt
 from typing import Self
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_real
+from fastsketch._core.warning import warn_caller
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._audit import Audit, spectral_norm
@@ -82,7 +82,7 @@ class SecondReads(SketchResults, abstract=True):
             and self._seen_engine().dtype == np.float64
             and getattr(rows, "dtype", None) == np.float32
         ):
-            warnings.warn("refine has float32 rows for a sketch of float64 rows: it stays as it was", stacklevel=3)
+            warn_caller("refine has float32 rows for a sketch of float64 rows: it stays as it was")
         elif not self._is_exact():
             vt = self._basis()
             self._take_products(vt, again.multiply(vt.T))
@@ -188,11 +188,10 @@ class SecondReads(SketchResults, abstract=True):
         error, reached, passes = spectral_norm(multiply, engine.n_features, accuracy=accuracy, floor=floor)
         error, bound = error * unit * unit, self.error_bound
         if same and error > bound * (1 + OF_BOUND) + OF_NORM * self.squared_norm:
-            warnings.warn(
+            warn_caller(
                 f"audit has found an error of {error:.9g} beyond the bound of {bound:.9g}: these are not the rows that "
                 "the sketch has seen",
                 OtherRows,
-                stacklevel=3,
             )
         return Audit(error, bound, reached, passes)
 
@@ -224,12 +223,11 @@ class SecondReads(SketchResults, abstract=True):
             slack += engine.shrinkage + 4.0 * allowance(engine.dtype, engine.rounding, longest)
             same = bool(np.abs(off).max() <= slack)
         if not same:
-            warnings.warn(
+            warn_caller(
                 f"{what} has read {reread.n_rows} rows of squared norm {reread.squared_norm * unit * unit:.9g}, the "
                 f"sketch has seen {self.n_rows} of {engine.squared_norm * unit * unit:.9g}: these are not the same "
                 f"rows with the weights that update had; {then}",
                 OtherRows,
-                stacklevel=5,
             )
         return same
 

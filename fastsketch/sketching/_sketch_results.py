@@ -1,6 +1,5 @@
 """Results of a sketch: its matrix, the certificate, the spectrum of the rows, and linear operators."""
 
-import warnings
 from math import inf, ldexp
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_flag, as_real, as_vector
+from fastsketch._core.warning import warn_caller
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.linalg.products import product
 from fastsketch.sketching._engines import ExactEngine, SparseEngine, Tolerance, by_column
@@ -51,13 +51,10 @@ class SketchResults(SketchModel, abstract=True):
     def _at_most(self) -> str:
         return f"max_sketch_size={self.max_sketch_size} is reached; raise max_sketch_size or the tolerance"
 
-    def _say_that_it_misses(self, why: str, *, stacklevel: int = 3) -> None:
+    def _say_that_it_misses(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"the tolerance of {self.tolerance:g} is not met: {why}; error_bound says what holds instead",
-                stacklevel=stacklevel,
-            )
+            warn_caller(f"the tolerance of {self.tolerance:g} is not met: {why}; error_bound says what holds instead")
 
     @overload
     def sketch(self, *, sparse: Literal[False] = False) -> NDArray[Any]: ...

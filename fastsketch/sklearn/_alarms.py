@@ -3,7 +3,6 @@
 # scikit-learn has no types.
 # pyright: basic
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_real
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines import by_column
 from fastsketch.sklearn._column_scales import ColumnScales, Standardization
@@ -200,10 +200,9 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             return {**self._kept_arrays(), **self._kept_rows.joined(other._kept_rows).arrays()}
         if self._kept_rows is None and other._kept_rows is None:
             return self._kept_arrays()
-        warnings.warn(
+        warn_caller(
             f"{'other' if other._kept_rows is None else 'this estimator'} has kept no rows, so that the merged one has "
-            "no threshold for alarms: learn both with contamination set",
-            stacklevel=7,
+            "no threshold for alarms: learn both with contamination set"
         )
         return {"without_rows": np.array([2.0])}
 

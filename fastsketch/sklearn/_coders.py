@@ -58,7 +58,6 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
             return self._fit_source(source)
         with whole_or_as_before(self):
             rows = self._checked(X, reset=True)
-            self._forget()
             self._drop(self._MODEL)
             self._learn_rows(rows)
             self._keep(rows, keep_rows=keep_rows)
@@ -76,12 +75,12 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         """
         if (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        self._learn_rows(self._checked_more(X))
-        self._forget()
+        with self._whole_batch():
+            self._learn_rows(self._checked_more(X))
         return self
 
     def _learn_rows(self, X: Any) -> None:
-        self._teach(self._model_for(X), X)
+        self._teach(self._model_for(X), X, _fit_rows=None, _fit_codes=None)
 
     def _restore_own(self, arrays: Any) -> None:
         self._forget()
@@ -112,12 +111,18 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         """Keep the rows of a fit, or their codes alone."""
         self._fit_rows = X if keep_rows else None
         self._fit_codes = None if keep_rows else self._codes(X)
-        self.n_samples_fit_ = X.shape[0]
 
     def _forget(self) -> None:
         self._fit_rows = self._fit_codes = None
-        if hasattr(self, "n_samples_fit_"):
-            del self.n_samples_fit_
+
+    @property
+    def n_samples_fit_(self) -> int:
+        """Return the number of rows that ``kneighbors`` finds: those of ``fit``."""
+        check_is_fitted(self)
+        kept = self._fit_codes if self._fit_rows is None else self._fit_rows
+        if kept is None:
+            raise AttributeError("n_samples_fit_ is not known: no rows of fit are kept")
+        return int(kept.shape[0])
 
     def kneighbors(
         self, X: Rows | None = None, n_neighbors: int | None = None, *, return_distance: bool = True

@@ -151,10 +151,7 @@ class ColumnScales:
             n_waiting = self.waiting.n_held
             n_more = min(self.n_first - n_waiting, rows.shape[0])
             first, first_weights = rows[:n_more], None if weights is None else weights[:n_more]
-            waiting = self.waiting.copy()
-            part = waiting.chosen(first, first_weights, first=n_waiting)
-            assert part is not None  # all weights are positive
-            waiting.add(part)
+            waiting = self.waiting.after(first, first_weights, first=n_waiting)
             first, first_weights = waiting.in_order()
             scale = first_scales(first, first_weights, center=sketch.center)
             out = replace(out, scale=scale, waiting=waiting if n_waiting + n_more < self.n_first else None)

@@ -344,13 +344,12 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         self._check_own()
         if (source := as_far_source(X)) is not None:
             return self._partial_fit_source(with_missing(source))
-        with whole_or_as_before(self):
+        with self._whole_batch():
             rows = self._checked_more(X)
             model = self._model_for(rows)
             if not isinstance(model, GapMoments):
                 raise ValueError("learning began with a low-rank model, which cannot go on: method='gaussian' can")
-            self._teach(model, rows)
-            self.__dict__.setdefault("_units", None)
+            self._teach(model, rows, _units=None)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> GapMoments:

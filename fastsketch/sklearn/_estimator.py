@@ -6,7 +6,7 @@
 import copy
 import numbers
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, BinaryIO, ClassVar, Self, TypeVar, cast, dataclass_transform
@@ -33,7 +33,7 @@ from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_tabl
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, inner_model, state_being_read
 from fastsketch._frame.model import Model, plain
-from fastsketch._kernels.guard import Guard, changes, reads
+from fastsketch._kernels.guard import Guard, changes, reads, update_with
 from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source, naming
@@ -117,8 +117,7 @@ def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
+        estimator.__dict__ = before
         raise
 
 
@@ -204,6 +203,7 @@ class ModelEstimator(BaseEstimator):
 
     n_features_in_: int
     feature_names_in_: NDArray[Any]
+    _fixed: dict[str, Any]  # parameters that may not change once learning has begun
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:
@@ -229,11 +229,12 @@ class ModelEstimator(BaseEstimator):
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
         """Keep the parameters with which learning begins."""
-        self._fixed = self._to_fix()
+        vars(self).update(self._begun())
 
-    def _to_fix(self) -> dict[str, Any]:
-        """Return the parameters that may not change once learning has begun."""
-        return {name: value for name, value in self.get_params(deep=False).items() if name not in self._FREE}
+    def _begun(self) -> dict[str, Any]:
+        """Return the attributes with which learning begins: the parameters that may not change any more."""
+        parameters = self.get_params(deep=False).items()
+        return {"_fixed": {name: value for name, value in parameters if name not in self._FREE}}
 
     def _check_parameters(self) -> None:
         """Raise ValueError naming a parameter that is no longer what learning began with."""
@@ -433,14 +434,19 @@ class MergingEstimator(ModelEstimator):
         begun = hasattr(self, self._MODEL)
         return self._learner if begun else self._template(rows.shape[0], rows.shape[1], rows.dtype)
 
-    def _teach(self, model: Any, rows: Any, *sample_weight: Any) -> None:
-        """Let a model learn from checked rows, and keep it."""
-        first = model.n_features is None
-        if first:
+    def _whole_batch(self) -> AbstractContextManager[None]:
+        """Return the context of ``partial_fit``: a first batch that is refused or interrupted leaves nothing behind.
+
+        Later batches change nothing before ``_teach``, which changes the model and what belongs to it in one step.
+        """
+        return nullcontext() if hasattr(self, self._MODEL) else whole_or_as_before(self)
+
+    def _teach(self, model: Any, rows: Any, *sample_weight: Any, **attributes: Any) -> None:
+        """Let a model learn from checked rows, and set it and other attributes of this estimator, all in one step."""
+        if model is not vars(self).get(self._MODEL):
             self._name_features(model)
-        setattr(self, self._MODEL, model.update(rows, *sample_weight))
-        if first:
-            self._fix_parameters()
+            attributes |= self._begun()
+        update_with(model, (rows, *sample_weight), vars(self), {self._MODEL: model, **attributes})
 
     @changes
     def merge(self, other: Self) -> Self:
@@ -488,11 +494,13 @@ class MergingEstimator(ModelEstimator):
         mine, theirs = (getattr(estimator, "feature_names_in_", None) for estimator in (self, other))
         if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
             raise ValueError("other has other feature names than this estimator")
+        work = copy.copy(self)
         model, own = self._merged(other)
-        setattr(self, self._MODEL, model)
+        setattr(work, self._MODEL, model)
         if mine is None and theirs is not None:
-            self.feature_names_in_ = theirs.copy()
-        self._restore_own(own)
+            work.feature_names_in_ = theirs.copy()
+        work._restore_own(own)
+        self._become(work)
 
     @property
     def n_samples_seen_(self) -> int:
@@ -539,9 +547,9 @@ class MergingEstimator(ModelEstimator):
     def _become(self, other: Any) -> None:
         """Take all that another estimator has learned, in one step; parameters stay."""
         own = {*self.get_params(deep=False), "_entered"}
+        stays = {name: value for name, value in vars(self).items() if name in own}
         learned = {name: value for name, value in vars(other).items() if name not in own}
-        self._drop(*(vars(self).keys() - learned.keys() - own))  # names of columns, which the rows before had
-        self.__dict__.update(learned)  # one step, which no interrupt can divide
+        self.__dict__ = {**stays, **learned}  # one step, which no interrupt can divide
 
 
 class SketchEstimator(MergingEstimator):
@@ -551,14 +559,14 @@ class SketchEstimator(MergingEstimator):
     _KIND: ClassVar = FrequentDirections
 
     sketch_: FrequentDirections
+    _read_out: dict[str, Any]  # what has been read of the sketch
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
         return {**super()._parameters_for(model), **{name: model.resolved[name] for name in ("sketch_size", "solver")}}
 
-    def _fix_parameters(self) -> None:
-        super()._fix_parameters()
-        self._read_out: dict[str, Any] = {}
+    def _begun(self) -> dict[str, Any]:
+        return {**super()._begun(), "_read_out": {}}
 
     def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
         """Return checked rows of fit and their weights, without the rows of weight 0."""

@@ -57,6 +57,15 @@ class KeptRows:
             return None
         return Piece(rows[able], keys[able], np.ones(len(able)) if weights is None else weights[able])
 
+    def after(self, rows: Any, weights: NDArray[np.float64] | None, **where: Any) -> Self:
+        """Return the sample with those of these rows that ``chosen`` selects; this one stays as it is."""
+        part = self.chosen(rows, weights, **where)
+        if part is None:
+            return self
+        out = self.copy()
+        out.add(part)
+        return out
+
     def add(self, part: Piece) -> None:
         """Add rows that ``chosen`` has returned."""
         if self._rows is None:
@@ -90,7 +99,7 @@ class KeptRows:
     def copy(self) -> Self:
         """Return an independent copy."""
         out = type(self)(self.size)
-        out._rows = None if self._rows is None else self._rows.copy()
+        out._rows, out._drawn = None if self._rows is None else self._rows.copy(), self._drawn
         return out
 
     def in_order(self) -> tuple[Any, NDArray[np.float64]]:

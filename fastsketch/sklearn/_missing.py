@@ -2,13 +2,13 @@
 
 # pyright: basic
 
-import warnings
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import require_array_like
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.names._id_columns import is_missing
 
 FILLS = ("mean", "drop")
@@ -90,10 +90,9 @@ def without_missing(
         w = np.ones(n) if weights is None else weights
         if len(empty := np.flatnonzero(absent.T @ (w > 0.0).astype(float) == np.count_nonzero(w))):
             shown = ", ".join(repr(str(names[j])) if names is not None else str(j) for j in empty[:5])
-            warnings.warn(
+            warn_caller(
                 f"fill='mean': there is no number in column {shown}{', ...' if len(empty) > 5 else ''} of the first "
-                f"{n} rows, and 0 stands for each: leave such columns out, or begin with more rows",
-                stacklevel=5,
+                f"{n} rows, and 0 stands for each: leave such columns out, or begin with more rows"
             )
         sums: Any = filled(rows, np.zeros(d)).T @ w
         return filled(rows, sums / np.maximum(w.sum() - absent.T @ w, np.finfo(np.float64).tiny)), weights, count

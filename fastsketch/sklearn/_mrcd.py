@@ -17,7 +17,6 @@ factor. Bates, Candes, Lei, Romano, Sesia, Annals of Statistics 51 (2023): confo
 
 # pyright: basic
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
+from fastsketch._core.warning import warn_caller
 from fastsketch.sklearn._column_scales import CONSTANT
 from fastsketch.sklearn._gaussian import (
     LEAST_VARIANCE,
@@ -280,10 +280,9 @@ class Threshold(NamedTuple):
         m = len(self.held_out)
         beyond = max(1.0, share * (m + 1))
         if beyond > share * (m + 1):
-            warnings.warn(
-                f"contamination={share:g} needs at least {int(np.ceil(1 / share)) - 1} rows kept, and there are {m}: "
-                f"alarms are of a share of about {1 / (m + 1):.2g}; learn from more rows",
-                stacklevel=4,
+            warn_caller(
+                f"contamination={share:g} needs at least {int(np.ceil(1 / share)) - 1} retained rows, and there are "
+                f"{m}: the share of alarms among new rows will be about {1 / (m + 1):.2g}; learn from more rows"
             )
         level = float(np.quantile(self.held_out, 1 - beyond / (m + 1), method="weibull"))
         return level, np.asarray(beta.ppf([0.025, 0.975], beyond, m + 1 - beyond))

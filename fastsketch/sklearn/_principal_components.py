@@ -6,7 +6,6 @@ The variances along the components are their own, those beside them one, the noi
 # reads what a sketch keeps to itself
 # pyright: basic
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows
+from fastsketch._core.warning import warn_caller
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview
@@ -80,10 +80,9 @@ def read_again(
     if residual > CERTAIN and isinstance(wanted, int):
         if exactly():
             return 1, None
-        warnings.warn(
+        warn_caller(
             f"explained_variance_ is not certain to {CERTAIN:.0%}: after pass {passes}, the last, the residual of a "
-            f"component is {residual:.1%} of its variance, as in a flat spectrum; solver='exact' has no such error",
-            stacklevel=4,
+            f"component is {residual:.1%} of its variance, as in a flat spectrum; solver='exact' has no such error"
         )
     return passes, seen
 
@@ -108,20 +107,18 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
     known = len(seen.spectrum.values)
     if count > known and seen.shrinkage > 0:
         share = float(seen.spectrum.values.sum()) / seen.squared_norm
-        warnings.warn(
+        warn_caller(
             f"n_components={wanted}: {known} components, all that sketch_size={most} holds, have only "
-            f"{share:.3g} of the variance; take a larger sketch_size",
-            stacklevel=2,
+            f"{share:.3g} of the variance; take a larger sketch_size"
         )
     out = first_of(seen, max(1, min(count, known)))
     certain = float(out.low.sum()) / seen.squared_norm if seen.squared_norm > 0 else 1.0
     if count <= known and certain < wanted * (1 - CERTAIN_ENOUGH):
         most = count_for(wanted, seen.spectrum.low, seen.squared_norm)
         upper = str(most) if most <= known else f"more than {known}"
-        warnings.warn(
+        warn_caller(
             f"n_components={wanted}: {count} components by estimates, of which a share of {certain:.3g} is certain; at "
-            f"most {upper} hold it for certain; take a larger sketch_size, or read the rows again (refine)",
-            stacklevel=2,
+            f"most {upper} hold it for certain; take a larger sketch_size, or read the rows again (refine)"
         )
     return out
 
@@ -199,7 +196,7 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
     def _divisor(self) -> float:
         return max(1.0, self.sketch_.total_weight - 1.0)
 
-    def _variances(self, stacklevel: int = 3) -> ComponentsReadOut:
+    def _variances(self) -> ComponentsReadOut:
         """Return the read-out for attributes about variances, with one warning if those of one pass are uncertain.
 
         Certain intervals are pessimistic about one pass of a sketch, and more so about several, whose estimates are as
@@ -213,13 +210,12 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
                 self._read_out["said"] = True
                 i = int(np.argmax(wide))
                 value, low, high = (float(each[i]) / self._divisor() for each in (view.squares, view.low, view.high))
-                warnings.warn(
+                warn_caller(
                     f"explained_variance_ may be far off in {int(wide.sum())} of {len(wide)} components: that of "
                     f"component {i} is estimated as {value:.3g}, and between {low:.3g} and {high:.3g} for certain "
                     "(explained_variance_interval_). One pass of a sketch knows no more: read the rows again by "
                     "refine, or take solver='auto' or 'exact', or a sketch_size above "
-                    f"{self.sketch_.resolved['sketch_size']}",
-                    stacklevel=stacklevel,
+                    f"{self.sketch_.resolved['sketch_size']}"
                 )
         return view
 

@@ -107,7 +107,8 @@ class EASERecommender(MergingEstimator):
         sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
         """
         if (table := table_of(X)) is not None:
-            return self._learn_table(table, None, sample_weight)
+            with whole_or_as_before(self):
+                return self._learn_table(table, None, sample_weight)
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._fit_source(source)
         with whole_or_as_before(self):
@@ -129,13 +130,13 @@ class EASERecommender(MergingEstimator):
         """
         if (table := table_of(X)) is not None:
             self._check_parameters()
-            return self._learn_table(table, getattr(self, "model_", None), sample_weight)
+            with self._whole_batch():
+                return self._learn_table(table, getattr(self, "model_", None), sample_weight)
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
-        with whole_or_as_before(self):
+        with self._whole_batch():
             rows = self._checked_more(X)
-            weights = as_weights(sample_weight, rows.shape[0])
-        self._teach(self._model_for(rows), rows, weights)
+            self._teach(self._model_for(rows), rows, as_weights(sample_weight, rows.shape[0]))
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:
@@ -151,13 +152,19 @@ class EASERecommender(MergingEstimator):
             raise ValueError("X must have at least one line, got a table of none")
         if model is None:
             model = self._template(None, 1, np.float32 if table.values is None else table.values.dtype)
-        first = model.n_features is None
-        self.model_ = model.update(table, sample_weight)
-        self.n_features_in_ = self.model_.n_features or 0
-        if first:
+        if model.n_features is None:
             self._drop("feature_names_in_")
-            self._fix_parameters()
+        self._teach(model, table, sample_weight)
         return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """Return the number of items, which grows when tables bring new ids."""
+        return self._learner.n_features
+
+    @n_features_in_.setter
+    def n_features_in_(self, n_features: int) -> None:
+        """Ignore the number of columns that scikit-learn sets when it checks rows: the model has it."""
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:

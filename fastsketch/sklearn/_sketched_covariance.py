@@ -3,7 +3,6 @@
 # scikit-learn has no types.
 # pyright: basic
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
@@ -14,6 +13,7 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights, rows_with_weight
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
@@ -231,10 +231,10 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         """
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
-        with whole_or_as_before(self):
+        with self._whole_batch():
             rows = self._checked_more(X)
             rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
-        return self._learn_rows(rows, weights) if rows.shape[0] else self
+            return self._learn_rows(rows, weights) if rows.shape[0] else self
 
     def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
         self._shrinkage_asked()
@@ -250,29 +250,15 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         squares = 0.0 if first else self._weight_squares
         if squares is not None:
             squares += float(X.shape[0]) if weights is None else float(weights @ weights)
-        part = None if kept is None else kept.chosen(X, weights, first=sketch.n_rows, complete=complete)
+        if kept is not None:
+            kept = kept.after(X, weights, first=sketch.n_rows, complete=complete)
         scales = self._first_scales(sketch, X.shape[1]) if first else self._scales
         if scales is not None:
             self._name_features(sketch)
             scales, sketch, X, weights = scales.prepare(sketch, X, weights)
-        n_rows, learned, fixed = sketch.n_rows, False, self._to_fix() if first else self._fixed
-        try:
-            self._teach(sketch, X, weights)
-            learned = True
-        finally:  # an interrupt may come once the sketch has learned: what lies beside it learns then, too
-            if learned or sketch.n_rows > n_rows:
-                without = 0 if first else self._without_rows
-                self.__dict__.update(
-                    sketch_=sketch,
-                    _fixed=fixed,
-                    _scales=scales,
-                    n_missing_=missing,
-                    _kept_rows=kept,
-                    _without_rows=without,
-                    _weight_squares=squares,
-                )
-                if kept is not None and part is not None:
-                    kept.add(part)
+        without = 0 if first else self._without_rows
+        beside = {"_scales": scales, "_kept_rows": kept, "_without_rows": without, "_weight_squares": squares}
+        self._teach(sketch, X, weights, n_missing_=missing, **beside)
         return self
 
     def _first_scales(self, sketch: FrequentDirections, n_features: int) -> ColumnScales | None:
@@ -471,10 +457,9 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     def _warn_of_nothing(self) -> None:
         if not self._read().matrix.trace > 0:
-            warnings.warn(
+            warn_caller(
                 f"the covariance is zero, and so is every distance: n_samples_seen_={self.n_samples_seen_} rows do not "
-                "differ; learn from others too, or set alpha0",
-                stacklevel=3,
+                "differ; learn from others too, or set alpha0"
             )
 
     def score(self, X_test: Rows, y: Any = None) -> float:

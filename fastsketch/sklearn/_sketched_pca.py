@@ -220,7 +220,8 @@ class SketchedPCA(PrincipalComponents):
         """
         as_choice(self.missing, "missing", ("error", "em"))
         if (source := as_unweighted_source(X, sample_weight)) is not None:
-            return self._fit_source(source)
+            with whole_or_as_before(self):
+                return self._fit_source(source)
         with whole_or_as_before(self), sketch_of_any_size(self.n_components):
             self.n_filled_ = 0
             if self.missing == "em" and not is_sparse(X):
@@ -252,7 +253,7 @@ class SketchedPCA(PrincipalComponents):
                 self._multiply_all(rows, weights, size, way=way)
             self._name_features(self.sketch_)
             if self.solver_ in ("gram", "svd") or not isinstance(wanted, int):
-                self._variances(stacklevel=4)  # which may warn
+                self._variances()  # which may warn
         return self
 
     @changes
@@ -280,21 +281,24 @@ class SketchedPCA(PrincipalComponents):
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
-        with whole_or_as_before(self):
+        with self._whole_batch():
             rows: Any = self._checked(X, reset=first) if check_input else X
             rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
-        if not rows.shape[0]:
-            return self
+            return self._learn_rows(rows, weights, first=first) if rows.shape[0] else self
+
+    def _learn_rows(self, rows: Any, weights: NDArray[np.float64] | None, *, first: bool) -> Self:
         variance = FeatureVariance() if first else self._variance
         check_batch(rows, weights, variance)
         if first:
             self._wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
             sketch = self._new_sketch(size, self._in_stream(rows, self._wanted, size), rows.dtype)
             self._name_features(sketch)
-            stream, self._dtype = self._begun_stream(rows, self._wanted, sketch), rows.dtype
+            stream, self._dtype, self.n_filled_ = self._begun_stream(rows, self._wanted, sketch), rows.dtype, 0
         else:
             sketch, stream = self.sketch_, self._stream
-        part = None if stream is None else stream.chosen(rows, weights, first=sketch.n_rows)
+        if stream is not None:
+            few = sketch.n_rows + rows.shape[0] <= stream.size
+            stream = stream.after(rows, weights, first=sketch.n_rows) if few else None
         # the sketch, which is changed in place, learns when nothing else may be refused
         variance = None if variance is None else variance.after(rows, weights)
         scales = self._scales if not first else None
@@ -302,18 +306,10 @@ class SketchedPCA(PrincipalComponents):
             scales = ColumnScales.begin(self._n_first(), rows.shape[1])
         if scales is not None:
             scales, sketch, rows, weights = scales.prepare(sketch, rows, weights)
+        solver = "rows" if stream is not None else _solver_of(sketch) if sketch.n_rows else sketch.solver
+        beside = {"_variance": variance, "_stream": stream, "_scales": scales, "solver_": solver, "n_passes_": 1}
         with sketch_of_any_size(self.n_components):
-            sketch.update(rows, weights)
-        if stream is not None and sketch.n_rows > stream.size:
-            stream = None
-        elif stream is not None and part is not None:
-            stream.add(part)
-        self._scales = scales
-        self.sketch_, self._variance, self._stream, self.n_passes_ = sketch, variance, stream, 1
-        self.solver_ = _solver_of(sketch) if stream is None else "rows"
-        if first:
-            self.n_filled_ = 0
-            self._fix_parameters()
+            self._teach(sketch, rows, weights, **beside)
         return self
 
     # -- missing entries -------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 # pyright: reportPrivateUsage=false
 # (the read-out of a sketch is asked for its allowance for rounding)
 
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import zip_longest
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_integer, as_seed
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import agreed
 from fastsketch.sketching import FrequentDirections
 from fastsketch.streams._block_merges import joined
@@ -331,10 +331,9 @@ def _are_alike(blocks: Sequence[list[FrequentDirections]]) -> bool:
     one, two = (float(np.median([block.total_weight for block in side])) for side in blocks)
     if max(one, two) <= MOST_RATIO * min(one, two):
         return True
-    warnings.warn(
+    warn_caller(
         f"no p-values: the blocks of a have a median weight of {one:g}, those of b of {two:g}, and chance arranges "
-        "blocks that are about equally long",
-        stacklevel=4,
+        "blocks that are about equally long"
     )
     return False
 

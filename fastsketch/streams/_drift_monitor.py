@@ -3,7 +3,6 @@
 # pyright: reportPrivateUsage=false
 # (a monitor is made of sketches, by the frame's hooks)
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from fastsketch._core.sparse import dense_as_csr
 from fastsketch._core.validation import MOST_SIZE, as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.loading import from_bytes, inner_model
 from fastsketch._frame.model import Arrays, Model
@@ -372,27 +372,24 @@ class DriftMonitor(Model):
         n, span = past.n_rows, past.span
         if past.alarms:
             if past.start == past.alarms[-1].row:  # once
-                warnings.warn(
+                warn_caller(
                     f"the rows after the alarm at row {past.start:,} go on changing: a new reference begins "
-                    f"with row {n:,}",
-                    stacklevel=4,
+                    f"with row {n:,}"
                 )
         elif span < MOST_LONGER * self.every:
             span *= 2
             if past.span == self.every:  # once: what follows is in the facts
-                warnings.warn(
+                warn_caller(
                     f"the monitor is not armed: blocks of {past.span:,} rows resemble the ones before them, and are "
                     f"now {span:,} rows long. Nothing is compared before row {n + span * self.reference:,}, and a "
                     f"change before it may be missed: where that is too late, begin with a smaller reference than "
                     f"{self.reference}, or with a larger every than {self.every:,} if rows remember more of those "
-                    "before them",
-                    stacklevel=4,
+                    "before them"
                 )
         else:
-            warnings.warn(
+            warn_caller(
                 f"blocks of {span} rows resemble the ones before them: false alarms may be more frequent than "
-                f"run_length={self.run_length} says; take a larger every than {self.every}",
-                stacklevel=4,
+                f"run_length={self.run_length} says; take a larger every than {self.every}"
             )
             return past
         return Past(n, n, span, alarms=past.alarms, sides=past.sides)

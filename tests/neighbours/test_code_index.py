@@ -14,7 +14,7 @@ from fastsketch.data.files import _state as state
 from fastsketch.neighbours.codes._search import METRICS
 from tests.neighbours.toy import toy
 from tests.reliability.figures import report
-from tests.reliability.test_interrupts import interrupted, lines_of, moments
+from tests.reliability.test_interrupts import interrupted, moments, places_of
 
 D = 8
 RNG = np.random.default_rng(0)
@@ -310,13 +310,13 @@ def prepared(path):
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_interrupts(tmp_path, name, amount):
-    """At any line a call is done or not begun, in memory and in the file, and the next save goes through."""
+    """At any place a call is done or not begun, in memory and in the file, and the next save goes through."""
     operation, rng, counts = OPERATIONS[name], np.random.default_rng(0), Counter()
     done = prepared(tmp_path / "done")
     before, saved = done.to_bytes(), fs.load(tmp_path / "done").to_bytes()
     operation(done, tmp_path / "done")
     after, once_more = done.to_bytes(), prepared(tmp_path / "fresh")
-    n = lines_of(lambda: operation(once_more, tmp_path / "fresh"))
+    n = places_of(lambda: operation(once_more, tmp_path / "fresh"))
     for at in moments(n, amount(20, 120), rng):
         path = tmp_path / f"{at}"
         index = prepared(path)
@@ -329,7 +329,7 @@ def test_interrupts(tmp_path, name, amount):
     counts["left_behind"] = len([file for file in tmp_path.iterdir() if not file.name.isalnum()])
     report(
         f"interrupts of the index: {name}",
-        f"{counts['interrupts']} at lines",
+        f"{counts['interrupts']} at places",
         **{key: counts[key] for key in ("half_done", "lost", "left_behind")},
     )
 

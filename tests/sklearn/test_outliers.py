@@ -175,7 +175,7 @@ def test_rows_whose_squares_leave_the_range_are_refused(solver):
 
 def test_few_rows_say_what_they_cannot():
     model = SketchedCovariance(contamination=0.01).fit(rows_of(0, 30))
-    with pytest.warns(UserWarning, match="contamination=0.01 needs at least 99 rows kept, and there are 30"):
+    with pytest.warns(UserWarning, match="contamination=0.01 needs at least 99 retained rows, and there are 30"):
         model.predict(rows_of(1, 10))
     assert np.allclose(model.alarm_interval_, beta.ppf([0.025, 0.975], 1, 30))
     with pytest.raises(ValueError, match="a threshold needs at least 2 rows, got 1"), pytest.warns(UserWarning):

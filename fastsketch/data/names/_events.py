@@ -1,12 +1,12 @@
 """Tables of user, item and, if there is such a column, a value, as text has them."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import DATE, LOGGER, MISSING, NUMBER, WORD, Dialect, as_number, kind_of
 from fastsketch.data.names._event_columns import OF_TIMES, event_columns, in_words
@@ -96,7 +96,7 @@ def _chosen(table: Table) -> list[int]:
     for column, held in enumerate(times if width == 3 else ()):
         if held:
             said = f"{table.name}: {table.called(column)} holds {held}, and no values ({NAMED})"
-            warnings.warn(said, UserWarning, stacklevel=4)
+            warn_caller(said)
     return places
 
 
@@ -147,7 +147,7 @@ def _read(table: Table, user: int, item: int, value: int | None) -> Three:
     if odd := sorted(name for name in held if name.lower() in MISSING):
         known = [column.index(odd[0]) if odd[0] in column else len(column) for column in (users, items)]
         first = table.error(int(where[min(known)]), f"the id {odd[0]!r} is read as one like any other")
-        warnings.warn(str(first), UserWarning, stacklevel=3)
+        warn_caller(str(first))
     return Three(users, items, None if value is None else np.concatenate(numbers), where)
 
 

@@ -1,6 +1,5 @@
 """Rows of a table in text as rows with names: numbers by their column, words as "column=word"."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_choice, as_integer
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import (
     DATE,
@@ -338,7 +338,7 @@ class TableRows:
         if dates:
             what = "a column" if len(dates) == 1 else "columns"
             said = f"{self.name}: {what} of dates or times, which teach a model nothing as they are, left out: "
-            warnings.warn(f"{said}{_listed(dates)} (categorical={dates!r} reads words)", UserWarning, stacklevel=4)
+            warn_caller(f"{said}{_listed(dates)} (categorical={dates!r} reads words)")
         if not set(kinds) - {label}:
             raise SourceError(f"{self.name} has no column of features")
         return kinds

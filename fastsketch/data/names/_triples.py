@@ -1,7 +1,6 @@
 """Tables of user, item and value, with ids of any type, and the sparse matrices that they stand for."""
 
 import re
-import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse, require_array_like
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.names._events import NAMED, ColumnNames, Three, are_times
@@ -270,7 +270,7 @@ def _without_times(three: Three, columns: ColumnNames | None, name: object) -> T
     if values is None or values.dtype.kind not in "iuf" or not are_times(values):
         return three
     said = f"{name}: the third column holds what looks like times, and no values ({NAMED})"
-    warnings.warn(said, UserWarning, stacklevel=3)
+    warn_caller(said)
     return three._replace(values=None)
 
 

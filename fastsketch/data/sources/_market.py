@@ -5,7 +5,6 @@ scipy ignores what follows a number within a line, so that 0x10 is 0 and 0.5 a w
 
 import io
 import re
-import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from fastsketch._core.escaping import escaped
 from fastsketch._core.validation import as_rows
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import InputFile, SourceError, most_unpacked
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._formats import Options
@@ -67,11 +67,9 @@ def _is_10x(path: Path, n_genes: int) -> bool:
 
     with InputFile(path) as file, suppress(ValueError):  # the whole matrix shows what is wrong with it
         if tuple(mminfo(io.BytesIO(file.read(1 << 20)))[:2]) == (n_genes, len(_names_beside(path, "barcodes"))):
-            warnings.warn(
+            warn_caller(
                 f"{escaped(path)} has a row for each gene and a column for each cell, as the names beside it show: "
-                "cells are read as rows (transpose=False of fs.open_rows reads the matrix as it is stored)",
-                UserWarning,
-                stacklevel=2,
+                "cells are read as rows (transpose=False of fs.open_rows reads the matrix as it is stored)"
             )
             return True
     return False

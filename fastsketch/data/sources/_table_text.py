@@ -1,6 +1,5 @@
 """Csv files of numbers as a source of dense rows; the header, if there is one, names the columns."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -8,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import NUMBER, UNDIVIDED, WORD, is_numeric, kind_of, listed, say_ids
 from fastsketch.data.sources import _source
@@ -103,7 +103,7 @@ class TableText(TextSource):
             raise SourceError(f"{self.name} has no columns of numbers{''.join(first)}")
         if others and leave_out:
             left = listed([self._called(k) for k in others], 20)
-            warnings.warn(f"{self.name}: columns that hold no numbers are left out: {left}", UserWarning, stacklevel=2)
+            warn_caller(f"{self.name}: columns that hold no numbers are left out: {left}")
         return numbers if leave_out else self._columns
 
     def _refuse_words(self) -> None:
