@@ -120,6 +120,23 @@ _ARRAYS = ("__array__", "__array_interface__", "__array_struct__")
 _BUFFERS: tuple[type, ...] = (str, bytes, bytearray, memoryview, array.array, range)
 
 
+def refuse_final_nul(values: Any, name: str) -> None:
+    """Raise ValueError that names the first string which ends in NUL, in a list or an array of objects.
+
+    NumPy's arrays of strings, which labels become, do not keep NUL at the end: two different labels would be one.
+    """
+    if isinstance(values, list | tuple):
+        entries = list(cast("list[Any]", values))
+    else:
+        array: NDArray[Any] = np.asarray(values)
+        entries = array.ravel().tolist() if array.dtype.kind in "OT" else []
+    for row, value in enumerate(entries):
+        if isinstance(value, str) and value[-1:] == "\0":
+            raise ValueError(
+                f"{name}: {value!r} in row {row} ends in NUL, which arrays of strings do not keep: remove it"
+            )
+
+
 def require_array_like(values: Any, name: str) -> None:
     """Raise TypeError for a masked array, or an object that is no array, table, sparse matrix or list of rows.
 

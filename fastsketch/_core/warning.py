@@ -9,7 +9,7 @@ PASSED_OVER = ("fastsketch", "sklearn", "joblib", "contextlib")
 
 
 def warn_caller(message: str, category: type[UserWarning] = UserWarning) -> None:
-    """Issue a warning at the innermost line of code outside of this library.
+    """Write a warning at the innermost line of code outside of this library.
 
     ``warnings.warn`` counts frames from its own caller; ``skip_file_prefixes``, which would pass over them by their
     files, came with Python 3.12.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import without_long_double
-from fastsketch._core.validation import as_real, require_array_like
+from fastsketch._core.validation import as_real, refuse_final_nul, require_array_like
 from fastsketch._kernels.online.few_rows import SINGLE
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Counts, Floats
@@ -96,7 +96,7 @@ def as_label(value: Any, what: str) -> Label:
     if isinstance(value, np.generic):
         value = cast(Any, value.item())
     if isinstance(value, str):
-        value = value.rstrip("\0")  # which arrays of strings do not keep
+        refuse_final_nul([value], what)
         if not value:
             raise ValueError(f"{what} must not be empty")
         return value
@@ -187,6 +187,7 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
         if not isinstance(value, str if strings else int | float | np.number | np.bool_):
             rule = "a string as those before" if strings else "a number or a bool"
             raise TypeError(f"{name}: the label of row {row} must be {rule}, got {value!r}")
+    refuse_final_nul(values, name)
     out = np.array(values) if values else np.empty(0)
     if out.dtype.kind not in "fiubU":
         raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {out.dtype}")

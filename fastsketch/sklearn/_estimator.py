@@ -229,7 +229,7 @@ class ModelEstimator(BaseEstimator):
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
         """Keep the parameters with which learning begins."""
-        vars(self).update(self._begun())
+        self.__dict__.update(self._begun())
 
     def _begun(self) -> dict[str, Any]:
         """Return the attributes with which learning begins: the parameters that may not change any more."""
@@ -446,7 +446,7 @@ class MergingEstimator(ModelEstimator):
         if model is not vars(self).get(self._MODEL):
             self._name_features(model)
             attributes |= self._begun()
-        update_with(model, (rows, *sample_weight), vars(self), {self._MODEL: model, **attributes})
+        update_with(model, (rows, *sample_weight), self.__dict__, {self._MODEL: model, **attributes})
 
     @changes
     def merge(self, other: Self) -> Self:

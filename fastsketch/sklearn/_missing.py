@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import require_array_like
+from fastsketch._core.validation import refuse_final_nul, require_array_like
 from fastsketch._core.warning import warn_caller
 from fastsketch.data.names._id_columns import is_missing
 
@@ -16,9 +16,10 @@ FILLS = ("mean", "drop")
 Pattern = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
-def refuse_missing_labels(labels: Any) -> None:
-    """Raise TypeError that names the first row whose label is None or NaN, among words or objects."""
-    require_array_like(labels, "y")
+def refuse_labels(labels: Any, name: str = "y") -> None:
+    """Raise an error that names the first row whose label is None or NaN, among words or objects, or ends in NUL."""
+    require_array_like(labels, name)
+    refuse_final_nul(labels, name)
     given: Any = np.asarray(labels)
     if given.dtype.kind in "OU" and isinstance(labels, list | tuple):
         given = np.asarray(labels, object)  # else NaN among words is one of them
@@ -26,7 +27,7 @@ def refuse_missing_labels(labels: Any) -> None:
         return
     for row, label in enumerate(given.ravel().tolist()):
         if is_missing(label) or (isinstance(label, float) and label != label):
-            raise TypeError(f"y must have a label for every row: that of row {row} is {label!r}")
+            raise TypeError(f"{name} must have a label for every row: that of row {row} is {label!r}")
 
 
 def filled(rows: Any, values: NDArray[np.float64]) -> Any:

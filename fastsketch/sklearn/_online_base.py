@@ -16,7 +16,15 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from fastsketch._core.losses import LOSSES, OnlineLossName
 from fastsketch._core.random import Key, raw_numbers
-from fastsketch._core.validation import Rows, as_flag, as_integer, as_weights, is_sparse, require_array_like
+from fastsketch._core.validation import (
+    Rows,
+    as_flag,
+    as_integer,
+    as_weights,
+    is_sparse,
+    refuse_final_nul,
+    require_array_like,
+)
 from fastsketch.data.files import _checks as checks
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
@@ -29,7 +37,7 @@ from fastsketch.sklearn._estimator import (
     seed_of,
     whole_or_as_before,
 )
-from fastsketch.sklearn._missing import refuse_missing_labels
+from fastsketch.sklearn._missing import refuse_labels
 from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, sureness
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
@@ -300,6 +308,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
                 if classes is None:
                     raise ValueError("classes must be given in the first call of partial_fit")
                 check_classification_targets(labels)
+                refuse_final_nul(classes, "classes")
                 known = np.unique(classes)
                 model = self._begin(known, self.class_weight)
             else:
@@ -312,7 +321,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         return self
 
     def _refuse_targets(self, y: Any) -> None:
-        refuse_missing_labels(y)
+        refuse_labels(y)
 
     @classmethod
     def _parameters_for(cls, model: LinearModel) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class EASERecommender(MergingEstimator):
 
     @n_features_in_.setter
     def n_features_in_(self, n_features: int) -> None:
-        """Ignore the number of columns that scikit-learn sets when it checks rows: the model has it."""
+        """Leave out the number of columns that scikit-learn sets when it checks rows: the model has it."""
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:

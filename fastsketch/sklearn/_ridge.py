@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from fastsketch._core.validation import Rows, as_integer, as_weights
+from fastsketch._core.validation import Rows, as_integer, as_weights, refuse_final_nul
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.ridge._ridge_reading import TOLERANCE
@@ -29,7 +29,7 @@ from fastsketch.sklearn._estimator import (
     weights_of_fit,
     whole_or_as_before,
 )
-from fastsketch.sklearn._missing import refuse_missing_labels
+from fastsketch.sklearn._missing import refuse_labels
 
 Floats = NDArray[np.float64]
 
@@ -212,6 +212,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
 
 def _different(labels: Any, name: str) -> NDArray[Any]:
     """Return the different labels, sorted; TypeError for numbers beside strings."""
+    refuse_final_nul(labels, name)
     if getattr(labels, "dtype", None) in (None, object):  # where NumPy would make strings of numbers
         try:
             np.unique(np.asarray(labels, object))
@@ -275,7 +276,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         sample_weight (n_samples,), nonnegative, multiplies squared errors, beside class_weight.
         """
         with whole_or_as_before(self):
-            refuse_missing_labels(y)
+            refuse_labels(y)
             self.classes_ = _different(y, "y")
             return self._learn(X, y, sample_weight, anew=True)
 
@@ -303,7 +304,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}")
         self._check_parameters()
-        refuse_missing_labels(y)
+        refuse_labels(y)
         with whole_or_as_before(self):
             self.classes_ = known
             return self._learn(X, y, sample_weight, anew=False)

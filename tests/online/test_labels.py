@@ -232,14 +232,6 @@ def test_bad_labels_are_named_with_their_row(labels, error, message):
         assert target.to_bytes() == before
 
 
-def test_labels_end_as_arrays_keep_them():
-    # which leave out NUL at the end of strings
-    model = fs.SketchedNewton(3, classes=["a\0", "b"]).update(np.ones((2, 2)), ["a", "b\0"])
-    assert model.classes.tolist() == ["a", "b"]
-    with pytest.raises(ValueError, match="at least two different labels"):
-        fs.SketchedNewton(3, classes=["a", "a\0"])
-
-
 def test_strings_after_numbers_are_refused():
     model = papers.SketchedNewton(3).update(np.eye(3), [1, -1, 1])
     with pytest.raises(ValueError, match=r"row 0 has the label 'a', and those before are numbers \(1, -1\)"):

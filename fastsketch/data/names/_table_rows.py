@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import as_choice, as_integer
+from fastsketch._core.validation import as_choice, as_integer, refuse_final_nul
 from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import (
@@ -261,7 +261,11 @@ class TableRows:
         columns = [_values(frame[str(column.place)]) for column in self._columns]
         names = [column.name for column in self._columns]
         rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-        return rows, None if self._label is None else np.array(_values(frame[str(self._label.place)]))
+        if self._label is None:
+            return rows, None
+        labels = _values(frame[str(self._label.place)])
+        refuse_final_nul(labels, f"{self.name}: column {self._label.name!r}, the label")
+        return rows, np.array(labels)
 
     def _is_input(self) -> bool:
         return isinstance(self.path, Path) and str(self.path) == "-"

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import refuse_final_nul
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._id_columns import MIXED, ids_in
 from fastsketch.data.sources import Source, naming
@@ -30,6 +31,7 @@ def keys_at(values: Any, source: Source, first: int) -> list[Any]:
             kept = type(keys[0]) if isinstance(keys[0], Key) else Key
             row = next(row for row, key in enumerate(keys) if not isinstance(key, kept))
             raise ValueError(f"the keys of groups must be all integers or all strings: row {row} has {keys[row]!r}")
+        refuse_final_nul(keys, "the keys of groups")
         return keys
 
 

@@ -27,6 +27,8 @@ class KeyedRows:
                 self.source = open_rows(x, columns=columns, beside=column, **options)
             return
         self.source, self._by = open_rows(x, columns=columns, **options), as_array(by, "by")
+        if self._by.dtype.kind == "U" and isinstance(by, list | tuple):
+            self._by = np.asarray(by, object)  # NumPy makes strings of the numbers among strings, and drops final NULs
         if self._by.ndim != 1:
             raise ValueError(f"by must be a column, or the keys of the rows (n,), got shape {self._by.shape}")
         if self.source.n_rows is not None and len(self._by) != self.source.n_rows:
