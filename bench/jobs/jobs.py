@@ -86,10 +86,9 @@ def job(folder, work, engine, workers):
         from dask import config
         from distributed import Client, LocalCluster
 
-        from fastsketch.jobs._dask import WORKER_ENVIRONMENT
-
         # as docs/jobs/many-cores.md says
-        with config.set({f"distributed.nanny.pre-spawn-environ.{key}": n for key, n in WORKER_ENVIRONMENT.items()}):
+        environment = {"MALLOC_TRIM_THRESHOLD_": 128 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
+        with config.set({f"distributed.nanny.pre-spawn-environ.{key}": n for key, n in environment.items()}):
             client = Client(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))
         for room in ("sketching", "neighbours.hashing", "recommending"):
             client.run(import_module, f"fastsketch.{room}")

@@ -5,7 +5,6 @@
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
@@ -17,8 +16,6 @@ READING = {
     **dict.fromkeys(("n_features", "zero_based", "key", "transpose", *TABLES), "fastsketch.data.open_rows"),
     "missing": "fastsketch.data.TableRows",
 }
-# The value of --progress without one.
-LINE = "line"
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------
@@ -62,9 +59,9 @@ def as_column(text: str) -> str | int:
 
 
 def _how(text: str) -> bool | str:
-    if text not in (LINE, "json"):
-        raise argparse.ArgumentTypeError(f"must stand alone, or be json, got {text}")
-    return text == LINE or text
+    if text not in ("line", "json"):
+        raise argparse.ArgumentTypeError(f"must be line or json, got {text}")
+    return text == "line" or text
 
 
 # -- verbs -------------------------------------------------------------------------------------------------------------
@@ -141,30 +138,26 @@ class RowsVerb(Verb):
 
 
 @dataclass(kw_only=True)
-class ProgressVerb(Verb):
-    """Verb that can show its progress.
+class ResumableVerb(Verb):
+    """Verb whose job can be resumed after a kill, and shows its progress.
 
     Parameters
     ----------
-    progress : [json]
-        progress on standard error (default: on a terminal), or lines of JSON there
-    """
-
-    progress: Any = flag("--progress", type=_how)
-
-
-@dataclass(kw_only=True)
-class ResumableVerb(ProgressVerb):
-    """Verb whose job can be resumed after a kill.
-
-    Parameters
-    ----------
+    progress : {line,json}
+        progress on standard error: a line (default: on a terminal), or lines of JSON
     resume
         go on from what the same command has left in OUTPUT.partial, if it has: only what is left is done; refused
         if OUTPUT is finished
     """
 
+    progress: Any = flag("--progress", type=_how)
     resume: bool = flag("--resume", action="store_true")
+
+    def job(self, progress: Any) -> Any:
+        """Return the options of the job, which reports its progress in this way."""
+        from fastsketch.jobs._engines import Job
+
+        return Job(resume=self.resume, progress=progress)
 
 
 @dataclass(kw_only=True)
@@ -182,14 +175,15 @@ class PartsVerb(ResumableVerb):
     workers: str = flag("--workers", default="auto")
     engine: str = flag("--engine", default="processes")
 
-    def job(self) -> dict[str, Any]:
-        """Return where parts are done, as arguments of ``fs.run``."""
+    def job(self, progress: Any) -> Any:
+        """See ResumableVerb."""
         try:
             workers = self.workers if self.workers == "auto" else int(self.workers)
         except ValueError:
             raise ValueError(f"--workers must be a number or auto, got {self.workers}") from None
         address = self.engine if "://" in self.engine else None
-        return {"workers": workers, "engine": "dask" if address else self.engine, "scheduler": address}
+        job = super().job(progress)._replace(workers=workers, engine="dask" if address else self.engine)
+        return job._replace(scheduler=address).checked()
 
 
 def class_named(name: str) -> Any:
@@ -206,14 +200,3 @@ def reading_of(name: str, text: str) -> Any:
 
     text = "\t" if name == "separator" and text in ("tab", "\\t") else text
     return from_text(text, f"--set {name}", signature(class_named(READING[name])).parameters[name].annotation)
-
-
-def with_values(texts: Sequence[str]) -> list[str]:
-    """Return the arguments with a value for --progress, so that it takes none of the names behind it."""
-    out: list[str] = []
-    for text in texts:
-        if text == "json" and out and out[-1] == f"--progress={LINE}":
-            out[-1] = "--progress=json"
-        else:
-            out.append(f"--progress={LINE}" if text == "--progress" else text)
-    return out

@@ -4,9 +4,8 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fastsketch.cli._flags import PartsVerb, ResumableVerb
 from fastsketch.cli._output import Output, output_of
@@ -14,10 +13,11 @@ from fastsketch.cli._signals import held
 from fastsketch.data.files._untrusted import is_link
 from fastsketch.data.sources import Source, comes_once
 from fastsketch.jobs import MapResult, Report
-from fastsketch.jobs._mapping import Job, written
+from fastsketch.jobs._checkpoint import remove
+from fastsketch.jobs._manifest import refuse_finished
+from fastsketch.jobs._mapping import written
 from fastsketch.jobs._outputs import Csv, Npy, Parquet, Sink
 from fastsketch.jobs._progress import Printed
-from fastsketch.jobs._resuming import Difference, OtherJob, in_words, kept, refuse_finished, remove, shown
 from fastsketch.jobs._run import InOrder, Learning
 
 PARQUET = ".parquet"
@@ -62,21 +62,18 @@ def learn_rows(
             rows_read += report["rows"] - report["rows_before"]
 
     try:
-        where: dict[str, Any] = verb.job() if hasattr(verb, "job") else {}
         in_order = InOrder(every, seen, switches, until_saved=True)
-        job = Learning(model, source, **where, passes=passes, in_order=in_order)
-        learned = job.run(folder if source.repeatable else None, resume=verb.resume, progress=tell)
+        job = Learning(model, source, verb.job(tell), passes=passes, in_order=in_order)
+        learned = job.run(folder if source.repeatable else None)
         with held():  # what is complete is saved
             learned.notes = {"inputs": [Path(path).name for path in verb.inputs], **notes}
             out.save(learned)
             if folder is not None:
                 remove(folder)
         facts = learned.facts()
-    except OtherJob as error:
-        raise OtherJob(error.folder, error.changes, partial(_in_words, verb, switches)) from None
     except KeyboardInterrupt as stop:
-        if not out.kept:
-            stop.add_note(_last_words(folder, source))
+        if not (out.kept or getattr(stop, "__notes__", ())):
+            stop.add_note(f"nothing has been saved: {_why_nothing(folder, source)}")
         raise
     seconds = time.perf_counter() - started
     facts |= {"passes": printed.last["number"]} if printed.last is not None and passes > 1 else {}
@@ -98,36 +95,14 @@ def _folder(verb: ResumableVerb, out: Output) -> Path | None:
     return folder
 
 
-def _last_words(folder: Path | None, source: Source) -> str:
-    """Return the sentence that tells, after an interrupt, what has been saved and how to resume."""
+def _why_nothing(folder: Path | None, source: Source) -> str:
+    """Return why an interrupted job has saved nothing."""
     if not source.repeatable:
-        return "nothing has been saved: the rows of a stream cannot be read again"
-    if folder is None:
-        return "nothing has been saved: there is no output that is a file"
-    number, rows = kept(folder)
-    if not number:
-        return "nothing has been saved: no part was complete"
-    which = " of the second pass" if number > 1 else ""
-    return f"the partial result of {rows:,} rows{which} is in {folder}; the same command with --resume goes on from it"
-
-
-def _in_words(verb: ResumableVerb, switches: Mapping[str, Any], change: Difference) -> str:
-    """Return a difference of two jobs by the flags that make it."""
-    name = change.names[-1]
-    if change.names[0] in ("parameters", "resolved", "passes", *switches) or name in ("n_features", "zero_based"):
-        return f"{verb.flag_of(name)} is {shown(change.now)} now and was {shown(change.then)}"
-    if name == "sources":
-        then = len(cast("Any", change).then) if isinstance(change.then, list) else shown(change.then)
-        return f"there are {len(change.now)} inputs now and were {then}"
-    return in_words(change)
+        return "the rows of a stream cannot be read again"
+    return "there is no output that is a file" if folder is None else "no part was complete"
 
 
 # -- answers for every row ---------------------------------------------------------------------------------------------
-def answers_job(verb: PartsVerb, out: Output) -> Job:
-    """Return how the rows of a verb are read that answers for each of them."""
-    return Job(**verb.job(), resume=verb.resume, progress=Printed(out.title, verb.progress))
-
-
 def answer_rows(
     verb: Any,
     method: Callable[..., Any],
@@ -153,7 +128,7 @@ def answer_rows(
 def _written(
     verb: PartsVerb, out: Output, method: Callable[..., Any], source: Source, sink: Sink, suffix: str
 ) -> MapResult:
-    job, path = answers_job(verb, out), Path(str(out.name)) if sink.FOLDER else out.path
+    job, path = verb.job(Printed(out.title, verb.progress)), Path(str(out.name)) if sink.FOLDER else out.path
     if path is not None:
         result = written(method, source, path, sink, job, held=not sink.FOLDER)
         out.kept = out.name

@@ -41,21 +41,20 @@ class Info(Verb):
             raise ValueError(f"--top must not be negative, got {self.top}")
         with output_of(self) as out:
             model = load_model(self.inputs)
-            if isinstance(model, fs.CodeIndex):
-                out.report(model.facts())
-                return
-            facts: dict[str, Any] = {**model.facts(), **of_quantizer(model)}
+            facts: dict[str, Any] = model.facts()
             intervals: dict[str, list[float]] = {}
             if isinstance(model, FrequentDirections) and model.n_features is not None:
                 spectrum = model.spectrum()
                 intervals = {name: np.sqrt(getattr(spectrum, name)).tolist() for name in ("values", "low", "high")}
-            spectra = {"spectrum": intervals} if intervals else {}
-            out.report({**facts, **spectra, "notes": model.notes} if self.json else facts)
-            if not self.json:
-                self._show_spectra(intervals, facts.get(SPECTRUM, []), isinstance(model, FrequentDirections))
+            if self.json:
+                notes = {"notes": model.notes} if hasattr(model, "notes") else {}
+                out.report({**facts, **({"spectrum": intervals} if intervals else {}), **notes})
+                return
+            out.report(facts)
+            self._show_spectra(intervals, facts.get(SPECTRUM, []), isinstance(model, FrequentDirections))
 
     def _show_spectra(self, intervals: dict[str, list[float]], values: list[float], sketched: bool) -> None:
-        """Print the intervals of singular values, and bars of those that the sketch itself has."""
+        """Print the intervals of singular values, and the values that the model itself has."""
         if intervals:
             triples = list(zip(*intervals.values(), strict=True))
             shown = f"{min(self.top, len(triples))} of {len(triples)}"
@@ -65,25 +64,7 @@ class Info(Verb):
         if values:
             what = "lengths of the rows of B" if sketched else "singular values"
             print(f"{what} ({min(self.top, len(values))} of {len(values)}):")
-            longest = values[0] or 1.0
-            for value in values[: self.top]:
-                print(f"  {value:12.6g}  {'#' * round(40 * value / longest)}")
-
-
-def of_quantizer(model: object) -> dict[str, Any]:
-    """Return how a quantizer uses the bytes of a code, as far as it has learned; nothing for other models."""
-    if not isinstance(model, fs.SketchQuantizer) or not model.n_rows:
-        return {}
-    from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
-
-    encoder = model.encoder()
-    assert isinstance(encoder, BookEncoder)
-    layout = encoder.layout
-    return {
-        "factor_bytes": layout.offset.n_bytes + layout.scale.n_bytes,
-        "bits_of_directions": encoder.bits_of_directions.tolist(),
-        "fingerprint": encoder.fingerprint,
-    }
+            print(*(f"  {value:12.6g}" for value in values[: self.top]), sep="\n")
 
 
 @dataclass(kw_only=True)

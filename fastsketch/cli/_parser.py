@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from fastsketch._core.escaping import escaped
-from fastsketch.cli._flags import READING, Verb, class_named, reading_of, with_values
+from fastsketch.cli._flags import READING, Verb, class_named, reading_of
 from fastsketch.cli._signals import held
 
 
@@ -49,7 +49,6 @@ class Parser(argparse.ArgumentParser):
         self.verb = verb or Verb
         self.models, self.settable = self.verb.MODELS, self.verb.SETTABLE
         self.actions: dict[str, argparse.Action] = {}
-        self.texts: Sequence[str] = ()
         for item in [] if verb is None else _ordered(verb):
             names: tuple[str, ...] = item.metadata["names"]
             options: dict[str, Any] = {**item.metadata["options"], **_documented(self.verb, item.name)}
@@ -67,8 +66,7 @@ class Parser(argparse.ArgumentParser):
 
     def arguments(self, texts: Sequence[str]) -> Verb:
         """Return the verb with the arguments in these texts."""
-        self.texts = texts
-        args = vars(self.parse_intermixed_args(with_values(texts)))
+        args = vars(self.parse_intermixed_args(texts))
         given: dict[str, str] = dict(args.pop("settings", {}))
         reading: dict[str, Any] = {}
         try:
@@ -102,19 +100,13 @@ class Parser(argparse.ArgumentParser):
         known = dict.fromkeys(name for documents in self._documents().values() for name in documents)
         return f"{unknown_keyword('--set', name, known)}; --set help lists them"
 
-    def _documents(self, method: str = "") -> dict[str, dict[str, str]]:
-        """Return {whose they are: {name: what its documentation says}} of all that --set takes with a method.
-
-        With a method that no model has, return the parameters of the models that take no method.
-        """
+    def _documents(self) -> dict[str, dict[str, str]]:
+        """Return {whose they are: {name: what its documentation says}} of all that --set takes."""
         from fastsketch._frame.parameters import described
 
         documents: dict[str, dict[str, str]] = {}
-        classes = {model: class_named(f"fastsketch.{model}") for model in self.models}
-        named = {model: f'"{method}"' in described(cls).get("method", "") for model, cls in classes.items()}
-        for model, cls in classes.items():
-            if method and not (named[model] if any(named.values()) else "method" not in cls._declared):
-                continue
+        for model in self.models:
+            cls = class_named(f"fastsketch.{model}")
             texts, names = described(cls), [str(name) for name, item in cls._declared.items() if not item.fixed]
             documents[f"of {model}"] = {name: texts.get(name, name) for name in names}
         for name in self.settable:
@@ -123,11 +115,10 @@ class Parser(argparse.ArgumentParser):
         return documents
 
     def listed(self) -> str:
-        """Return all that --set takes, with its documentation; if a method is given, what goes with that method."""
-        _, _, method = " ".join(self.texts).replace("--method=", "--method ").partition("--method ")
+        """Return all that --set takes, with its documentation."""
         return "\n\n".join(
             "\n".join([f"parameters {whose}:", *dict.fromkeys(texts.values())])
-            for whose, texts in self._documents(method.partition(" ")[0]).items()
+            for whose, texts in self._documents().items()
         )
 
 
@@ -162,13 +153,7 @@ class _Set(argparse.Action):
 
 
 class ExamplesLast(argparse.HelpFormatter):
-    """A help that ends with lines as they are, and names a flag's value once."""
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        whole = super()._format_action_invocation(action)
-        if len(action.option_strings) < 2 or action.nargs == 0:
-            return whole
-        return f"{', '.join(action.option_strings)} {whole.rpartition(action.option_strings[-1])[2].lstrip()}"
+    """A help that ends with lines as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if not text.startswith("examples:"):

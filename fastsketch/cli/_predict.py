@@ -4,15 +4,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from fastsketch._core.escaping import escaped
 from fastsketch.cli._flags import TABLES, PartsVerb, as_column, flag
-from fastsketch.cli._jobs import answer_rows, answers_job
+from fastsketch.cli._jobs import answer_rows
 from fastsketch.cli._labelled import (
     as_list,
     layout,
@@ -26,10 +26,7 @@ from fastsketch.cli._reading import load_model, open_named, remembered_reading
 from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, asked_as, naming
 from fastsketch.data.sources._source import MAX_FEATURES
-from fastsketch.jobs._engines import tell
-from fastsketch.jobs._mapping import check_names, in_parts, length
-from fastsketch.jobs._parts import JobNode
-from fastsketch.jobs._progress import Reporter
+from fastsketch.jobs._mapping import check_names
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.ridge import SketchedRidge
 
@@ -135,34 +132,22 @@ class Predict(PartsVerb):
     # -- metrics -------------------------------------------------------------------------------------------------------
     def _measure(self, model: Any) -> None:
         """Print how good a learned model is on labelled rows."""
-        if self.output != "-" or self.resume:
-            raise ValueError("--what metrics is printed: there is no output to write, nor to go on with")
+        if self.output != "-" or self.resume or self.workers != "auto":
+            raise ValueError(
+                "--what metrics is printed, by one process: no --output, --resume or --workers goes with it"
+            )
         self.output = None
+        source = self._rows(model, labelled=True)
+        require_labels(source)
+        check_names(model.predict, source)
         with output_of(self) as out:
             started = time.perf_counter()
-            facts = self._metrics(model, out)
+            facts = metrics_of(model, source)
             seconds = time.perf_counter() - started
             counts = None if self.json else facts.pop("confusion", None)
             out.report(facts | {"seconds": seconds, "rows_per_second": facts["examples"] / seconds})
             if counts is not None:
                 _show(counts, out)
-
-    def _metrics(self, model: Any, out: Output) -> dict[str, Any]:
-        source, job = self._rows(model, labelled=True), answers_job(self, out)
-        require_labels(source)
-        check_names(model.predict, source)
-        parts = source.parts(job.part_bytes)
-        answers: dict[int, list[NDArray[Any]]] = {}
-        with Reporter(job.progress, source, len(parts)) as reporter:
-            tasks = ((number, part_answers, (part,)) for number, part in enumerate(parts))
-            for number, (n_rows, found) in in_parts(model, tasks, parts, job, reporter):
-                answers[number] = found
-                reporter.finished(JobNode(None, n_rows, number, number, {}))
-        columns = zip(*(answers[number] for number in range(len(parts)) if answers[number]), strict=True)
-        arrays = [np.concatenate(arrays) for arrays in columns]
-        if getattr(model, "classes", None) is None:
-            return target_metrics(*arrays or [np.zeros(0)] * 2)
-        return label_metrics(model.classes, *arrays or [np.zeros(0, np.intp)] * 4)
 
 
 def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
@@ -170,22 +155,27 @@ def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
     return np.column_stack(model.predict_interval(rows))
 
 
-def part_answers(model: Any, part: Source) -> tuple[int, list[NDArray[Any]]]:
-    """Return (rows of a part, arrays of what metrics need: see ``label_metrics`` and ``target_metrics``)."""
+def metrics_of(model: Any, source: Source) -> dict[str, Any]:
+    """Compute how good a learned model is on labelled rows."""
+    try:
+        metrics = import_module("sklearn.metrics")
+    except ImportError as error:
+        raise ImportError("--what metrics needs scikit-learn: pip install 'fastsketch[sklearn]'") from error
     pieces: list[tuple[NDArray[Any], ...]] = []
-    total = 0
-    for source in part.each():
+    for part in source.each():
         row = 0
-        for rows, labels, _ in source.chunks_beside():
-            n = length(rows)
-            for start in range(0, n, ROWS_AT_A_TIME):
-                piece = slice(start, min(start + ROWS_AT_A_TIME, n))
-                with naming(source, row):
+        for rows, labels, _ in part.chunks_beside():
+            for start in range(0, len(labels), ROWS_AT_A_TIME):
+                piece = slice(start, start + ROWS_AT_A_TIME)
+                with naming(part, row + start):
                     pieces.append(_answers(model, rows[piece], labels[piece]))
-                row += piece.stop - piece.start
-                tell(piece.stop - piece.start)
-        total += row
-    return total, [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+            row += len(labels)
+    if not pieces:
+        raise ValueError(f"{source.name} holds no rows")
+    arrays = [np.concatenate(columns) for columns in zip(*pieces, strict=True)]
+    if getattr(model, "classes", None) is None:
+        return target_metrics(metrics, *arrays)
+    return label_metrics(metrics, model.classes, *arrays)
 
 
 def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
@@ -197,45 +187,39 @@ def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any],
     return truth, class_indices(model.predict(rows), classes), chances, model.decision_function(rows)
 
 
-def label_metrics(classes: NDArray[Any], truth: Any, predicted: Any, chances: Any, scores: Any) -> dict[str, Any]:
+def label_metrics(
+    metrics: Any, classes: NDArray[Any], truth: NDArray[Any], predicted: Any, chances: Any, scores: Any
+) -> dict[str, Any]:
     """Compute the metrics of a classifier: examples, accuracy, log_loss, auc and confusion.
 
     truth, predicted (n,): indices of classes. chances (n,): the probabilities of the true ones. scores (n,) or (n, k).
     The AUC of more than two classes is the mean over those that have rows of both kinds, each against all others.
     """
     n, names = len(truth), list(map(shown, classes))
-    confusion = np.zeros((len(classes), len(classes)), np.int64)
-    np.add.at(confusion, (truth, predicted), 1)
-    columns = [scores] if scores.ndim == 1 else scores.T
-    positive = [1] if scores.ndim == 1 else range(len(classes))
-    areas = [auc(column, truth == k) for k, column in zip(positive, columns, strict=True)]
-    known = [area for area in areas if area is not None]
+    columns: dict[int, Any] = {1: scores} if scores.ndim == 1 else {k: scores[:, k] for k in range(len(classes))}
+    both = {k: column for k, column in columns.items() if 0 < np.count_nonzero(truth == k) < n}
+    areas = [metrics.roc_auc_score(truth == k, column) for k, column in both.items()]
     least = np.finfo(np.float64).eps  # where scikit-learn cuts probabilities: the loss of 0 would be infinite
+    counts = metrics.confusion_matrix(truth, predicted, labels=range(len(classes)))
     return {
         "examples": n,
-        "accuracy": int(np.trace(confusion)) / max(n, 1),
-        "log_loss": float(-np.log(np.clip(chances, least, 1.0)).sum()) / max(n, 1),
-        "auc": float(np.mean(known)) if known else None,
+        "accuracy": metrics.accuracy_score(truth, predicted),
+        "log_loss": float(-np.log(np.clip(chances, least, 1.0)).mean()),
+        "auc": float(np.mean(areas)) if areas else None,
         "confusion": {
-            name: dict(zip(names, counts, strict=True)) for name, counts in zip(names, confusion.tolist(), strict=True)
+            name: dict(zip(names, line, strict=True)) for name, line in zip(names, counts.tolist(), strict=True)
         },
     }
 
 
-def target_metrics(targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
-    """Compute the metrics of a regression: examples, mean_absolute_error, root_mean_squared_error and r2.
-
-    Of several targets they are means; r2 is None where no target varies.
-    """
-    n, errors = len(targets), np.atleast_2d((predictions - targets).T)
-    centred = np.atleast_2d(targets.T) - (np.atleast_2d(targets.T).mean(axis=1, keepdims=True) if n else 0.0)
-    squares, spread = (errors**2).sum(axis=1), (centred**2).sum(axis=1)
-    r2 = 1.0 - squares[spread > 0] / spread[spread > 0]
+def target_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
+    """Compute the metrics of a regression, means over several targets; r2 is None where a target does not vary."""
+    varies = bool((np.ptp(targets, axis=0) > 0).all())
     return {
-        "examples": n,
-        "mean_absolute_error": float(np.abs(errors).sum(axis=1).mean()) / max(n, 1),
-        "root_mean_squared_error": float(np.sqrt(squares / max(n, 1)).mean()),
-        "r2": float(r2.mean()) if len(r2) else None,
+        "examples": len(targets),
+        "mean_absolute_error": metrics.mean_absolute_error(targets, predictions),
+        "root_mean_squared_error": metrics.root_mean_squared_error(targets, predictions),
+        "r2": metrics.r2_score(targets, predictions) if varies else None,
     }
 
 
@@ -255,16 +239,6 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
             f"row {first} has label {shown(labels[first])}, which the model has never seen: it knows {known}"
         )
     return nearest
-
-
-def auc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float | None:
-    """Return the chance that a positive row scores above another one, ties counting half; None without both kinds."""
-    n_positive = int(positive.sum())
-    n_negative = len(positive) - n_positive
-    if n_positive == 0 or n_negative == 0:
-        return None
-    above = float(rankdata(scores)[positive].sum()) - n_positive * (n_positive + 1) / 2
-    return above / (n_positive * n_negative)
 
 
 def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:

@@ -1,23 +1,18 @@
 """sketch and audit: sketches of the rows of files, and their measured errors."""
 
 # pyright: reportPrivateUsage=false
-# (whether a model can read its rows again, and names of its columns)
+# (whether a model can read its rows again)
 
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from fastsketch._core.progress import ProgressLine
 from fastsketch._core.validation import as_integer
-from fastsketch.cli._flags import PartsVerb, ProgressVerb, RowsVerb, flag, parameter
+from fastsketch.cli._flags import PartsVerb, RowsVerb, flag, parameter
 from fastsketch.cli._jobs import learn_rows, refuse_streams
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import given_reading, load_model, reading_notes, rows_in
-from fastsketch.data.sources import Source, comes_once
-from fastsketch.data.sources._select import Derived
+from fastsketch.data.sources import comes_once
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
 
@@ -44,16 +39,13 @@ class Sketch(RowsVerb, PartsVerb):
         a precision instead of a size: the sketch grows until its certified error is at most this share of the sum
         of squares
     passes : {1,2}
-        2: read the inputs once more (default 1)
-    refine : SKETCH.fsk
-        read the rows of this sketch once more: its singular values and directions come out nearly exact, as with
-        --passes 2; rows that are not those of the sketch are an error
+        2: read the inputs once more: singular values and directions come out nearly exact (default 1)
 
     Examples
     --------
     zcat rows.svm.gz | fastsketch sketch - --set n_features=20 -l 8 -o - | fastsketch info -
     fastsketch sketch rows.npy -l 8 --center -o rows.fsk
-    fastsketch sketch rows.npy --refine rows.fsk -o refined.fsk
+    fastsketch sketch rows.npy --passes 2 -o refined.fsk
     """
 
     MODELS = ("FrequentDirections",)
@@ -65,13 +57,9 @@ class Sketch(RowsVerb, PartsVerb):
     center: str | None = parameter("--center", action="store_const", const="yes")
     tolerance: str | None = parameter("--tolerance")
     passes: int = flag("--passes", type=int, default=1)
-    refine: str | None = flag("--refine")
 
     def run(self) -> None:
         """Sketch the rows of files into one state file, or read the rows of a sketch again."""
-        if self.refine is not None:
-            self._refine(self.refine)
-            return
         model = FrequentDirections(**self.parameters(FrequentDirections))
         if as_integer(self.passes, "--passes", 1, 3) > 1:
             model._check_rereadable("--passes 2")
@@ -82,31 +70,9 @@ class Sketch(RowsVerb, PartsVerb):
             notes = reading_notes(reading)
             out.report(learn_rows(self, model, out, source, notes=notes, switches={}, passes=self.passes))
 
-    def _refine(self, path: str) -> None:
-        """Read the rows of a sketch once more, and save what that makes of it."""
-        learned = {"passes": 1, "workers": "auto", "engine": "processes", "resume": False}
-        for name in [
-            *(name for name, value in learned.items() if getattr(self, name) != value),
-            *self.given_parameters(),
-        ]:
-            raise ValueError(f"{self.flag_of(name)} does not go with --refine")
-        with output_of(self, over_input=True) as out:
-            model = load_model(path, FrequentDirections, ": only a sketch is refined")
-            model._check_rereadable("--refine")
-            sources = rows_in(self, model).each()
-            started = time.perf_counter()
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", OtherRows)
-                try:
-                    model.refine([Watched(source, self.progress) for source in sources])
-                except OtherRows as error:
-                    raise ValueError(str(error)) from None
-                out.save(model)
-            out.report({**model.facts(), "seconds": time.perf_counter() - started})
-
 
 @dataclass(kw_only=True)
-class Audit(RowsVerb, ProgressVerb):
+class Audit(RowsVerb):
     """Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to 15, at most 40),
     beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing. Exit status 1, after
     the report, if the rows are not those of the sketch or the error is above the bound.
@@ -134,12 +100,12 @@ class Audit(RowsVerb, ProgressVerb):
         model._rereadable("an audit")
         if once := [path for path in self.inputs if comes_once(path)]:
             raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
-        watched = [Watched(source, self.progress) for source in rows_in(self, model).each()]
+        sources = list(rows_in(self, model).each())
         started = time.perf_counter()
         with output_of(self) as out:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
-                audited = model.audit(watched, accuracy=self.accuracy)
+                audited = model.audit(sources, accuracy=self.accuracy)
             total = model.squared_norm
             same_rows = not any(issubclass(warning.category, OtherRows) for warning in caught)
             facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **audited._asdict()}
@@ -148,26 +114,3 @@ class Audit(RowsVerb, ProgressVerb):
         for warning in caught:
             warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
         return int(not same_rows)
-
-
-class Watched(Derived):
-    """A source that shows the progress of each pass over it."""
-
-    def __init__(self, source: Source, progress: Any) -> None:
-        super().__init__(source)
-        self.waits = False  # chunks() of the source reads ahead
-        self._wanted, self._passes, self.rows_read = progress, 0, 0
-
-    def like(self, source: Source) -> Source:
-        """See Derived."""
-        return Watched(source, self._wanted)
-
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        self._passes += 1
-        progress, self.rows_read = ProgressLine(f"{Path(self.name).name}, pass {self._passes}", self._wanted), 0
-        for rows, position in self._of.chunks(start_row):
-            yield rows, position
-            self.rows_read += rows.shape[0]
-            progress.show(position / self.size if self.size else 1.0, self.rows_read)
-        progress.show(1.0, self.rows_read, final=True)

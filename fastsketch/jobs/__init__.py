@@ -1,11 +1,10 @@
 """Jobs: a source cut into parts, each learned wherever there is room, and one model of them all along one tree."""
 
 from fastsketch.data.files._lock import LockHeld
-from fastsketch.jobs._engines import Engine
 from fastsketch.jobs._mapping import MapResult, map_rows
 from fastsketch.jobs._merge import map_merge, merge
 from fastsketch.jobs._progress import Report
 from fastsketch.jobs._run import run
 from fastsketch.jobs._worker import WorkerLost
 
-__all__ = ["Engine", "LockHeld", "MapResult", "Report", "WorkerLost", "map_merge", "map_rows", "merge", "run"]
+__all__ = ["LockHeld", "MapResult", "Report", "WorkerLost", "map_merge", "map_rows", "merge", "run"]

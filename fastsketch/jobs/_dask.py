@@ -3,8 +3,6 @@
 # Dask has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-import logging
-import os
 import pickle
 import queue
 import time
@@ -12,15 +10,13 @@ import uuid
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from fastsketch._core import threads as _threads
-from fastsketch._kernels import pool as cores
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._dask_array import DaskSource, array_in, with_array
+from fastsketch.jobs._engines import Engine
 from fastsketch.jobs._worker import WorkerLost, shared_value
 
 # Seconds until a scheduler that does not answer is an error, until a scheduler without workers is an error, and until
@@ -33,9 +29,6 @@ ALL_TASKS = 1 << 30
 # Bytes of a model that is sent with every task. A longer model is a task whose result the others need. Short ones are
 # not, because the cluster gives all tasks to the workers that have the result, and leaves other workers idle at first.
 MAX_BYTES_WITH_TASKS = 1 << 20
-# Environment of workers that are started here (glibc). Dask's defaults give freed memory back at once, so that every
-# chunk of rows comes with its pages cleared again: up to 70 % more time for 64-bit codes.
-WORKER_ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": 128 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
 
 
 def _distributed() -> Any:
@@ -78,42 +71,31 @@ def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -
         return function(*map(argument, args))
 
 
-@dataclass
-class _Task:
-    """Task with its future, and how often it lost its worker while no other task was running."""
-
-    key: Hashable
-    delayed: Any
-    future: Any = None
-    n_lost: int = 0
-
-
-class Cluster:
-    """Engine "dask" of ``fs.run`` and ``fs.map_rows``: a context manager, see ``fastsketch.jobs.Engine``.
+class Cluster(Engine):
+    """Engine "dask" of ``fs.run`` and ``fs.map_rows``: a context manager.
 
     Parameters
     ----------
     scheduler : str, distributed.Client, a cluster or None
-        The address of a scheduler or the name of a scheduler file. None: the active client, or, if there is none, a
-        cluster of processes on this machine for as long as the job runs.
+        The address of a scheduler. None: the active client.
     n_workers : int
         Most tasks that run at the same time; 0 for as many as the cluster has threads.
-    retries : int
-        Times that a task may lose its worker before that is an error.
+
+    Notes
+    -----
+    How often a task may lose its worker is ``distributed.scheduler.allowed-failures`` of Dask's configuration.
     """
 
     here = False
 
-    def __init__(self, scheduler: Any, n_workers: int, *, retries: int) -> None:
+    def __init__(self, scheduler: Any, n_workers: int) -> None:
         self._distributed = _distributed()
-        self._scheduler, self._limit, self._retries = scheduler, n_workers, retries
+        self._scheduler, self._limit = scheduler, n_workers
         self._stack = ExitStack()
         self._client: Any = None
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()  # futures
-        self._waiting: list[_Task] = []  # not yet submitted
-        self._running: dict[str, _Task] = {}  # by the keys of their futures
-        self._suspects: list[_Task] = []  # that may have killed workers
-        self._alone: _Task | None = None  # the suspect that was started while no other task was running
+        self._waiting: list[tuple[Hashable, Any]] = []  # keys and tasks, not yet submitted
+        self._running: dict[str, tuple[Hashable, Any]] = {}  # keys and futures, by the keys of the futures
         self._reads_blocks = False
         self._n_threads, self._looked, self._had_workers = 0, 0.0, 0.0
 
@@ -134,46 +116,30 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         with suppress(Exception):  # the scheduler may have gone
-            self._client.cancel([task.future for task in self._running.values()])
+            self._client.cancel([future for _, future in self._running.values()])
         self._running.clear()
         self._stack.close()
 
     # -- the cluster -----------------------------------------------------------------------------------------------
     def _connected(self, stack: ExitStack) -> Any:
-        """Return a client; what is opened for it is closed with the stack."""
+        """Return a client; one that is opened for the job is closed with the stack."""
         distributed, scheduler = self._distributed, self._scheduler
         if isinstance(scheduler, distributed.Client):
             return scheduler
-        if scheduler is None:
-            with suppress(ValueError):
-                return distributed.Client.current()
-            scheduler = self._local_cluster(stack)
-        if not isinstance(scheduler, str):
-            return stack.enter_context(distributed.Client(scheduler, set_as_default=False))
-        at = {"scheduler_file" if Path(scheduler).is_file() else "address": scheduler}
         try:
-            return stack.enter_context(distributed.Client(**at, timeout=PATIENCE, set_as_default=False))
+            if scheduler is None:
+                return distributed.Client.current()
+            return stack.enter_context(distributed.Client(scheduler, timeout=PATIENCE, set_as_default=False))
         except Exception as error:  # depends on what answers there, if anything does
+            if scheduler is None:
+                raise ValueError(
+                    "engine 'dask' needs a scheduler, or a client that is active: `with distributed.Client():` begins "
+                    "workers on this machine"
+                ) from None
             why = str(error) or type(error).__name__
             raise ConnectionError(
                 f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {why}"
             ) from error
-
-    def _local_cluster(self, stack: ExitStack) -> Any:
-        from dask import config
-
-        stack.callback(_restore_environment, dict(os.environ))
-        environment = {f"distributed.nanny.pre-spawn-environ.{key}": n for key, n in WORKER_ENVIRONMENT.items()}
-        # after this time without any worker Dask no longer replaces those that have died
-        stack.enter_context(config.set({"distributed.deploy.lost-worker-timeout": "1 day", **environment}))
-        return stack.enter_context(
-            self._distributed.LocalCluster(
-                n_workers=self._limit or cores.usable,
-                threads_per_worker=1,
-                dashboard_address="127.0.0.1:0",  # any port: that of the default may be in use
-                silence_logs=logging.ERROR,
-            )
-        )
 
     def _look(self) -> None:
         """Count the threads of all workers; ConnectionError if the scheduler or, for long, all workers have gone."""
@@ -237,64 +203,32 @@ class Cluster:
         # a partial is opaque to Dask, which would search the arguments for tasks
         perform: Any = delayed(partial(_perform, function, sent), pure=False, traverse=False)
         name = f"fastsketch-{getattr(function, '__name__', 'task')}-{uuid.uuid4().hex}"
-        self._waiting.append(_Task(key, perform(*results, dask_key_name=name)))
+        self._waiting.append((key, perform(*results, dask_key_name=name)))
 
     def _start(self) -> None:
-        """Submit the waiting tasks in one graph; if there are suspects, wait until each of them has run alone."""
-        if self._suspects:
-            if not self._running:
-                self._alone = self._suspects.pop(0)
-                self._alone.future.retry()
-                self._watch(self._alone)
-            return
+        """Submit the waiting tasks in one graph, in which each block of a Dask array is computed once."""
         tasks, self._waiting = self._waiting, []
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # rows in memory and models have to be sent
-            futures = self._client.compute([task.delayed for task in tasks]) if tasks else []
-        for task, future in zip(tasks, futures, strict=True):
-            task.future = future
-            self._watch(task)
-
-    def _watch(self, task: _Task) -> None:
-        self._running[task.future.key] = task
-        task.future.add_done_callback(self._done.put)
+            futures = self._client.compute([task for _, task in tasks]) if tasks else []
+        for (key, _), future in zip(tasks, futures, strict=True):
+            self._running[future.key] = key, future
+            future.add_done_callback(self._done.put)
 
     def next(self) -> tuple[Any, Any]:
-        """See Engine."""
-        while True:
-            self._start()
-            future = self._next_done()
-            task = self._running.pop(future.key)
-            try:
-                return task.key, future.result()
-            except self._distributed.KilledWorker as error:
-                # Dask counts the death of a worker against all tasks that were assigned to it. Which of them killed
-                # the worker is found by running each of them alone.
-                if task is self._alone:
-                    task.n_lost = max(task.n_lost, error.allowed_failures) + 1
-                    if task.n_lost > self._retries:
-                        raise WorkerLost(
-                            f"{task.key} lost its worker {task.n_lost} times: killed, or out of memory?"
-                        ) from error
-                self._suspects.append(task)
-
-    def _next_done(self) -> Any:
-        """Wait for the next future that has finished, with a result that is on the cluster or with an error."""
-        while True:
+        """See Engine. Dask runs a task again whose worker has died, also if its result was there already."""
+        self._start()
+        future = None
+        while future is None:
             self._look()
             with suppress(queue.Empty):
                 future = self._done.get(timeout=1.0)
-                if future.status == "cancelled":
-                    address, task = self._client.scheduler.address, self._running[future.key].key
-                    raise ConnectionError(f"the Dask scheduler at {address} let go of {task}: was it restarted?")
-                if future.status != "lost":
-                    return future
-                future.add_done_callback(self._done.put)  # its worker has died since: another one runs the task again
-
-
-def _restore_environment(before: dict[str, str]) -> None:
-    """Undo what Dask's nannies write to the environment of this process."""
-    for name in (*WORKER_ENVIRONMENT, "PYTHONHASHSEED", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.pop(name, None)
-        if name in before:
-            os.environ[name] = before[name]
+        key, _ = self._running.pop(future.key)
+        if future.status == "cancelled":
+            address = self._client.scheduler.address
+            raise ConnectionError(f"the Dask scheduler at {address} let go of {key}: was it restarted?")
+        try:
+            return key, future.result()
+        except self._distributed.KilledWorker as error:
+            n = error.allowed_failures + 1
+            raise WorkerLost(f"{key} lost its worker {n} times: killed, or out of memory?") from error

@@ -7,27 +7,30 @@ what messages call the task. The same tasks have the same results on every engin
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from multiprocessing import get_context
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, NamedTuple, Self
 
 from fastsketch._core import threads as _threads
-from fastsketch._core.validation import as_choice
+from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch.data.sources._source import Source
 from fastsketch.jobs._worker import Lost, Shared, Worker, WorkerLost
+from fastsketch.jobs._workers import workers_of
 
 EngineName = Literal["threads", "processes", "dask"]
+NAMES = ("processes", "threads", "dask")
 
 Function = Callable[..., Any]
 
 
 class TaskStopped(BaseException):
-    """Signal of ``tell`` to a task whose result nobody waits for any more."""
+    """Signal to a task whose result nobody waits for any more."""
 
 
-class Engine(Protocol):
-    """Runner of tasks.
+class Engine:
+    """Runner of tasks: the base of all.
 
     Attributes
     ----------
@@ -35,59 +38,24 @@ class Engine(Protocol):
         Tasks that run at the same time.
     here : bool
         Whether tasks run in this process: what they are given and return is then the object itself, else a pickle.
-
-    Examples
-    --------
-    An engine of one's own need not do more than this:
-
-    >>> class OneAfterAnother:
-    ...     n_workers, here = 1, True
-    ...     def __enter__(self):
-    ...         self.tasks = []
-    ...         return self
-    ...     def __exit__(self, *_): ...
-    ...     def room(self, left):
-    ...         return 1
-    ...     def submit(self, key, function, *args):
-    ...         self.tasks.append((key, function, args))
-    ...     def next(self):
-    ...         key, function, args = self.tasks.pop(0)
-    ...         return key, function(*args)
-    ...     def share(self, value):
-    ...         return value
-    >>> with OneAfterAnother() as engine:
-    ...     engine.submit("first part", sum, [1, 2, 3])
-    ...     engine.next()
-    ('first part', 6)
     """
 
-    @property
-    def n_workers(self) -> int: ...
-    @property
-    def here(self) -> bool: ...
+    n_workers = 1
+    here = True
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(self, *_: object) -> None:
         """Stop what is still running, and wait for its end."""
-        ...
 
     def room(self, left: int) -> int:
         """Return how many tasks to have under way so that no worker waits; `left` are yet to come."""
-        ...
+        return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """Begin ``function(*args)``, or let it wait for a worker; pure, since it may run again after one was lost.
-
-        Parameters
-        ----------
-        key : hashable
-            What messages call the task, and what its result comes with.
-        function : callable
-            It can be pickled, unless tasks run here.
-        *args
-            Of the function.
-        """
-        ...
+        """Begin ``function(*args)``, or let it wait for a worker; pure, since it may run again after one was lost."""
+        raise NotImplementedError
 
     def next(self) -> tuple[Any, Any]:
         """Wait for a task that has finished, and return (key, result).
@@ -99,11 +67,11 @@ class Engine(Protocol):
         Exception
             What a task raised, or what keeps it or its result from being sent.
         """
-        ...
+        raise NotImplementedError
 
     def share(self, value: Any) -> Any:
         """Return what stands for a value in the arguments of many tasks: it is sent to every worker once."""
-        ...
+        return value
 
 
 # -- in this process -----------------------------------------------------------------------------------------------
@@ -117,10 +85,8 @@ def tell(n_rows: int) -> None:
         listener(n_rows)
 
 
-class Serial:
+class Serial(Engine):
     """Engine of one task after the other, in this thread. `limit`: of BLAS and the pool meanwhile."""
-
-    n_workers, here = 1, True
 
     def __init__(self, limit: Any = None, listener: Callable[[int], None] | None = None) -> None:
         self._limit, self._listener = limit, listener
@@ -151,22 +117,16 @@ class Serial:
         key, function, args = self._waiting.popleft()
         return key, function(*args)
 
-    def share(self, value: Any) -> Any:
-        """See Engine."""
-        return value
 
-
-class Threads:
+class Threads(Engine):
     """Engine of Python threads: the kernels release the interpreter lock. BLAS has one thread in each."""
-
-    here = True
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
         self._crew = ThreadPoolExecutor(n_workers, initializer=setattr, initargs=(_this_thread, "listener", self._stop))
         self._done: queue.SimpleQueue[tuple[Hashable, Future[Any]]] = queue.SimpleQueue()
         self._stopped = False
-        self._limit = _threads.thread_limit(1)
+        self._limit: AbstractContextManager[Any] = _threads.thread_limit(1)
 
     def __enter__(self) -> Self:
         self._limit.__enter__()
@@ -177,126 +137,80 @@ class Threads:
             self._stopped = True
             self._crew.shutdown(cancel_futures=True)
         finally:
-            self._limit.__exit__()
+            self._limit.__exit__(None, None, None)
 
     def _stop(self, _: int) -> None:
         if self._stopped:
             raise TaskStopped
 
-    def room(self, left: int) -> int:
-        """See Engine; one task waits for every worker that is busy."""
-        return 2 * self.n_workers
-
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
         """See Engine."""
-        self._crew.submit(function, *args).add_done_callback(lambda future: self._done.put((key, future)))
+        future = self._crew.submit(self._perform, key, function, args)
+        future.add_done_callback(lambda future: self._done.put((key, future)))
+
+    def _perform(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> Any:
+        """Run a task in one of the threads."""
+        return function(*args)
 
     def next(self) -> tuple[Any, Any]:
         """See Engine."""
         key, future = self._done.get()
         return key, future.result()
 
-    def share(self, value: Any) -> Any:
-        """See Engine."""
-        return value
-
 
 # -- in processes --------------------------------------------------------------------------------------------------
-class _Task:
-    """Task of a process, and how often it was lost."""
+class Processes(Threads):
+    """Engine of spawned processes, which die with this one; the task of a lost one is done again by a new one.
 
-    def __init__(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> None:
-        self.key, self.function, self.args, self.lost = key, function, args, 0
-
-
-class Processes:
-    """Engine of spawned processes, which die with this one; the task of a lost one is done again by a new one."""
+    Each of the threads sends its tasks to a process, and waits for the results.
+    """
 
     here = False
 
     def __init__(self, n_workers: int, retries: int) -> None:
-        self.n_workers = n_workers
+        super().__init__(n_workers)
         self._retries = retries
         self._context = get_context("spawn")
-        self._waiting: deque[_Task] = deque()
+        self._limit = nullcontext()
+        self._lock = threading.Lock()
         self._idle: list[Worker] = []
-        self._busy: dict[Any, tuple[Worker, _Task]] = {}  # by the pipe that the answer comes through
-        self._failures: deque[BaseException] = deque()
-
-    def __enter__(self) -> Self:
-        return self
+        self._all: list[Worker] = []
 
     def __exit__(self, *_: object) -> None:
-        crew = [*self._idle, *(worker for worker, _ in self._busy.values())]
-        self._idle, self._busy = [], {}
-        for worker in crew:
-            worker.terminate()
-        for worker in crew:
+        with self._lock:
+            self._stopped = True
+            for worker in self._all:
+                worker.terminate()
+        super().__exit__()
+        for worker in self._all:
             worker.join()
 
-    def room(self, left: int) -> int:
-        """See Engine; one task waits for every worker that is busy."""
-        return 2 * self.n_workers
-
-    def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """See Engine."""
-        self._waiting.append(_Task(key, function, args))
-        self._assign()
-
-    def _assign(self) -> None:
-        """Give what waits to who is idle; new workers come one by one, as there are tasks for them."""
-        while self._waiting and len(self._busy) < self.n_workers:
-            worker = self._idle.pop() if self._idle else Worker(self._context)
-            task = self._waiting.popleft()
-            self._busy[worker.pipe] = worker, task
+    def _perform(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> Any:
+        for _ in range(self._retries + 1):
+            worker = self._idle_worker()
             try:
-                worker.send((task.function, tuple(worker.known(arg) for arg in task.args)))
+                good, value = worker.ask(key, function, args)
             except Lost:
-                self._lose(worker.pipe)
-            except Exception as error:  # the task cannot be pickled: nothing has been sent
-                del self._busy[worker.pipe]
+                if (status := worker.join()) > 0:  # it was not killed, and another one would end, too
+                    raise WorkerLost(f"the process of {key} ended with status {status}{_MAIN}") from None
+                continue
+            with self._lock:
                 self._idle.append(worker)
-                self._failures.append(error)
+            if not good:
+                raise value
+            return value
+        raise WorkerLost(f"{key} lost its process {self._retries + 1} times: killed, or out of memory?")
 
-    def _lose(self, pipe: Any) -> None:
-        worker, task = self._busy.pop(pipe)
-        refuses = worker.refuses()
-        worker.terminate()
-        worker.join()
-        task.lost += 1
-        if refuses:
-            self._failures.append(WorkerLost(f"a worker process could not begin{_MAIN}"))
-        elif task.lost > self._retries:
-            self._failures.append(
-                WorkerLost(f"{task.key} lost its process {task.lost} times: killed, or out of memory?")
-            )
-        else:
-            self._waiting.appendleft(task)
-
-    def next(self) -> tuple[Any, Any]:
-        """See Engine."""
-        from multiprocessing.connection import wait
-
-        while True:
-            if self._failures:
-                raise self._failures.popleft()
-            for pipe in cast("list[Any]", wait(list(self._busy))):
-                worker, task = self._busy[pipe]
-                try:
-                    answer = worker.receive(task.key)
-                except Lost:
-                    self._lose(pipe)
-                    self._assign()
-                    break
-                if answer is None:  # it has just begun
-                    continue
-                del self._busy[pipe]
-                self._idle.append(worker)
-                self._assign()  # before the result is looked at: nobody waits for that
-                good, value = answer
-                if not good:
-                    raise value
-                return task.key, value
+    def _idle_worker(self) -> Worker:
+        """Return a process that is idle; a new one if none is."""
+        with self._lock:
+            if self._stopped:
+                raise TaskStopped
+            if self._idle:
+                return self._idle.pop()
+            worker = Worker(self._context)
+            self._all.append(worker)
+            return worker
 
     def share(self, value: Any) -> Any:
         """See Engine; raises what pickle does if it cannot be sent."""
@@ -305,8 +219,6 @@ class Processes:
 
 _MAIN = ": in a script, what begins a job must stand under  if __name__ == '__main__'  (it says why on standard error)"
 
-NAMES = ("processes", "threads", "dask")
-
 
 def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None) -> Engine:
     """Return an engine by its name; "dask" takes n_workers 0 for all there are."""
@@ -314,5 +226,37 @@ def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None)
     if name == "dask":
         from fastsketch.jobs._dask import Cluster  # Dask is imported only where it is used
 
-        return Cluster(scheduler, n_workers, retries=retries)
+        return Cluster(scheduler, n_workers)
     return Threads(n_workers) if name == "threads" else Processes(n_workers, retries)
+
+
+class Job(NamedTuple):
+    """Options of a job: see ``fs.run``."""
+
+    workers: int | str = "auto"
+    engine: str = "processes"
+    scheduler: Any = None
+    resume: bool = False
+    progress: Any = None
+    retries: int = 3
+
+    def checked(self) -> Self:
+        """Return these options; TypeError or ValueError for one that is none."""
+        as_choice(self.engine, "engine", NAMES)
+        as_integer(self.retries, "retries", 0)
+        as_flag(self.resume, "resume")
+        if self.workers != "auto":
+            as_integer(self.workers, "workers", 1)
+        return self
+
+    def engine_for(
+        self, parts: Sequence[Source], model_bytes: Callable[[], int], listener: Callable[[int], None]
+    ) -> Engine:
+        """Return the engine for these parts: one worker is this thread, which tells the listener of its rows."""
+        once = not all(part.repeatable for part in parts)
+        if once and self.workers not in ("auto", 1):
+            raise ValueError("workers must be 1: these rows come once, and are read here")
+        n_workers = 1 if once or not parts else workers_of(self.workers, self.engine, parts, model_bytes)
+        if once or (n_workers == 1 and self.engine != "dask"):
+            return Serial(_threads.blas_limit(), listener)
+        return engine_of(self.engine, n_workers, retries=self.retries, scheduler=self.scheduler)

@@ -8,7 +8,8 @@ import pickle
 import time
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,21 +17,19 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.threads import blas_limit
-from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch._core.validation import as_integer
 from fastsketch._frame.batches import agreed
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
-from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
+from fastsketch.jobs._engines import Engine, Job, tell
 from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
-from fastsketch.jobs._outputs import Npy, Parquet, Sink, Writer
+from fastsketch.jobs._manifest import Identity, check_unchanged, identity_of
+from fastsketch.jobs._outputs import Append, Npy, Parquet, Sink
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
-from fastsketch.jobs._resuming import Identity, check_unchanged, identity_of
-from fastsketch.jobs._tree import Span, completed
-from fastsketch.jobs._unfinished import MapParts, Unfinished
-from fastsketch.jobs._workers import workers_of
+from fastsketch.jobs._tree import Span, Task, completed
+from fastsketch.jobs._unfinished import Unfinished
 
 # Bytes of rows in a part: what is done again after a kill, and of Parquet what becomes one file.
 PART_BYTES = 64 << 20
@@ -159,91 +158,59 @@ def map_rows(
         sink = Parquet()
     else:
         raise ValueError(f"output must end in .npy or .parquet, got {name!r}")
-    job = Job(
-        workers=workers,
-        engine=engine,
-        scheduler=scheduler,
-        resume=as_flag(resume, "resume"),
-        progress=progress,
-        part_bytes=as_integer(part_bytes, "part_bytes", 1),
-        retries=as_integer(retries, "retries", 0),
-    )
-    return written(function, open_rows(source), Path(name), sink, job)
+    part_bytes = as_integer(part_bytes, "part_bytes", 1)
+    job = Job(workers, engine, scheduler, resume, progress, retries).checked()
+    return written(function, open_rows(source), Path(name), sink, job, part_bytes)
 
 
-class Job(NamedTuple):
-    """Options of a map job: see ``map_rows``."""
-
-    workers: int | str = "auto"
-    engine: str = "processes"
-    scheduler: Any = None
-    resume: bool = False
-    progress: Wanted = None
-    part_bytes: int = PART_BYTES
-    retries: int = 3
-
-
-def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, *, held: bool = False) -> MapResult:
+def written(
+    method: Method,
+    source: Source,
+    output: Path,
+    sink: Sink,
+    job: Job,
+    part_bytes: int | None = None,
+    *,
+    held: bool = False,
+) -> MapResult:
     """Write answers as ``map_rows`` does, into any kind of output; `held`: the caller holds its name already."""
     started = time.perf_counter()
     method = frozen(method)
     name = name_of(method)
     check_names(method, source)
-    parts = source.parts(job.part_bytes)
-    firsts = _first_rows(parts)
-    lengths = [part.n_rows for part in parts]
-
-    def spec_of_part(number: int) -> Spec | None:
-        return _first_spec(method, name, parts[number])
-
-    about_parts = MapParts(method, lengths, firsts, spec_of_part)
+    part_bytes = part_bytes or PART_BYTES
+    parts = source.parts(part_bytes)
     about: Identity | None = None
     if source.repeatable:
-        rows_as = {"part_bytes": job.part_bytes, "parts": len(parts), "rows": identity_of(source)}
+        rows_as = {"part_bytes": part_bytes, "parts": len(parts), "rows": identity_of(source)}
         about = {"method": name, "digest of the model": digest_of(method), **rows_as}
     with (
         warnings.catch_warnings(),
         Reporter(job.progress, source, len(parts)) as reporter,
-        Unfinished.opened(output, sink, about, about_parts, resume=job.resume, held=held) as kept,
+        Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
     ):
-        done = kept.done()
+        done: dict[int, int] = {}
+        if job.resume:
+            lengths = [part.n_rows for part in parts]
+            done = kept.done(lengths, method, lambda number: _first_spec(method, name, parts[number]))
         for number, rows in done.items():
             reporter.known(_node(number, rows))
-        writers = {n: sink.writer(kept.place, n, firsts[n]) for n in range(len(parts)) if n not in done}
-        tasks = ((n, answer_part, (name, parts[n], writer)) for n, writer in writers.items())
-        for number, (rows, spec) in in_parts(method, tasks, [parts[n] for n in writers], job, reporter):
-            kept.add(number, rows, spec)
-            reporter.finished(_node(number, rows))
+        left = [number for number in range(len(parts)) if number not in done]
+        remaining = [parts[n] for n in left]
+        with job.engine_for(remaining, lambda: 2 * _bytes_of(method), reporter.rows_here) as engine:
+            shared = _sent(engine, method)
+
+            def task(n: int) -> Task:
+                writer = partial(sink.writer, str(sink.part(kept.place, n)))
+                return Span(0, n, n, n), answer_part, (shared, name, parts[n], writer)
+
+            for place, (rows, spec) in completed(engine, map(task, left), len(left), deque()):
+                kept.add(place.first, rows, spec)
+                reporter.finished(_node(place.first, rows))
         if about is not None:
             check_unchanged(source, about["rows"])
-        rows_of_parts, spec = kept.all(len(parts))
-        kept.finish(rows_of_parts, spec or _spec_of_nothing(method, name, source))
-    return MapResult(output, sum(rows_of_parts), len(parts), len(done), time.perf_counter() - started)
-
-
-def in_parts(
-    shared: Any,
-    tasks: Iterable[tuple[int, Any, tuple[Any, ...]]],
-    parts: Sequence[Source],
-    job: Job,
-    reporter: Reporter,
-) -> Iterator[tuple[int, Any]]:
-    """Yield (number, result) of tasks (number, function, arguments) as they finish; functions get `shared` first."""
-    once = not all(part.repeatable for part in parts)
-    if once and job.workers not in ("auto", 1):
-        raise ValueError("workers must be 1: these rows come once, and are read here")
-    as_choice(job.engine, "engine", NAMES)
-    workers = 1 if once or not parts else workers_of(job.workers, job.engine, parts, lambda: 2 * _bytes_of(shared))
-    local = once or (workers == 1 and job.engine != "dask")
-    with (
-        Serial(blas_limit(), reporter.rows_here)
-        if local
-        else engine_of(job.engine, workers, retries=job.retries, scheduler=job.scheduler) as engine
-    ):
-        value = _sent(engine, shared)
-        placed = ((Span(0, n, n, n), function, (value, *arguments)) for n, function, arguments in tasks)
-        for place, result in completed(engine, placed, len(parts), deque()):
-            yield place.first, result
+        n_rows = kept.finish(len(parts), lambda: _spec_of_nothing(method, name, source))
+    return MapResult(output, n_rows, len(parts), len(done), time.perf_counter() - started)
 
 
 def _sent(engine: Engine, value: Any) -> Any:
@@ -255,8 +222,13 @@ def _sent(engine: Engine, value: Any) -> Any:
         ) from error
 
 
-def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tuple[int, Spec | None]:
-    """Write the answers for the rows of a part, and return (rows, what answers are)."""
+def answer_part(
+    method: Method,
+    name: str,
+    part: Source,
+    writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
+) -> tuple[int, Spec | None]:
+    """Write the answers for the rows of a part, and return (rows, what answers are); the writer has a path already."""
     _expect_names(part)
     n_rows, spec = 0, None
     with contextlib.ExitStack() as stack:
@@ -348,15 +320,6 @@ def _bytes_of(method: Method) -> int:
         return len(pickle.dumps(method))
     except Exception:  # for threads alone, which share it
         return 0
-
-
-def _first_rows(parts: Sequence[Source]) -> list[int | None]:
-    """Return the row that each part begins with; None from where that is not known."""
-    firsts: list[int | None] = [0]
-    for part in parts[:-1]:
-        last = firsts[-1]
-        firsts.append(None if last is None or part.n_rows is None else last + part.n_rows)
-    return firsts
 
 
 def _node(number: int, rows: int) -> JobNode:

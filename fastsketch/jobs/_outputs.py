@@ -1,4 +1,4 @@
-"""Outputs of map jobs: parts that are there or not, and become one output when all are.
+"""Outputs of map jobs: a file for each part of the rows, and one output of them when all are there.
 
 Until then they lie in a folder beside the output, ``OUT.partial``.
 """
@@ -11,15 +11,14 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.data.files._replacing import replacing
-from fastsketch.data.files._state import StateError
+from fastsketch.data.files._npy import read_header
+from fastsketch.data.files._replacing import replacing, temporary_name
 from fastsketch.data.files._untrusted import discard, is_link, open_within
 from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 
@@ -27,81 +26,68 @@ from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 GROUP_BYTES = 32 << 20
 
 Append = Callable[[Fields], object]
-
-
-# Opens what takes the answers of a function for one part, in the order of rows; they count when the block ends. It is
-# called with (what they are, the function), pickles as names and numbers, and refuses answers that have no place there.
-Writer = Callable[[Spec, Method], contextlib.AbstractContextManager[Append]]
+# Opens the file of a part, and takes answers for its rows in their order; the file has its name when the block ends.
+# It is called with (path, what answers are, the function that gives them), and refuses what the file cannot hold.
+Writer = Callable[[str, Spec, Method], contextlib.AbstractContextManager[Append]]
 
 
 class Sink(ABC):
-    """Output of a map job: made of a file for each part, unless a subclass knows better."""
+    """Output of a map job. A subclass has a `writer` of its parts, which is sent to workers."""
 
-    FOLDER: ClassVar[bool] = False  # whether the output is one
-    IN_PLACE: ClassVar[bool] = False  # whether parts whose first row is known are written to the result itself
-    RESULT: ClassVar[str]
+    FOLDER: ClassVar[bool] = False  # whether the output is one, which holds the parts
     SUFFIX: ClassVar[str]
+    writer: Writer
 
-    def begin(self, place: Path) -> None:
-        """Make ready a folder that is this job's own, empty or left by a job that was killed.
-
-        A result that is a link, has a second name, or is no file is replaced by an empty file.
-        """
-        result = place / self.RESULT
-        try:
-            open_within(place, self.RESULT, "r+b").close()
-        except (FileNotFoundError, StateError):
-            discard(result)
-            result.touch(exist_ok=False)
-
-    @abstractmethod
-    def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
-        """Return where a part goes; first_row None if it is not known before."""
-
-    def holds(self, place: Path, number: int, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
-        """Return whether a file holds the answers for the rows of a finished part; asked before `begin`."""
-        try:
-            name, mode = self._written_to(place, number, first_row)
-            with open_within(place, name, mode) as file:
-                return self._is_complete(file, first_row, rows, spec, method)
-        except (OSError, ValueError, csv.Error):
-            return False
-
-    def _written_to(self, place: Path, number: int, first_row: int | None) -> tuple[str, str]:
-        """Return the file that a part is written to, and how that must be opened."""
-        return self.part(place, number).relative_to(place).as_posix(), "rb"
-
-    @abstractmethod
-    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
-        """Return whether an open file has the size, and the columns, of the answers for so many rows."""
-
-    def wrote(self, name: str) -> bool:
-        """Tell whether a file of a folder may be one of an earlier output."""
-        return False
-
-    def head(self, spec: Spec, n: int) -> bytes:
-        """Return what stands before the answers for n rows."""
-        return b""
-
-    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
-        """Join the parts, and return the file or folder to be renamed to the output; the parts stay."""
-        result = place / self.RESULT
-        with open_within(place, self.RESULT, "r+b") as file:
-            file.write(self.head(spec, sum(lengths)))
-            for number, length in enumerate(lengths):
-                if self.IN_PLACE and firsts[number] is not None:
-                    file.seek(length * spec.row_bytes, os.SEEK_CUR)
-                elif length:
-                    with open_within(place, self.part(place, number).name) as part:
-                        shutil.copyfileobj(part, file, 1 << 20)
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
-        return result
+    def folder(self, place: Path) -> Path:
+        """Return the folder of the parts, within that of the job."""
+        return place / "rows" if self.FOLDER else place
 
     def part(self, place: Path, number: int) -> Path:
         """Return the file of a part."""
-        return place / f"part-{number:06d}{self.SUFFIX}"
+        return self.folder(place) / f"part-{number:06d}{self.SUFFIX}"
+
+    def is_part(self, name: str) -> bool:
+        """Tell whether a file is called as one of a part."""
+        return re.fullmatch(rf"part-\d{{6,}}\{self.SUFFIX}", name) is not None
+
+    def begin(self, place: Path) -> None:
+        """Make ready the folder of a job, new or left by a job that was killed: a link becomes a folder."""
+        folder = self.folder(place)
+        if folder != place and (is_link(folder) or not folder.is_dir()):
+            discard(folder)
+            folder.mkdir()
+        for path in folder.glob(".*.tmp"):  # of a part that was being written
+            discard(path)
+
+    def rows_in(self, place: Path, number: int, spec: Spec, method: Method) -> int | None:
+        """Return the number of rows in the file of a part, None unless it holds answers of this kind."""
+        try:
+            with open_within(place, self.part(place, number).relative_to(place).as_posix()) as file:
+                return self._rows_in(file, spec, method)
+        except (OSError, ValueError, csv.Error):
+            return None
+
+    @abstractmethod
+    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+        """Return the number of rows in an open file of answers of this kind."""
+
+    def head(self, spec: Spec, n: int) -> bytes:
+        """Return what stands in the output before the answers for n rows."""
+        return b""
+
+    def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
+        """Join the parts in a file that takes the place of the target; they stay."""
+        with replacing(target) as out:
+            out.write(self.head(spec, sum(lengths)))
+            for number, length in enumerate(lengths):
+                if length:
+                    with open_within(place, self.part(place, number).name) as part:
+                        part.seek(len(self.head_of_part(spec)))
+                        shutil.copyfileobj(part, out, 1 << 20)
+
+    def head_of_part(self, spec: Spec) -> bytes:
+        """Return what stands in the file of a part before its answers; its length does not depend on their number."""
+        return b""
 
 
 # -- .npy --------------------------------------------------------------------------------------------------------------
@@ -130,54 +116,44 @@ def npy_header(spec: Spec, n: int) -> bytes:
     return header.getvalue()
 
 
-def _bytes_of(fields: Fields, spec: Spec) -> memoryview:
-    array: NDArray[Any] = np.ascontiguousarray(next(iter(fields.values())), np.dtype(spec.dtypes[0]))
-    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
-
-
-@contextlib.contextmanager
-def npy_rows(path: str, first_row: int, spec: Spec, method: Method) -> Generator[Append]:
-    """Write rows of an .npy at their place in it; see Writer."""
-    # the file is there: a worker that cannot see it must not make one of its own
-    with open_within(Path(path).parent, Path(path).name, "r+b") as file:
-        file.seek(len(npy_header(spec, 0)) + first_row * spec.row_bytes)
-        yield lambda fields: file.write(_bytes_of(fields, spec))
-        file.flush()
-        os.fsync(file.fileno())
-
-
 @contextlib.contextmanager
 def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write rows of an .npy whose place is not known yet; see Writer."""
-    npy_header(spec, 0)
+    """Write an .npy; see Writer."""
+    n_rows, header = 0, npy_header(spec, 0)
     with replacing(path, follow_links=False) as file:
-        yield lambda fields: file.write(_bytes_of(fields, spec))
+        file.write(header)
+
+        def append(fields: Fields) -> None:
+            nonlocal n_rows
+            (array,) = fields.values()
+            n_rows += len(array)
+            file.write(np.ascontiguousarray(array, spec.dtypes[0]).tobytes())
+
+        yield append
+        file.seek(0)
+        file.write(npy_header(spec, n_rows))
 
 
 class Npy(Sink):
-    """One .npy of all answers, into which every part is written at its own place if that is known."""
+    """One .npy of all answers."""
 
-    RESULT, SUFFIX = "rows.npy", ".rows"
-    IN_PLACE = True
+    SUFFIX = ".npy"
+    writer = staticmethod(npy_part)
 
-    def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
-        """See Sink."""
-        if first_row is not None:
-            return partial(npy_rows, str(place / self.RESULT), first_row)
-        return partial(npy_part, str(self.part(place, number)))
-
-    def _written_to(self, place: Path, number: int, first_row: int | None) -> tuple[str, str]:
-        return super()._written_to(place, number, None) if first_row is None else (self.RESULT, "r+b")
-
-    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
-        size = file.seek(0, os.SEEK_END)
-        if first_row is None:
-            return size == rows * spec.row_bytes
-        return size >= len(npy_header(spec, 0)) + (first_row + rows) * spec.row_bytes
+    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+        header = read_header(file)
+        n_rows = header.shape[0] if header.shape else 0
+        file.seek(0)
+        is_such = file.read(header.offset) == npy_header(spec, n_rows)
+        return n_rows if is_such and file.seek(0, os.SEEK_END) == header.end else None
 
     def head(self, spec: Spec, n: int) -> bytes:
         """See Sink."""
         return npy_header(spec, n)
+
+    def head_of_part(self, spec: Spec) -> bytes:
+        """See Sink."""
+        return npy_header(spec, 0)
 
 
 # -- csv ---------------------------------------------------------------------------------------------------------------
@@ -209,19 +185,16 @@ def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
 class Csv(Sink):
     """One text of all answers, a line each; `heads` name the columns, and without any there is no such line."""
 
-    RESULT, SUFFIX = "rows.csv", ".csv"
+    SUFFIX = ".csv"
+    writer = staticmethod(csv_part)
 
     def __init__(self, heads: list[str]) -> None:
         self._heads = heads
 
-    def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
-        """See Sink."""
-        return partial(csv_part, str(self.part(place, number)))
-
-    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
+    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
         width = sum(shape[0] if shape else 1 for shape in spec.shapes)
         widths = [len(line) for line in csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))]
-        return widths == [width] * rows
+        return len(widths) if set(widths) == {width} else None
 
     def head(self, spec: Spec, n: int) -> bytes:
         """See Sink."""
@@ -236,8 +209,6 @@ def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
     """Write a file of Parquet; see Writer."""
     pa, pq = arrow()
     schema = _schema(pa, spec, method)
-    if is_link(Path(path).parent):
-        raise StateError(f"{Path(path).parent} is a link, and no link is followed there: remove it")
     with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:
         waiting: list[list[Any]] = []
         held = 0
@@ -286,46 +257,35 @@ class Parquet(Sink):
     """Folder of numbered files of Parquet."""
 
     FOLDER = True
-    RESULT, SUFFIX = "rows", ".parquet"
-    NAME = re.compile(r"part-\d{6,}\.parquet")
+    SUFFIX = ".parquet"
+    writer = staticmethod(parquet_part)
 
     def __init__(self) -> None:
         arrow()
 
-    def begin(self, place: Path) -> None:
-        """See Sink."""
-        result = place / self.RESULT
-        if is_link(result) or not result.is_dir():
-            discard(result)
-            result.mkdir()
-
-    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
+    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
         pa, pq = arrow()
         try:
             found = pq.ParquetFile(file)
         except pa.ArrowException:
-            return False
-        return found.metadata.num_rows == rows and found.schema_arrow.equals(_schema(pa, spec, method))
+            return None
+        return found.metadata.num_rows if found.schema_arrow.equals(_schema(pa, spec, method)) else None
 
-    def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
-        """See Sink."""
-        return partial(parquet_part, str(self.part(place, number)))
-
-    def wrote(self, name: str) -> bool:
-        """See Sink."""
-        return self.NAME.fullmatch(name) is not None
-
-    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
-        """See Sink."""
-        result = place / self.RESULT
+    def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
+        """See Sink: the folder of the parts becomes the output; a folder in its place goes when it has."""
+        result, old = self.folder(place), temporary_name(target)
         parts = {self.part(place, number) for number, length in enumerate(lengths) if length}
         for path in set(result.iterdir()) - parts:  # would be read as rows of the table
             discard(path)
-        return result
-
-    def part(self, place: Path, number: int) -> Path:
-        """See Sink."""
-        return super().part(place / self.RESULT, number)
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(old)
+        try:
+            result.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
+        discard(old)
 
 
 def arrow() -> tuple[Any, Any]:

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from fastsketch._core.threads import blas_limit
-from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch._core.validation import as_integer
+from fastsketch._frame.loading import from_bytes
 from fastsketch._frame.model import Model, plain
-from fastsketch.data.files._lock import LockHeld
 from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source, asked_as, open_rows, with_missing
 from fastsketch.jobs import _parts
-from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
+from fastsketch.jobs._checkpoint import Checkpoint, Entry
+from fastsketch.jobs._engines import Engine, EngineName, Job
+from fastsketch.jobs._manifest import Identity, as_written, check_unchanged, goes_on, identity_of
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
-from fastsketch.jobs._resuming import Checkpoint, Entry, Identity, as_written, check_unchanged, goes_on, identity_of
 from fastsketch.jobs._tree import Span, Tree, climbed
-from fastsketch.jobs._workers import workers_of
 
 M = TypeVar("M")
 
@@ -79,7 +79,7 @@ def run(
     engine : {"processes", "threads", "dask"}, default "processes"
         Where parts are learned. Processes are spawned, never forked: a script needs its ``if __name__ == "__main__"``.
     scheduler : str, distributed.Client or None
-        For engine "dask": the address of a scheduler or a client; None for the active one.
+        For engine "dask": the address of a scheduler or a client; None for the active client.
     checkpoint : path, optional
         A folder for what has been learned so far, made if need be: ``resume=True`` goes on from it after a kill. In the
         end it holds the result alone; models of parts have none if there is one part.
@@ -94,7 +94,8 @@ def run(
         which keeps no X'X: as many more as come to the coefficients of all rows (``SketchedRidge.refine``), unless
         those of the sketch have the smaller error on the rows held out; 50 are mostly enough.
     retries : int, default 3
-        Times a part may lose its worker (killed, out of memory) before that is an error.
+        Times a part may lose its worker (killed, out of memory) before that is an error. With engine "dask" that is
+        ``distributed.scheduler.allowed-failures`` of Dask's configuration.
 
     Returns
     -------
@@ -138,17 +139,8 @@ def run(
         rows = with_missing(rows)
     if hasattr(model, "_job"):
         model, finish = cast("Any", model)._job(rows)
-    job = Learning(
-        model,
-        rows,
-        labelled=target is not None,
-        workers=workers,
-        engine=engine,
-        scheduler=scheduler,
-        passes=passes,
-        retries=retries,
-    )
-    model = job.run(checkpoint, resume=resume, progress=progress)
+    job = Job(workers, engine, scheduler, resume, progress, retries).checked()
+    model = Learning(model, rows, job, labelled=target is not None, passes=passes).run(checkpoint)
     return model if finish is None else finish(model)
 
 
@@ -168,22 +160,17 @@ class Learning:
         self,
         template: Any,
         source: Source,
+        job: Job,
         *,
         labelled: bool = False,
-        workers: int | str = "auto",
-        engine: str = "processes",
-        scheduler: Any = None,
         passes: int = 1,
-        retries: int = 3,
         in_order: InOrder | None = None,
     ) -> None:
-        self.template, self.source, self.scheduler = template, source, scheduler
+        self.template, self.source, self.job = template, source, job
         self.how = in_order or InOrder()
-        as_choice(engine, "engine", NAMES)
-        self.engine, self.retries = engine, as_integer(retries, "retries", 0)
-        if workers != "auto":
-            workers = as_integer(workers, "workers", 1)
         self._check_template(labelled)
+        if self.why_in_order is not None and job.workers not in ("auto", 1):
+            raise ValueError(f"workers must be 1: {self.why_in_order}, so that rows are learned in their order")
         self.passes = as_integer(passes, "passes", 1)
         if self.passes > 1:
             if not hasattr(template, "_check_passes"):
@@ -192,7 +179,6 @@ class Learning:
             if not source.repeatable:
                 raise ValueError(f"passes must be 1: the rows of {source.name} come once")
         self.parts, self.part_bytes = self._cut()
-        self.workers = self._workers(workers)
 
     def _check_template(self, labelled: bool) -> None:
         template, source = self.template, self.source
@@ -218,44 +204,31 @@ class Learning:
         size = max(PART_BYTES, min(LARGEST_PART, wanted))
         return self.source.parts(size, multiple=self.template._part_rows(d)), size
 
-    def _workers(self, wanted: int | str) -> int:
-        if self.why_in_order is not None:
-            if wanted not in ("auto", 1):
-                raise ValueError(f"workers must be 1: {self.why_in_order}, so that rows are learned in their order")
-            return 1
-        if not self.source.repeatable:
-            return 1
-        d = self.parts[0].n_features
-        return workers_of(wanted, self.engine, self.parts, lambda: 2 * self.template._state_bytes(d))
-
     # -- running ---------------------------------------------------------------------------------------------------
-    def run(self, checkpoint: str | PathLike[str] | None, *, resume: bool, progress: Wanted) -> Any:
+    def run(self, checkpoint: str | PathLike[str] | None) -> Any:
         """Learn the rows, and return the model of them all."""
-        source, folder = self.source, None if checkpoint is None else Path(checkpoint)
-        if as_flag(resume, "resume") and folder is None:
+        source, folder, resume = self.source, None if checkpoint is None else Path(checkpoint), self.job.resume
+        if resume and folder is None:
             raise ValueError("resume needs the checkpoint to go on from")
         if folder is not None and not source.repeatable:
             what = "resume" if resume else "checkpoint"
             raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
         resume = resume and folder is not None and goes_on(folder)
         with (
-            Reporter(progress, source, len(self.parts), passes=self.passes) as reporter,
+            Reporter(self.job.progress, source, len(self.parts), passes=self.passes) as reporter,
             contextlib.ExitStack() as stack,
         ):
             before = identity_of(source) if source.repeatable else {}
-            ordered = self.why_in_order is not None
-
-            def opened() -> Checkpoint | None:
-                if folder is None or not (resume or ordered or len(self.parts) > 1):
-                    return None
-                return stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
-
-            later = self.how.until_saved and folder is not None and not folder.exists()
-            kept = None if ordered and later else opened()
+            ordered, kept = self.why_in_order is not None, None
+            if folder is not None and (resume or ordered or len(self.parts) > 1):
+                kept = stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
             if ordered:
-                model = self._one_after_another(kept, opened, reporter)
+                model = self._one_after_another(kept, reporter)
             else:
-                engine = stack.enter_context(self._engine(reporter))
+                bytes_of_models = 2 * self.template._state_bytes(self.parts[0].n_features)
+                engine = stack.enter_context(
+                    self.job.engine_for(self.parts, lambda: bytes_of_models, reporter.rows_here)
+                )
                 model = self._pass(self.template, engine, kept, reporter, 1)
                 if self.passes > 1:
                     model = self._again(model, engine, kept, reporter)
@@ -286,11 +259,6 @@ class Learning:
             "parts": len(self.parts),
             "inputs": source if "sources" in source else {"sources": [source]},
         }
-
-    def _engine(self, reporter: Reporter) -> Engine:
-        if self.workers == 1 and self.engine != "dask":
-            return Serial(blas_limit(), reporter.rows_here)
-        return engine_of(self.engine, self.workers, retries=self.retries, scheduler=self.scheduler)
 
     def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, reporter: Reporter, number: int) -> Any:
         tree: Tree[JobNode] = Tree(len(self.parts))
@@ -325,24 +293,27 @@ class Learning:
     def _known(
         self, tree: Tree[JobNode], kept: Checkpoint, template: Any, number: int, *, here: bool
     ) -> list[tuple[Span, JobNode]]:
-        for entry in kept.entries:
-            try:
-                place = tree.place(entry.level, entry.at)
-            except ValueError:
-                place = None
-            if place is None or (place.first, place.last) != (entry.first, entry.last):
-                raise StateError(f"{kept.folder}: the manifest has {entry.file} in no place: start without resume")
-        known = kept.nodes(number, partial(self._check_node, template))
-        return [
-            (tree.place(entry.level, entry.at), node._replace(content=node.opened()) if here else node)
-            for entry, node in known
-        ]
+        known: list[tuple[Span, JobNode]] = []
+        for entry, content in kept.nodes(number, partial(self._check_node, template, tree)):
+            place = tree.place(entry.level, entry.at)
+            model = from_bytes(content) if here else content
+            known.append((place, JobNode(model, entry.rows, place.first, place.last, {})))
+        return known
 
-    def _check_node(self, template: Any, entry: Entry, model: Any) -> None:
-        """Raise StateError unless a model of a checkpoint can be that of its parts, for a job with this template."""
+    def _check_node(self, template: Any, tree: Tree[JobNode] | None, entry: Entry, model: Any) -> None:
+        """Raise StateError unless a model of a checkpoint can be that of its parts, for a job with this template.
+
+        tree: None if rows are learned in their order.
+        """
         if type(model) is not type(template):
             raise StateError(f"it holds a {type(model).__name__}, and the job makes a {type(template).__name__}")
-        lengths = [part.n_rows for part in self.parts[entry.first : entry.last + 1]]
+        lengths = [self.source.n_rows]
+        if tree is not None:
+            try:
+                place = tree.place(entry.level, entry.at)
+            except ValueError as error:
+                raise StateError(str(error)) from None
+            lengths = [part.n_rows for part in self.parts[place.first : place.last + 1]]
         known = sum(length for length in lengths if length is not None)
         complete = self.why_in_order is None or entry.level > 0
         if None not in lengths and not (known if complete else 0) <= model.n_rows <= known:
@@ -357,27 +328,22 @@ class Learning:
         except (ValueError, TypeError, ArithmeticError) as error:
             raise StateError(f"it is no model of this job: {error}") from error
 
-    def _one_after_another(
-        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None], reporter: Reporter
-    ) -> Any:
+    def _one_after_another(self, kept: Checkpoint | None, reporter: Reporter) -> Any:
         """Return one model that has learned all rows in their order.
 
         Its number of rows says where in the source it is: what is kept is the model, every few seconds, when it is
-        interrupted, and (level 1) in the end. `opened` makes the checkpoint when something is to be kept first.
+        interrupted, and (level 1) in the end.
         """
-        model, at, source, every = self.template.copy(), 0, self.source, self.how.every
-        for entry, node in [] if kept is None else kept.nodes(1, partial(self._check_node, model)):
-            model, at = node.opened(), entry.at + 1
-            reporter.begun(node.n_rows)
+        model, source, every = self.template.copy(), self.source, self.how.every
+        for entry, content in [] if kept is None else kept.nodes(1, partial(self._check_node, model, None)):
+            model = from_bytes(content)
+            reporter.begun(entry.rows)
 
         def keep(level: int = 0) -> float:
             """Keep the model, and return when to do so again."""
-            nonlocal at, kept
-            kept = kept or opened()
-            if kept is None:
-                return float("inf")
-            began, at = time.perf_counter(), at + 1
-            kept.add(1, Span(level, at, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))
+            began = time.perf_counter()
+            if kept is not None:
+                kept.add(1, Span(level, 0, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))
             now = time.perf_counter()
             return now + max(SECONDS, SHARE * (now - began))
 
@@ -394,9 +360,8 @@ class Learning:
                     if time.perf_counter() >= due:
                         rows_kept, due = model.n_rows, keep()
         except KeyboardInterrupt:
-            with contextlib.suppress(LockHeld):  # if it came while the checkpoint was being opened
-                if model.n_rows > rows_kept:
-                    keep()
+            if model.n_rows > rows_kept:
+                keep()
             raise
         if model.n_rows == 0:
             raise ValueError(f"{source.name} holds no rows")

@@ -8,7 +8,7 @@ import threading
 import traceback
 import uuid
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from fastsketch._core import threads as _threads
@@ -32,8 +32,8 @@ class WorkerLost(RuntimeError):
     >>> try:
     ...     fs.map_merge(operator.call, [os._exit], engine="processes", retries=0)
     ... except fs.jobs.WorkerLost as error:
-    ...     print(error)
-    part 0 lost its process 1 times: killed, or out of memory?
+    ...     print(str(error).partition(":")[0])
+    part 0 lost its process 1 times
     """
 
 
@@ -84,63 +84,52 @@ class Worker:
     def __init__(self, context: Any) -> None:
         self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs,), daemon=True, name="fastsketch-worker")
-        self.greeted = False
         self._has: set[str] = set()
         with _no_ctrl_c():
             self._process.start()
         theirs.close()  # or the end of the process would not close the pipe
 
-    def known(self, argument: Any) -> Any:
-        """Return an argument as it is sent: a shared value by its name, if the process has it."""
+    def ask(self, key: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Let the process run a task, and return (True, result) or (False, error).
+
+        Raises
+        ------
+        Lost
+            If the process has ended.
+        """
+        try:
+            self.pipe.send((function, tuple(map(self._as_sent, args))))
+            good, value, trace = self.pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            raise Lost from error
+        except StateError as error:  # a model came back that is none
+            return False, StateError(f"what came back from {key} is no good: {error}")
+        except Exception as error:  # what is sent, or comes back, cannot be pickled
+            return False, error
+        if trace:
+            value.__cause__ = TraceOfWorker(trace)
+        return good, value
+
+    def _as_sent(self, argument: Any) -> Any:
+        """Return an argument as it is sent: a shared value without its content, if the process has that."""
         if not isinstance(argument, Shared):
             return argument
         content = None if argument.name in self._has else argument.content
         self._has.add(argument.name)
         return _Sent(argument.name, content)
 
-    def send(self, task: Any) -> None:
-        """Send (function, arguments); Lost if nobody is there, and what pickle raises if they cannot be sent."""
-        try:
-            self.pipe.send(task)
-        except ConnectionError as error:
-            raise Lost from error
-
-    def receive(self, key: Any) -> tuple[bool, Any] | None:
-        """Return (True, result) or (False, error) of a task; None for the sign that the process has begun."""
-        try:
-            answer = self.pipe.recv()
-        except (EOFError, ConnectionError) as error:
-            raise Lost from error
-        except StateError as error:  # a model came back that is none
-            answer = False, StateError(f"what came back from {key} is no good: {error}"), ""
-        except Exception as error:
-            answer = False, error, ""
-        self.greeted = True
-        if answer is None:
-            return None
-        good, value, trace = answer
-        if trace:
-            value.__cause__ = TraceOfWorker(trace)
-        return good, value
-
-    def refuses(self) -> bool:
-        """Tell whether it has ended by itself before it could take a task: another one would, too."""
-        self._process.join(1.0)  # the pipe closes a little before
-        code = self._process.exitcode
-        return not self.greeted and code is not None and code > 0
-
     def terminate(self) -> None:
         """Ask it to end."""
-        self.pipe.close()
-        if self._process.exitcode is None:
-            self._process.terminate()
+        self._process.terminate()
 
-    def join(self) -> None:
-        """Wait for its end, which may be forced."""
+    def join(self) -> int:
+        """Wait for its end, which may be forced, and return its exit status: below 0 if a signal has ended it."""
         self._process.join(PATIENCE)
         if self._process.exitcode is None:
             self._process.kill()
             self._process.join()
+        self.pipe.close()
+        return self._process.exitcode or 0
 
 
 @contextlib.contextmanager
@@ -163,7 +152,6 @@ def serve(pipe: Any) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     warnings.simplefilter("ignore", UserWarning)  # of parts: the model of them all says what is to be said
     with contextlib.suppress(EOFError, ConnectionError), _threads.thread_limit(1):
-        pipe.send(None)
         while True:
             try:
                 function, args = pipe.recv()

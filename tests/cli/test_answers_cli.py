@@ -13,7 +13,6 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._predict import auc
 from tests.cli.test_learning_cli import write
 from tests.data.sources.helpers import labelled
 
@@ -178,18 +177,6 @@ def test_a_label_that_the_model_does_not_know(run):
     write(Path("other.svm"), ROWS[:3], [1, 3, 1])
     error = run("predict", "m.fsk", "other.svm", "--what", "metrics", status=2).err
     assert "other.svm, line 2: row 1 has label 3, which the model has never seen: it knows 0, 1" in error
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_auc_is_that_of_scikit_learn(ties):
-    metrics = pytest.importorskip("sklearn.metrics")
-    rng = np.random.default_rng(0)
-    for n in (2, 3, 50, 500):
-        scores = rng.integers(0, 4, n).astype(float) if ties else rng.standard_normal(n)
-        truth = rng.random(n) < 0.4
-        truth[0], truth[1] = True, False
-        assert auc(scores, truth) == pytest.approx(metrics.roc_auc_score(truth, scores), abs=1e-15)
-    assert auc(np.ones(3), np.array([True] * 3)) is None
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------

@@ -46,7 +46,6 @@ def save_models():
 # Commands that read rows by a model, and what of their answer is compared.
 READERS = {
     "audit": ("audit", "sketch.fsk", "{}.csv", "--json"),
-    "refine": ("sketch", "{}.csv", "--refine", "sketch.fsk", "-o", "out.fsk"),
     "components": ("transform", "centred.fsk", "{}.csv", "-o", "out.csv"),
     "hash codes": ("transform", "hash.fsk", "{}.csv", "-o", "out.npy"),
     "quantizer codes": ("transform", "quantizer.fsk", "{}.csv", "-o", "out.npy"),

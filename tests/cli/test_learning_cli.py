@@ -307,18 +307,6 @@ def test_several_targets_and_their_intervals(folder, houses):
     assert measured["r2"] == pytest.approx((1 - (off**2).mean(axis=0) / houses[:, 2:].var(axis=0)).mean())
 
 
-def test_the_list_of_parameters_is_that_of_the_method(folder):
-    for flags, model, other in (
-        (("--method", "ridge"), "SketchedRidge", "SketchedNewton"),
-        (("--method=ada_ffd",), "AdaptiveSubgradient", "SketchedRidge"),
-        (("--method", "fd"), "SketchedNewton", "AdaptiveSubgradient"),
-    ):
-        text = run("learn", "--set", "help", *flags, cwd=folder).stdout
-        assert f"parameters of {model}:" in text and other + ":" not in text and "of reading" in text
-    text = run("learn", "--set", "help", cwd=folder).stdout
-    assert all(f"of {model}:" in text for model in ("SketchedRidge", "SketchedNewton", "AdaptiveSubgradient"))
-
-
 def test_probabilities_of_a_ridge_regression(folder):
     run("learn", "train.svm", "--method", "ridge", "-o", "m.fsk", cwd=folder)
     done = run("predict", "m.fsk", "test.svm", "--what", "probabilities", cwd=folder, status=2)

@@ -1,4 +1,4 @@
-"""refine, and models that come through a pipe."""
+"""Models that come through a pipe."""
 
 import io
 import json
@@ -22,27 +22,6 @@ def folder(tmp_path, monkeypatch):
 def refused(capsys, *arguments):
     assert main(list(arguments)) == 2
     return capsys.readouterr().err
-
-
-def test_refine_is_that_of_python(capsys):
-    assert main(["sketch", "rows.npy", "--refine", "rows.fsk", "-o", "out.fsk", "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert fs.load("out.fsk").to_bytes() == fs.load("rows.fsk").refine(ROWS).to_bytes()
-    assert facts["n_rows"] == 300 and facts["output"] == "out.fsk"
-
-
-def test_refine_refuses_other_rows(capsys):
-    np.save("other.npy", ROWS[::2])
-    assert "these are not the same rows" in refused(
-        capsys, "sketch", "other.npy", "--refine", "rows.fsk", "-o", "out.fsk"
-    )
-    fs.SketchHash(8).update(ROWS).save("hash.fsk")
-    assert "only a sketch is refined" in refused(capsys, "sketch", "rows.npy", "--refine", "hash.fsk", "-o", "out.fsk")
-    fs.FrequentDirections(6, decay=0.9).update(ROWS).save("faded.fsk")
-    assert "decay" in refused(capsys, "sketch", "rows.npy", "--refine", "faded.fsk", "-o", "out.fsk")
-    for flag, value in (("--passes", "2"), ("-l", "3"), ("--set", "beta=0.5"), ("--workers", "2")):
-        error = refused(capsys, "sketch", "rows.npy", "--refine", "rows.fsk", "-o", "out.fsk", flag, value)
-        assert "does not go with --refine" in error
 
 
 class Input:

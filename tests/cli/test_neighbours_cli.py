@@ -30,13 +30,6 @@ def test_codes_are_those_of_python(run, tmp_path, name, width):
     assert np.array_equal(np.load(tmp_path / "c.npy"), fs.load(tmp_path / name).encode(ROWS))
 
 
-def test_info_says_how_a_quantizer_uses_its_bytes(run, tmp_path):
-    model, about = fs.load(tmp_path / "q.fsk"), json.loads(run("info", "q.fsk", "--json").stdout)
-    assert about["fingerprint"] == model.encoder().fingerprint and about["factor_bytes"] in (1, 2)
-    assert sum(about["bits_of_directions"]) == pytest.approx(8 * (12 - about["factor_bytes"]))
-    assert "factor bytes" in run("info", "q.fsk").stdout
-
-
 def test_hashes_of_parts_merge(run, tmp_path):
     for part in range(2):
         fs.SketchHash(8, part=part).update(ROWS[part::2]).save(tmp_path / f"{part}.fsk")

@@ -90,9 +90,6 @@ def answers(run, verb, model, new, options):
         return np.load("out.npy").tolist()
     if verb == "audit":
         return json.loads(run("audit", model, new, "--json", *options, status=1).out)["error"]
-    if verb == "refine":
-        run("sketch", "old" + Path(new).suffix, "--refine", model, "-o", "refined.fsk", *options)
-        return fs.load("refined.fsk").sketch().tolist()
     Path("monitor.fsk").write_bytes(Path("watched.fsk").read_bytes())
     run("watch", new, "-o", "monitor.fsk", *options)
     return fs.load("monitor.fsk").to_bytes()
@@ -118,7 +115,7 @@ def test_verbs_of_rows(run, kind):
         ]
     )
     assert np.allclose(answers(run, "transform", "m.fsk", new, []), _projected(model, rows), atol=1e-4)
-    for verb in ("transform", "codes", "audit", "refine", "watch"):
+    for verb in ("transform", "codes", "audit", "watch"):
         found = [answers(run, verb, "m.fsk", new, some) for some in ([], options)]
         assert found[0] == found[1], verb
 

@@ -118,7 +118,7 @@ def test_resumed_to_the_same_bits(run, monkeypatch):
         run(*LEARN, "--resume")
         assert fs.load("m.fsk").to_bytes() == whole.to_bytes()
     stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton, stop=3)
-    assert "--ignore is" in run(*LEARN, "--ignore", "paid", "--resume", status=2).err
+    assert "ignore is" in run(*LEARN, "--ignore", "paid", "--resume", status=2).err
 
 
 def test_weights_and_classes_by_name(run):

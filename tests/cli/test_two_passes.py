@@ -81,7 +81,7 @@ def test_resumed_in_either_pass_to_the_same_bits(run, monkeypatch, cls, stop):
     said = run(*TWICE, status=130).err
     undo()
     if cls is SecondPass and stop > 1:
-        assert "of the second pass" in said
+        assert " rows in pass 2 is in " in said
     if cls is SecondPass or stop > 1:
         run(*TWICE, "--resume")
     else:
@@ -96,7 +96,7 @@ def test_another_number_of_passes_is_another_job(run, monkeypatch):
     undo()
     once = [word for word in TWICE if word not in ("--passes", 2)]
     error = run(*once, "--resume", status=2).err
-    assert error.count("\n") == 1 and "another job: --passes is 1 now and was 2\n" in error
+    assert error.count("\n") == 1 and "another job: passes is 1 now and was 2\n" in error
     run(*TWICE, "--resume")
 
 
@@ -148,7 +148,7 @@ def test_an_exact_sum_needs_one_pass(run):
 
 
 def test_progress_says_which_pass(run):
-    said = run(*TWICE, "--progress").err
+    said = run(*TWICE, "--progress", "line").err
     assert "pass 1 of 2" in said and "pass 2 of 2" in said
 
 
@@ -192,8 +192,8 @@ def test_audit(run):
     exact = np.linalg.norm(2 * ROWS.T @ ROWS - b.T @ b, 2)
     assert found["same_rows"] and 0.99 * exact <= found["error"] <= exact * (1 + 1e-9)
     assert found["error"] <= found["error_bound"] and found["accuracy"] <= 0.01
-    said = run("audit", "o.fsk", "rows.npy", "more.npy", "--accuracy", 0.1, "--progress")
-    assert "error bound" in said.out and "pass 1" in said.err
+    said = run("audit", "o.fsk", "rows.npy", "more.npy", "--accuracy", 0.1)
+    assert "error bound" in said.out
     assert Path("o.fsk").read_bytes() == before
 
 

@@ -1,4 +1,4 @@
-"""Journals of jobs, checkpoints, and states within states, from any bytes."""
+"""Manifests of jobs, and states within states, from any bytes."""
 
 import atexit
 import functools
@@ -13,7 +13,7 @@ import numpy as np
 import fastsketch as fs
 from fastsketch.data.files._state import pack
 from fastsketch.data.sources._arrays import ArraySource
-from fastsketch.jobs._resuming import JOURNAL
+from fastsketch.jobs._manifest import MANIFEST
 from fastsketch.sketching._read_again import SecondPass
 from tests.reliability import job_folders
 from tests.reliability.states import read
@@ -39,7 +39,7 @@ def inputs():
 
 @functools.cache
 def finished(job):
-    """(result, folder of a job that was stopped when its last rows were in): all that a line may claim is there."""
+    """(result, folder of a job that was stopped when its last rows were in): all that a manifest may claim is there."""
     work, first = (inputs() / f"{job.name}-{name}" for name in ("stopped", "first"))
     work.mkdir()
     first.mkdir()
@@ -49,13 +49,13 @@ def finished(job):
 
 
 def resumed(jobs, data):
-    """Any journal is refused in one line, or the job gives what it gives; the first byte says which job."""
+    """Any manifest is refused in one line, or the job gives what it gives; the first byte says which job."""
     job = jobs[data[0] % len(jobs)] if data else jobs[0]
     result, stopped = finished(job)
     work = inputs() / "work"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(stopped, work)
-    (work / job.folder / JOURNAL).write_bytes(data[1:])
+    (work / job.folder / MANIFEST).write_bytes(data[1:])
     try:
         found = job_folders.result_of(job, inputs(), work, resume=True)
     except job_folders.REFUSALS as error:
@@ -64,19 +64,16 @@ def resumed(jobs, data):
     assert found == result, found
 
 
-def journal(data):
-    """Of a map job."""
-    resumed(MAPS, data)
-
-
 def manifest(data):
-    """Of a job that learns."""
-    resumed(RUNS, data)
+    """Of a job that learns, or of a map job."""
+    resumed([*RUNS, *MAPS], data)
 
 
-def journals_of(jobs):
-    """The genuine journals, as seeds."""
-    return [bytes([k]) + (finished(job)[1] / job.folder / JOURNAL).read_bytes() for k, job in enumerate(jobs)]
+def manifests():
+    """The genuine manifests, as seeds."""
+    return [
+        bytes([k]) + (finished(job)[1] / job.folder / MANIFEST).read_bytes() for k, job in enumerate([*RUNS, *MAPS])
+    ]
 
 
 # -- states within states ----------------------------------------------------------------------------------------------
@@ -142,5 +139,5 @@ def states_within(data):
     return model is not None
 
 
-FOLDER_TARGETS = {"journal": journal, "manifest": manifest, "nested": states_within}
-SEEDS = {"journal": lambda: journals_of(MAPS), "manifest": lambda: journals_of(RUNS), "nested": holders}
+FOLDER_TARGETS = {"manifest": manifest, "nested": states_within}
+SEEDS = {"manifest": manifests, "nested": holders}

@@ -1,14 +1,14 @@
 """Fuzzing guided by coverage (Atheris): python tests/fuzz/fuzz.py TARGET [libFuzzer options].
 
-Targets: svmlight, csv, state, table, npz, market (Matrix Market), journal (of fs.map_rows), manifest (of the
-checkpoints of fs.run), nested (states within states). Seeds are in tests/data/corpus, or made when it begins; what is
+Targets: svmlight, csv, state, table, npz, market (Matrix Market), manifest (of jobs of fs.run and
+fs.map_rows), nested (states within states). Seeds are in tests/data/corpus, or made when it begins; what is
 found on the way stays in a temporary folder, and a finding is written beside the place where this is run. Coverage is
 that of the Python modules; what libraries parse is compared with a reference in Python. State files are
-changed inside, too, and sealed again with right checksums: no random change gets past a checksum. So are lines of
-journals.
+changed inside, too, and sealed again with right checksums: no random change gets past a checksum.
 """
 
 import io
+import json
 import random
 import sys
 import tempfile
@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["fastsketch", *TARGET_MODULES]):
     from fastsketch.data.files._state import pack
     from tests.fuzz.folder_targets import inner_arrays
     from tests.fuzz.targets import CORPUS, SEEDS, TARGETS, reseal
-    from tests.reliability.job_folders import crafted_lines, lines_of, sealed
+    from tests.reliability.job_folders import crafted_manifest
     from tests.reliability.states import read
 
     for name in fs.__all__:  # what is imported on its first use
@@ -45,8 +45,8 @@ WORDS = {
     ],
     "table": [*BLANKS, '"', '""', ",", ";", "|", "\ufeff", "NA", "1,5", "1.5", "1_0", "1e999", "\0", "2024-01-02"],
 }
-# Bytes of an input, at most, where a journal or states within states are longer than others.
-LENGTHS = {"journal": 1 << 15, "manifest": 1 << 15, "nested": 1 << 17}
+# Bytes of an input, at most, where a manifest or states within states are longer than others.
+LENGTHS = {"manifest": 1 << 15, "nested": 1 << 17}
 WHOLE = [-1, 0, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2**40, 2**63 - 1]
 NUMBERS = [*WHOLE, 1e308, -0.0, float("nan"), float("inf"), None, True]
 
@@ -82,15 +82,15 @@ def change_value(draw, holder, key):
     return None
 
 
-def mutate_journal(data, max_size, seed):
-    """Lines with other values and right checksums; sometimes bytes."""
+def mutate_manifest(data, max_size, seed):
+    """A manifest with other values; sometimes bytes."""
     draw = random.Random(seed)
     try:
         if draw.random() < 0.2:
             raise ValueError
-        lines = crafted_lines(lines_of(data[1:]), np.random.default_rng(seed))
-        out = data[:1] + b"".join(map(sealed, lines))
-    except (ValueError, RecursionError):  # lines that are none are changed by bytes alone
+        manifest = crafted_manifest(json.loads(data[1:]), np.random.default_rng(seed))
+        out = data[:1] + json.dumps(manifest).encode()
+    except (ValueError, RecursionError):  # what is none is changed by bytes alone
         return atheris.Mutate(data, max_size)
     return out if len(out) <= max_size else atheris.Mutate(data, max_size)
 
@@ -200,8 +200,7 @@ def keeping(target):
 
 MUTATIONS = {
     "state": mutate_state,
-    "journal": mutate_journal,
-    "manifest": mutate_journal,
+    "manifest": mutate_manifest,
     "npz": mutate_npz,
     "nested": mutate_nested,
 }

@@ -26,6 +26,6 @@ def job(folder, engine, workers, *, resume, pause=0.02):
 if __name__ == "__main__":
     threading.Thread(target=lambda: print("begun", flush=True)).start()
     folder, engine, workers = sys.argv[1:]
-    resume = (Path(folder) / "checkpoint" / "manifest.jsonl").exists()
+    resume = (Path(folder) / "checkpoint" / "manifest.json").exists()
     model = job(folder, engine, int(workers), resume=resume)
     model.save(Path(folder) / "done.fsk")

@@ -25,5 +25,5 @@ def job(folder, engine, workers, *, resume, pause=0.0, suffix=".npy"):
 if __name__ == "__main__":
     print("begun", flush=True)
     folder, engine, workers = sys.argv[1:]
-    resume = (Path(folder) / "out.npy.partial" / "manifest.jsonl").exists()
+    resume = (Path(folder) / "out.npy.partial" / "manifest.json").exists()
     print(job(folder, engine, int(workers), resume=resume, pause=0.1).n_kept, flush=True)

@@ -1,14 +1,13 @@
 """The manifest: after any kill only parts without a node are learned again, and what is no checkpoint is refused."""
 
 import functools
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-import zlib
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,10 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.data.files._lock import LockHeld, locked
 from fastsketch.data.files._replacing import temporary_name
-from fastsketch.jobs import _resuming, _run
-from fastsketch.jobs._journal import contents
+from fastsketch.jobs import _checkpoint, _run
+from fastsketch.jobs._checkpoint import entries_in
+from fastsketch.jobs._manifest import MANIFEST, OLD_MANIFEST
+from fastsketch.jobs._tree import Tree
 from tests.helpers import same_state
 from tests.jobs.killed import PART, ROWS, D, job
 from tests.jobs.tasks import Watched, rows_of, runs
@@ -64,8 +65,10 @@ def stopped_after(folder, n_parts, model=None, source=None, **options):
 
 
 def entries(folder):
-    there = folder / "checkpoint"
-    return _resuming._entries(there, contents(there / "manifest.jsonl")[1])
+    """What the names of files say, by the first part: (entry, parts that it covers)."""
+    tree = Tree(ROWS // PART)
+    found = [(entry, tree.place(entry.level, entry.at)) for entry in entries_in(folder / "checkpoint")]
+    return [(entry, set(range(place.first, place.last + 1))) for entry, place in found]
 
 
 def nodes(folder):
@@ -75,9 +78,9 @@ def nodes(folder):
 @pytest.mark.parametrize(("workers", "engine"), [(1, "processes"), (2, "threads"), (2, "processes")])
 def test_only_parts_without_a_node_are_learned_again(tmp_path, whole, workers, engine):
     stopped_after(tmp_path, 7, workers=workers, engine=engine)
-    there = {part for entry in entries(tmp_path) for part in range(entry.first, entry.last + 1)}
+    there = covered(tmp_path)
     assert 7 <= len(there) < 20
-    assert nodes(tmp_path) == sorted(entry.file for entry in entries(tmp_path))  # what is covered has gone
+    assert sum(len(parts) for _, parts in entries(tmp_path)) == len(there)  # what is covered has gone
     (tmp_path / "runs").unlink()
     told = []
     found = fs.run(
@@ -171,8 +174,7 @@ def test_learners_go_on_in_the_middle_of_a_file(tmp_path, monkeypatch, form, upd
     source, target, (rows, labels) = examples(tmp_path, form)
     model = fs.SketchedNewton(3)
     interrupted(tmp_path, model, source, updates, target=target)
-    there = entries(tmp_path)
-    assert [entry.rows for entry in there] == [100 * (updates - 1)]
+    assert [entry.rows for entry in entries_in(tmp_path / "checkpoint")] == [100 * (updates - 1)]
     found = fs.run(model, source, target=target, checkpoint=tmp_path / "checkpoint", resume=True)
     whole = model.copy()
     whole.update(sparse.csr_array(rows) if form == "svmlight" else rows, labels)
@@ -225,33 +227,17 @@ def test_two_passes_go_on(tmp_path, after):
 
 
 # -- damage ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("torn", [b"1", b"12345678 {", b"0000ffff {}\n", b"\0\0\0\0\n\0"])
-def test_a_torn_last_line_counts_for_nothing(tmp_path, whole, torn):
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1]", b'{"schema": 1, "job": 3}', b'{"schema": 0, "job": {}}', b"\0" * 90, b"[" * 90_000]
+)
+def test_a_manifest_that_is_damaged_or_of_an_earlier_build_is_refused(tmp_path, content):
     stopped_after(tmp_path, 5, workers=1)
-    with (tmp_path / "checkpoint" / "manifest.jsonl").open("ab") as file:
-        file.write(torn)
-    before = entries(tmp_path)
-    assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
-    assert before
-
-
-def test_a_damaged_line_before_the_last_is_refused(tmp_path):
-    stopped_after(tmp_path, 5, workers=1)
-    path = tmp_path / "checkpoint" / "manifest.jsonl"
-    content = bytearray(path.read_bytes())
-    content[content.index(b"\n") + 12] ^= 1
+    path = tmp_path / "checkpoint" / MANIFEST
     path.write_bytes(content)
-    with pytest.raises(fs.StateError, match=r"manifest.jsonl, line 2 is damaged"):
+    with pytest.raises(fs.StateError, match=r"manifest.json is damaged, or of another version.*start without resume"):
         job(tmp_path, "threads", 1, resume=True)
-
-
-def test_a_journal_of_an_earlier_build_is_refused(tmp_path):
-    stopped_after(tmp_path, 5, workers=1)
-    path = tmp_path / "checkpoint" / "manifest.jsonl"
-    first, rest = path.read_bytes().split(b"\n", 1)
-    head = json.dumps({"version": 1, "job": json.loads(first[9:])["job"]}).encode()
-    path.write_bytes(b"%08x %s\n" % (zlib.crc32(head), head) + rest)
-    with pytest.raises(fs.StateError, match=r"manifest.jsonl is that of another version.*: start without resume"):
+    path.rename(path.with_name(OLD_MANIFEST))
+    with pytest.raises(fs.StateError, match=r"was begun by another version of fastsketch: start without resume"):
         job(tmp_path, "threads", 1, resume=True)
 
 
@@ -267,14 +253,15 @@ def test_a_node_that_is_missing_or_damaged_is_learned_again(tmp_path, whole):
     assert same_state(found, whole)
 
 
-def test_nodes_that_no_line_names_are_removed(tmp_path, whole):
+def test_nodes_that_others_cover_and_temporary_files_are_removed(tmp_path, whole):
     stopped_after(tmp_path, 3, workers=1)
-    unfinished = temporary_name(tmp_path / "checkpoint" / "node-1-7-1.fsk")  # of a writer that was killed
+    unfinished = temporary_name(tmp_path / "checkpoint" / "node-1-7-1-800-0000abcd.fsk")  # of a writer that was killed
     unfinished.write_bytes(b"x")
-    (tmp_path / "checkpoint" / "node-1-7-0.fsk").write_bytes(b"x")
+    covered_by_others = tmp_path / "checkpoint" / "node-1-0-0-100-0000abcd.fsk"
+    covered_by_others.write_bytes(b"x")
     (tmp_path / "checkpoint" / "mine.txt").write_bytes(b"x")
     assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
-    assert not (tmp_path / "checkpoint" / "node-1-7-0.fsk").exists() and not unfinished.exists()
+    assert not covered_by_others.exists() and not unfinished.exists()
     assert (tmp_path / "checkpoint" / "mine.txt").exists()
 
 
@@ -311,16 +298,16 @@ def test_where_nothing_is_there_a_resume_begins(tmp_path, whole):
         assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
 
 
-def test_an_unfinished_checkpoint_is_replaced_with_a_word(tmp_path, whole):
+def test_without_resume_a_checkpoint_is_replaced(tmp_path, whole):
     stopped_after(tmp_path, 5, workers=1)
-    with pytest.warns(UserWarning, match="is replaced"):
-        assert same_state(job(tmp_path, "threads", 1, resume=False), whole)
-    assert same_state(job(tmp_path, "threads", 1, resume=False), whole)  # it was complete: no word
+    assert same_state(job(tmp_path, "threads", 1, resume=False), whole)
+    assert same_state(job(tmp_path, "threads", 1, resume=False), whole)
+    assert len(nodes(tmp_path)) == 1
 
 
 def test_two_jobs_in_one_folder(tmp_path):
     (tmp_path / "checkpoint").mkdir()
-    with locked(tmp_path / "checkpoint" / "manifest.jsonl"), pytest.raises(LockHeld):
+    with locked(tmp_path / "checkpoint" / MANIFEST), pytest.raises(LockHeld):
         job(tmp_path, "threads", 1, resume=False)
 
 
@@ -351,12 +338,12 @@ def test_a_full_disk_ends_the_job_and_leaves_what_was_there(tmp_path, whole, mon
 
     def full(path, **options):
         calls.append(path)
-        if len(calls) == 6:
+        if len(calls) == 5:
             raise OSError(28, "No space left on device")
         return replacing(path, **options)
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match=r"No space left .* stays: .*checkpoint"):
-        patch.setattr(_resuming, "replacing", full)
+        patch.setattr(_checkpoint, "replacing", full)
         job(tmp_path, "threads", 1, resume=False)
     had = covered(tmp_path)
     assert len(had) > 2
@@ -404,11 +391,11 @@ def killed(folder, engine, workers, seconds, how):
 def kill_often(folder, engine, workers, kills, whole, seed=0):
     """So many kills at random moments, and the rest; the model is the same, and no part that had a node is read."""
     rng, hits, begun = random.Random(seed), 0, 0
-    manifest = folder / "checkpoint" / "manifest.jsonl"
+    manifest = folder / "checkpoint" / MANIFEST
     while hits < kills:
         (folder / "done.fsk").unlink(missing_ok=True)
         if manifest.exists() and len(covered(folder)) == ROWS // PART:
-            _resuming.remove(folder / "checkpoint")  # once more from the beginning
+            _checkpoint.remove(folder / "checkpoint")  # once more from the beginning
         had = covered(folder)
         (folder / "runs").unlink(missing_ok=True)
         how = "worker" if engine == "processes" and rng.random() < 0.5 else rng.choice([signal.SIGKILL, signal.SIGTERM])
@@ -428,11 +415,7 @@ def kill_often(folder, engine, workers, kills, whole, seed=0):
 
 def covered(folder):
     """The parts that have a node."""
-    try:
-        found = entries(folder)
-    except (OSError, fs.StateError):
-        return set()
-    return {part for entry in found for part in range(entry.first, entry.last + 1)}
+    return {part for _, parts in entries(folder) for part in parts}
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who lives")
@@ -447,17 +430,8 @@ def test_kills_at_random_moments(tmp_path, whole, engine, workers, amount):
 def test_ctrl_c_leaves_a_checkpoint_and_no_orphans(tmp_path, whole):
     killed(tmp_path, "processes", 2, 1.2, signal.SIGINT)
     if not (tmp_path / "done.fsk").exists():
-        resume = (tmp_path / "checkpoint" / "manifest.jsonl").exists()
+        resume = (tmp_path / "checkpoint" / MANIFEST).exists()
         assert same_state(job(tmp_path, "processes", 2, resume=resume), whole)
-
-
-def forged(folder, line, **changes):
-    """Change what a line of the manifest says, under a right checksum."""
-    path = folder / "checkpoint" / "manifest.jsonl"
-    lines = path.read_bytes().split(b"\n")
-    content = json.dumps({**json.loads(lines[line].partition(b" ")[2]), **changes}, separators=(",", ":")).encode()
-    lines[line] = b"%08x %s" % (zlib.crc32(content), content)
-    path.write_bytes(b"\n".join(lines))
 
 
 @pytest.mark.parametrize(
@@ -465,7 +439,7 @@ def forged(folder, line, **changes):
 )
 def test_a_node_of_another_job_is_learned_again(tmp_path, whole, other):
     stopped_after(tmp_path, 9, workers=1)
-    entry = entries(tmp_path)[-1]
+    entry = entries_in(tmp_path / "checkpoint")[0]
     other.copy().update(rows_of(0, entry.rows, D) + 1.0).save(tmp_path / "checkpoint" / entry.file)
     with pytest.warns(UserWarning, match="cannot be used, its parts are learned again: it is not the one"):
         resumed = fs.run(
@@ -479,28 +453,29 @@ def test_a_node_of_another_job_is_learned_again(tmp_path, whole, other):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"level": 40}, {"at": 10**6}, {"first": 0}, {"level": True}, {"file": ".."}, {"file": "node-\0"}]
+    "changes",
+    [{"level": 40}, {"at": 10**6}, {"rows": 7}, {"number": 3}, {"crc32": 7}, {"level": 9999, "at": 10**18 - 1}],
 )
-def test_lines_that_are_in_no_place_are_refused(tmp_path, changes):
+def test_names_that_say_what_cannot_be_are_not_believed(tmp_path, whole, changes):
+    """The node in the file is genuine, and is learned again."""
     stopped_after(tmp_path, 9, workers=1)
-    forged(tmp_path, -2, **changes)
-    with pytest.raises(fs.StateError, match="start without resume"):
-        fs.run(
-            fs.FrequentDirections(5, solver="gram"),
-            Watched(tmp_path, ROWS, D),
-            workers=1,
-            checkpoint=tmp_path / "checkpoint",
-            resume=True,
-        )
+    entry = entries_in(tmp_path / "checkpoint")[0]
+    path = tmp_path / "checkpoint" / entry.file
+    path.rename(path.with_name(entry._replace(**changes).file))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
+    said = [str(warning.message) for warning in caught]
+    assert "number" in changes or any("cannot be used, its parts are learned again" in text for text in said)
 
 
 def test_a_folder_of_other_things_keeps_them(tmp_path, whole):
     (tmp_path / "node-of-mine.fsk").write_bytes(b"mine")
-    (tmp_path / "manifest.jsonl").write_bytes(b'{"mine": 1}\n')
+    (tmp_path / MANIFEST).write_bytes(b'{"mine": 1}\n')
     with pytest.raises(FileExistsError, match="no manifest of a checkpoint: name another folder"):
         fs.run(fs.FrequentDirections(5), rows_of(0, ROWS, D), workers=1, checkpoint=tmp_path)
-    assert (tmp_path / "manifest.jsonl").read_bytes() == b'{"mine": 1}\n'
-    (tmp_path / "manifest.jsonl").unlink()
+    assert (tmp_path / MANIFEST).read_bytes() == b'{"mine": 1}\n'
+    (tmp_path / MANIFEST).unlink()
     made = fs.run(fs.FrequentDirections(5, solver="gram"), rows_of(0, ROWS, D), workers=1, checkpoint=tmp_path)
     same_state(made, whole)
     assert (tmp_path / "node-of-mine.fsk").read_bytes() == b"mine"

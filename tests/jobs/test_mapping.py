@@ -337,13 +337,10 @@ def test_another_job_is_not_gone_on_with(folder):
     changed = ROWS.copy()
     changed[5, 2] += 1
     np.save(folder / "rows.npy", changed)
-    with pytest.raises(
-        ValueError, match=r"belongs to another job: (.*rows.npy was written to|the content of .*rows.npy)"
-    ):
+    with pytest.raises(ValueError, match=r"belongs to another job: .*rows.npy is not what it was \((digest|modified)"):
         fs.map_rows(Watching(folder).sums, folder / "rows.npy", output=folder / "out.npy", **options)
     assert len(calls(folder)) == 3
-    with pytest.warns(UserWarning, match=r"out\.npy\.partial is replaced: resume would have gone on from it"):
-        fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", workers=1)
+    fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", workers=1)
     assert np.array_equal(np.load(folder / "out.npy"), changed[:, 0])
     with pytest.warns(UserWarning, match=r"nothing to resume in .*new\.npy\.partial: the job begins"):
         fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "new.npy", **options)
@@ -383,7 +380,7 @@ def test_one_killed_before_its_journal_had_a_name_is_in_nobodys_way(folder):
     place = folder / "out.npy.partial"
     place.mkdir()
     left = "import sys; from pathlib import Path; from fastsketch.data.files._replacing import temporary_name as name\n"
-    left += f"name(Path(sys.argv[1]) / {unfinished.JOURNAL!r}).touch()"
+    left += f"name(Path(sys.argv[1]) / {unfinished.MANIFEST!r}).touch()"
     subprocess.run([sys.executable, "-P", "-c", left, str(place)], env=environment(), check=True)
     assert list(place.iterdir())
     fs.map_rows(answers.first_column, ROWS, output=folder / "out.npy", workers=1)
@@ -445,7 +442,7 @@ def test_killed_between_the_name_of_the_output_and_the_end(folder, suffix, monke
         job(folder, "threads", 1, resume=False, suffix=suffix)
     assert (folder / f"out{suffix}").exists() and (folder / f"out{suffix}.partial").exists()
     with monkeypatch.context() as patch, pytest.raises(Kill):  # and once more, when it has just gone on
-        patch.setattr("fastsketch.jobs._mapping.in_parts", kill)
+        patch.setattr("fastsketch.jobs._mapping.completed", kill)
         patch.setattr(unfinished.Unfinished, "_last_words", lambda *_, **__: None)
         job(folder, "threads", 1, resume=True, suffix=suffix)
     job(folder, "threads", 1, resume=True, suffix=suffix)
@@ -458,14 +455,14 @@ def test_killed_between_the_name_of_the_output_and_the_end(folder, suffix, monke
 def test_no_space(folder, monkeypatch):
     """What is done stays, and the message says how to go on; the old output is as it was."""
     (folder / "out.npy").write_text("old")
-    bytes_of = outputs._bytes_of
+    header = outputs.npy_header
 
-    def full(fields, spec):
+    def full(spec, n):
         if len(calls(folder)) > 4:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.npy")
-        return bytes_of(fields, spec)
+        return header(spec, n)
 
-    monkeypatch.setattr(outputs, "_bytes_of", full)
+    monkeypatch.setattr(outputs, "npy_header", full)
     with pytest.raises(OSError, match="No space left") as caught:
         in_parts(Watching(folder).sums, folder / "rows.npy", folder / "out.npy")
     assert caught.value.__notes__ == [

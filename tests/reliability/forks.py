@@ -154,7 +154,7 @@ def of_command(about, rng, seen):
 
 def goes_on(partial):
     """Whether there is what --resume goes on from: a folder with a journal."""
-    return (partial / "manifest.jsonl").exists()
+    return (partial / "manifest.json").exists()
 
 
 def content(path):

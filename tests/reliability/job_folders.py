@@ -2,11 +2,10 @@
 
 import contextlib
 import copy
-import json
 import os
+import re
 import shutil
 import warnings
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +15,8 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch.jobs import _mapping, _run
+from fastsketch.jobs._manifest import MANIFEST
 from fastsketch.jobs._outputs import Csv
-from fastsketch.jobs._resuming import JOURNAL
 
 ROWS = np.random.default_rng(0).standard_normal((240, 6))
 # Of a part of the rows, so that there are some of them.
@@ -56,8 +55,8 @@ def _mapped(name: str, rows: str, output: str) -> FolderJob:
         if not output.endswith(".csv"):
             fs.map_rows(two_columns, inputs / rows, output=work / output, workers=1, part_bytes=PART_BYTES, **more)
         else:
-            job = _mapping.Job(workers=1, part_bytes=PART_BYTES, **more)
-            _mapping.written(two_columns, fs.open_rows(inputs / rows), work / output, Csv(["a", "b"]), job)
+            job, sink = _mapping.Job(workers=1, **more), Csv(["a", "b"])
+            _mapping.written(two_columns, fs.open_rows(inputs / rows), work / output, sink, job, PART_BYTES)
         if output.endswith(".parquet"):
             from pyarrow import parquet
 
@@ -116,20 +115,14 @@ def leave_unfinished(job: FolderJob, inputs: Path, work: Path, share: float) -> 
     with many_parts(), contextlib.suppress(Stopped):
         job.run(inputs, work, progress=stop)
     folder = work / job.folder
-    assert len((folder / JOURNAL).read_text().splitlines()) > 2 - (job.name == "run-in-order"), job.name
+    assert files_of_parts(folder), job.name
     return folder
 
 
-# -- journals ----------------------------------------------------------------------------------------------------------
-def sealed(content: Any) -> bytes:
-    """Return a line of a journal with the right checksum."""
-    text = json.dumps(content, separators=(",", ":")).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
-
-
-def lines_of(content: bytes) -> list[Any]:
-    """Return what the lines of a genuine journal say."""
-    return [json.loads(line.partition(b" ")[2]) for line in content.splitlines()]
+# -- manifests and names -----------------------------------------------------------------------------------------------
+def files_of_parts(folder: Path) -> list[Path]:
+    """Return the files of what is done."""
+    return sorted(path for path in folder.rglob("*") if path.name.startswith(("node-", "part-")))
 
 
 VALUES = (
@@ -146,34 +139,39 @@ def places(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(deeper for key, value in items for deeper in places(value, (*path, key)))]
 
 
-def crafted_lines(lines: list[Any], rng: np.random.Generator) -> list[Any]:
-    """Return the lines of a journal after one change, or two: a value, a name, a line that comes, goes or repeats."""
-    lines = copy.deepcopy(lines)
+def crafted_manifest(manifest: Any, rng: np.random.Generator) -> Any:
+    """Return what a manifest says after one change, or two: of a value or a name."""
+    manifest = copy.deepcopy(manifest)
     for _ in range(int(rng.integers(1, 3))):
-        at, kind = int(rng.integers(len(lines))), rng.integers(8)
-        if kind == 0:
-            lines.insert(at, copy.deepcopy(lines[int(rng.integers(len(lines)))]))
-        elif kind == 1 and len(lines) > 1:
-            del lines[at]
+        kind, found = rng.integers(4), places(manifest)
+        path = found[int(rng.integers(len(found)))]
+        value = copy.deepcopy(VALUES[int(rng.integers(len(VALUES)))])
+        if not path:
+            return value
+        holder = manifest
+        for key in path[:-1]:
+            holder = holder[key]
+        if kind == 0 and isinstance(holder, dict):
+            del holder[path[-1]]
+        elif kind == 1 and isinstance(holder, dict):
+            holder["more"] = value
+        elif kind == 2 and type(holder[path[-1]]) is int:
+            holder[path[-1]] += int(rng.choice([-1, 1]))
         else:
-            found = places(lines[at])
-            path = found[int(rng.integers(len(found)))]
-            value = copy.deepcopy(VALUES[int(rng.integers(len(VALUES)))])
-            if not path:
-                lines[at] = value
-                continue
-            holder = lines[at]
-            for key in path[:-1]:
-                holder = holder[key]
-            if kind == 2 and isinstance(holder, dict):
-                del holder[path[-1]]
-            elif kind == 3 and isinstance(holder, dict):
-                holder["more"] = value
-            elif kind == 4 and type(holder[path[-1]]) is int:
-                holder[path[-1]] += int(rng.choice([-1, 1]))
-            else:
-                holder[path[-1]] = value
-    return lines
+            holder[path[-1]] = value
+    return manifest
+
+
+def rename_one(folder: Path, rng: np.random.Generator) -> None:
+    """Give the file of a part another name of the same form: a node other numbers, answers a part that is not there."""
+    files = files_of_parts(folder)
+    path = files[int(rng.integers(len(files)))]
+    numbers = re.findall(r"-([0-9]+)", path.stem)
+    at = int(rng.integers(len(numbers)))
+    change = 10**5 if path.name.startswith("part") else int(rng.choice([-1, 1, 2, 7, 10**6]))
+    numbers[at] = f"{max(0, int(numbers[at]) + change):0{len(numbers[at])}d}"
+    rest = path.stem.rpartition("-")[2] if path.name.startswith("node") else ""
+    path.rename(path.with_name("-".join([path.name[:4], *numbers[:4], *([rest] if rest else [])]) + path.suffix))
 
 
 # -- links -------------------------------------------------------------------------------------------------------------
@@ -203,7 +201,7 @@ LINKS = (_symbolic, _dangling, _hard, _endless, _pipe)
 def names_in(folder: Path, job: FolderJob) -> list[str]:
     """Return the names within the folder of a job that a link may take: of what is there, and of what will be."""
     there = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*"))]
-    return list(dict.fromkeys([*there, f"{JOURNAL}.lock", "rows.npy", "node-1-0-0.fsk", "node-1-3-0.fsk"]))
+    return list(dict.fromkeys([*there, f"{MANIFEST}.lock", "part-000002.npy", "node-1-0-0-32-0000abcd.fsk"]))
 
 
 def put_link(folder: Path, name: str, make: Callable[[Path, Path], None], around: Path) -> None:

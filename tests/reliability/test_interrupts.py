@@ -412,12 +412,12 @@ def test_jobs(command, tmp_path, monkeypatch, capsys, amount):
             status = None  # before the command had begun, or when it was done
         counts["interrupts"] += status != 0
         counts["wrong_status"] += status not in (0, 130, None)
-        resumed = Path("o.partial/manifest.jsonl").exists()
+        resumed = Path("o.partial/manifest.json").exists()
         counts["jobs_resumed"] += resumed
         if resumed or not Path("o").exists():
             # what a line of clean-up that was interrupted has left: this process lives, and so its lock counts
             Path("o.lock").unlink(missing_ok=True)
-            Path("o.partial/manifest.jsonl.lock").unlink(missing_ok=True)
+            Path("o.partial/manifest.json.lock").unlink(missing_ok=True)
             counts["refused"] += main([*line, "o", *(["--resume"] if resumed else [])]) != 0
         counts["other_results"] += not Path("o").exists() or Path("o").read_bytes() != whole
         for path in tmp_path.iterdir():

@@ -1,27 +1,27 @@
-"""Folders of jobs that somebody else made: links lead nowhere, and journals are believed as far as they can be true."""
+"""Folders of jobs that somebody else made: links lead nowhere, manifests are believed as far as they can be true."""
 
 import contextlib
+import json
 import shutil
 import signal
 
 import numpy as np
 import pytest
 
-from fastsketch.jobs._resuming import JOURNAL
+from fastsketch.jobs._manifest import MANIFEST
 from tests.reliability.figures import report
 from tests.reliability.job_folders import (
     JOBS,
     LINKS,
     REFUSALS,
-    crafted_lines,
+    crafted_manifest,
     leave_unfinished,
-    lines_of,
     make_inputs,
     make_surroundings,
     names_in,
     put_link,
+    rename_one,
     result_of,
-    sealed,
     surroundings,
 )
 
@@ -129,25 +129,29 @@ def test_links_in_folders_of_jobs(inputs, tmp_path, amount):
     )
 
 
-def test_crafted_journals(inputs, tmp_path, amount):
+def test_crafted_manifests(inputs, tmp_path, amount):
+    """A manifest whose values were changed, or files of parts under other names."""
     pytest.importorskip("pyarrow")
     found, n = {}, amount(25, 200)
     for job in JOBS:
         (tmp_path / job.name).mkdir()
         tried = Tried(job, inputs, tmp_path / job.name, share=1.0)
-        lines = lines_of((tmp_path / job.name / "kept" / job.folder / JOURNAL).read_bytes())
+        manifest = json.loads((tmp_path / job.name / "kept" / job.folder / MANIFEST).read_bytes())
         for seed in range(n):
-            work = tried.copied()
-            crafted = crafted_lines(lines, np.random.default_rng(seed))
-            (work / job.folder / JOURNAL).write_bytes(b"".join(map(sealed, crafted)))
+            work, rng = tried.copied(), np.random.default_rng(seed)
+            crafted = crafted_manifest(manifest, rng)
+            if seed % 3:
+                (work / job.folder / MANIFEST).write_text(json.dumps(crafted))
+            else:
+                rename_one(work / job.folder, rng)
             what = tried.outcome(work, resume=True)
             found[what] = found.get(what, 0) + 1
             if what not in ("right", "refused"):
                 print(job.name, seed, what, crafted)
-    assert found["right"] > n // 2 and found["refused"] > n
+    assert found["right"] > n and found["refused"] > n
     report(
-        "crafted journals: right checksums, wrong values; resumed (fs.run, fs.map_rows)",
-        f"{n * len(JOBS):,} journals of {len(JOBS)} kinds of jobs",
+        "crafted manifests and names of files; resumed (fs.run, fs.map_rows)",
+        f"{n * len(JOBS):,} folders of {len(JOBS)} kinds of jobs",
         **counted(found),
         also={"refused": found["refused"], "right": found["right"]},
     )

@@ -70,7 +70,7 @@ def commands(folder, nasty):
         *(["recommend", "ev.csv", "-n", "2"], ["recommend", "ev.csv", f"nobody{nasty}", "-n", "2"], [f"verb{nasty}"]),
         *(
             ["sketch", "n.csv", f"--flag{nasty}"],
-            ["sketch", "n.csv", "-o", "p.fsk", "--progress"],
+            ["sketch", "n.csv", "-o", "p.fsk", "--progress", "line"],
             ["info", "n.fsk", "--json"],
         ),
     ]
