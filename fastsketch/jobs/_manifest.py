@@ -65,7 +65,7 @@ def goes_on(folder: Path) -> bool:
     A job that was stopped before its first part was done leaves nothing: who always resumes means to begin it.
     """
     if (folder / OLD_MANIFEST).exists():
-        raise StateError(f"the job in {folder} was begun by another version of fastsketch: start without resume")
+        raise StateError(f"the job in {folder} was begun by another version of fastsketch: remove that folder")
     found = (folder / MANIFEST).exists()
     if not found:
         warn_caller(f"nothing to resume in {folder}: the job begins")

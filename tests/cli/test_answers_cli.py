@@ -12,7 +12,6 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.cli import main
 from tests.cli.test_learning_cli import write
 from tests.data.sources.helpers import labelled
 
@@ -22,23 +21,11 @@ THREE = SCORES.argmax(axis=1) + 1
 TWO = (SCORES[:, 0] > 0).astype(int)
 
 
-@pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def files(tmp_path):
     for name, labels in (("two", TWO), ("three", THREE), ("real", SCORES[:, 0])):
         write(tmp_path / f"{name}.svm", ROWS[:600], labels[:600])
         write(tmp_path / f"{name}.test.svm", ROWS[600:], labels[600:])
-
-    def run(*args, status=0):
-        try:
-            got = main([str(arg) for arg in args])
-        except SystemExit as stop:  # argparse
-            got = stop.code
-        out = capfd.readouterr()
-        assert got == status, out.err
-        return out
-
-    return run
 
 
 def table(text):

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli import main
 
 pd = pytest.importorskip("pandas")
 
 NAMES = list("abcd")
 
 
-@pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Run a command in a folder with the same rows in three files: as learned, reversed, and under other names."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def files(run):
+    """The same rows in three files: as learned, reversed, and under other names."""
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(rng.standard_normal((300, 4)) * [9, 3, 1, 0.3], columns=NAMES)
     rows["y"] = np.where(rows["a"] + rows["d"] > 0, 1, -1)
@@ -25,14 +23,6 @@ def run(capfd, tmp_path, monkeypatch):
         table = rows[columns] if name != "others" else rows[NAMES].rename(columns={"c": "other"})
         table.to_csv(f"{name}.csv", index=False)
         table.assign(y=rows["y"]).to_csv(f"labelled-{name}.csv", index=False)
-
-    def run(*args, status=0):
-        got = main([str(arg) for arg in args])
-        out = capfd.readouterr()
-        assert got == status, (args, out.err)
-        return out
-
-    return run
 
 
 def save_models():

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli import _parser, main
+from fastsketch.cli import _parser
 from fastsketch.cli._parser import VERBS
 from fastsketch.data.files._lock import lock_name
 from fastsketch.data.sources import _source
@@ -30,27 +30,15 @@ ROWS = np.random.default_rng(0).standard_normal((400, 30))
 TRUTH = np.where(ROWS @ np.random.default_rng(1).standard_normal(30) > 0, 1.0, -1.0)
 
 
-@pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Run a command in a folder of its own, in parts or pieces of 50 rows with a checkpoint after each."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def small_parts(run, monkeypatch):
+    """Parts or pieces of 50 rows, with a checkpoint after each."""
     monkeypatch.setattr(_source, "CHUNK_BYTES", 50 * 30 * 8)
     monkeypatch.setattr(_run, "PART_BYTES", 50 * 30 * 8)
     monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
     monkeypatch.setattr(_run, "EXAMPLES_AT_A_TIME", 50)
     np.save("rows.npy", ROWS)
     np.save("more.npy", ROWS[::-1])
-
-    def run(*args, status=0):
-        try:
-            got = main([str(arg) for arg in args])
-        except SystemExit as stop:  # argparse
-            got = stop.code
-        out = capfd.readouterr()
-        assert got == status, out.err
-        return out
-
-    return run
 
 
 def write(path, rows, labels):

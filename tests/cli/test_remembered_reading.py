@@ -9,7 +9,6 @@ import pytest
 from scipy.io import mmwrite
 
 import fastsketch as fs
-from fastsketch.cli import main
 
 RNG = np.random.default_rng(0)
 ROWS = np.round(RNG.standard_normal((300, 4)) * [9, 3, 1, 0.3] + 2, 3)
@@ -66,19 +65,6 @@ OPTIONS = {
     "fill": ["--fill", "1.5"],
     "transpose": ["--set", "transpose=yes"],
 }
-
-
-@pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args, status=0):
-        got = main([str(arg) for arg in args])
-        out = capfd.readouterr()
-        assert got == status, out.err
-        return out
-
-    return run
 
 
 def answers(run, verb, model, new, options):

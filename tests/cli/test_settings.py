@@ -7,26 +7,13 @@ import pytest
 
 import fastsketch as fs
 from fastsketch._frame.parameters import described, from_text
-from fastsketch.cli import main
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def files(run, tmp_path):
     np.save("rows.npy", np.random.default_rng(0).standard_normal((50, 4)))
     lines = "".join(f"{k % 7},{'ab'[k % 2]},{k}.5,{k % 3}\n" for k in range(60))
     (tmp_path / "t.csv").write_text("x,word,y,group\n" + lines)
-
-    def run(*args, status=0):
-        try:
-            got = main([str(arg) for arg in args])
-        except SystemExit as stop:
-            got = stop.code
-        out = capsys.readouterr()
-        assert got == status, out.err
-        return out
-
-    return run
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli import main
 from fastsketch.data import TableRows
 from tests.cli.test_jobs import stopped
 
@@ -30,24 +29,12 @@ def make(path, n, seed, delimiter=","):
             lines.writerow([f"{age:.4f}", CITIES[place], word, f"{score:.4f}"])
 
 
-@pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def files(run, monkeypatch):
     monkeypatch.setattr("fastsketch.data.names._table_rows.ROWS_AT_A_TIME", 50)
     monkeypatch.setattr("fastsketch.jobs._run.EXAMPLES_AT_A_TIME", 50)
     make("train.csv", 600, 0)
     make("test.csv", 200, 1)
-
-    def run(*args, status=0):
-        try:
-            got = main([str(arg) for arg in args])
-        except SystemExit as stop:  # argparse
-            got = stop.code
-        out = capfd.readouterr()
-        assert got == status, out.err
-        return out
-
-    return run
 
 
 def in_python(path="train.csv", **options):

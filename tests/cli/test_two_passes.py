@@ -10,7 +10,6 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.cli import main
 from fastsketch.data.sources import Source, _source
 from fastsketch.jobs import _run
 from fastsketch.sketching import FrequentDirections, SecondPass
@@ -22,26 +21,14 @@ ROWS = np.random.default_rng(0).standard_normal((400, D)) * np.linspace(3, 0.1, 
 TWICE = ("sketch", "rows.npy", "more.npy", "-l", 8, "--set", "solver=gram", "--passes", 2, "-o", "o.fsk")
 
 
-@pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Run a command in a folder of its own, in parts of 50 rows."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def small_parts(run, monkeypatch):
+    """Parts of 50 rows."""
     monkeypatch.setattr(_run, "PART_BYTES", 50 * D * 8)
     monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
     monkeypatch.setattr(_source, "CHUNK_BYTES", 50 * D * 8)
     np.save("rows.npy", ROWS)
     np.save("more.npy", ROWS[::-1])
-
-    def run(*args, status=0):
-        try:
-            got = main([str(arg) for arg in args])
-        except SystemExit as stop:  # argparse
-            got = stop.code
-        out = capfd.readouterr()
-        assert got == status, out.err
-        return out
-
-    return run
 
 
 @pytest.mark.parametrize("kind", [".npy", ".npz", ".svm"])

@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli import main
 
 HEAD = "a,b,c\n"
 
@@ -22,20 +22,9 @@ def lines():
 
 
 @pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Run a command in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args, status=0):
-        try:
-            got = main(["watch", *map(str, args)])
-        except SystemExit as stop:  # argparse
-            got = stop.code
-        out = capfd.readouterr()
-        assert got == status, out.err
-        return out
-
-    return run
+def run(run):
+    """The same of this verb."""
+    return partial(run, "watch")
 
 
 def test_alarms_are_lines_and_a_status(run, lines, tmp_path):

@@ -237,7 +237,7 @@ def test_a_manifest_that_is_damaged_or_of_an_earlier_build_is_refused(tmp_path, 
     with pytest.raises(fs.StateError, match=r"manifest.json is damaged, or of another version.*start without resume"):
         job(tmp_path, "threads", 1, resume=True)
     path.rename(path.with_name(OLD_MANIFEST))
-    with pytest.raises(fs.StateError, match=r"was begun by another version of fastsketch: start without resume"):
+    with pytest.raises(fs.StateError, match=r"was begun by another version of fastsketch: remove that folder"):
         job(tmp_path, "threads", 1, resume=True)
 
 
