@@ -155,7 +155,7 @@ class ResumableVerb(Verb):
 
     def job(self, progress: Any) -> Any:
         """Return the options of the job, which reports its progress in this way."""
-        from fastsketch.jobs._engines import Job
+        from fastsketch.jobs._options import Job
 
         return Job(resume=self.resume, progress=progress)
 

@@ -7,20 +7,14 @@ what messages call the task. The same tasks have the same results on every engin
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from multiprocessing import get_context
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 from fastsketch._core import threads as _threads
-from fastsketch._core.validation import as_choice, as_flag, as_integer
-from fastsketch.data.sources._source import Source
 from fastsketch.jobs._worker import Lost, Shared, Worker, WorkerLost
-from fastsketch.jobs._workers import workers_of
-
-EngineName = Literal["threads", "processes", "dask"]
-NAMES = ("processes", "threads", "dask")
 
 Function = Callable[..., Any]
 
@@ -218,45 +212,3 @@ class Processes(Threads):
 
 
 _MAIN = ": in a script, what begins a job must stand under  if __name__ == '__main__'  (it says why on standard error)"
-
-
-def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None) -> Engine:
-    """Return an engine by its name; "dask" takes n_workers 0 for all there are."""
-    as_choice(name, "engine", NAMES)
-    if name == "dask":
-        from fastsketch.jobs._dask import Cluster  # Dask is imported only where it is used
-
-        return Cluster(scheduler, n_workers)
-    return Threads(n_workers) if name == "threads" else Processes(n_workers, retries)
-
-
-class Job(NamedTuple):
-    """Options of a job: see ``fs.run``."""
-
-    workers: int | str = "auto"
-    engine: str = "processes"
-    scheduler: Any = None
-    resume: bool = False
-    progress: Any = None
-    retries: int = 3
-
-    def checked(self) -> Self:
-        """Return these options; TypeError or ValueError for one that is none."""
-        as_choice(self.engine, "engine", NAMES)
-        as_integer(self.retries, "retries", 0)
-        as_flag(self.resume, "resume")
-        if self.workers != "auto":
-            as_integer(self.workers, "workers", 1)
-        return self
-
-    def engine_for(
-        self, parts: Sequence[Source], model_bytes: Callable[[], int], listener: Callable[[int], None]
-    ) -> Engine:
-        """Return the engine for these parts: one worker is this thread, which tells the listener of its rows."""
-        once = not all(part.repeatable for part in parts)
-        if once and self.workers not in ("auto", 1):
-            raise ValueError("workers must be 1: these rows come once, and are read here")
-        n_workers = 1 if once or not parts else workers_of(self.workers, self.engine, parts, model_bytes)
-        if once or (n_workers == 1 and self.engine != "dask"):
-            return Serial(_threads.blas_limit(), listener)
-        return engine_of(self.engine, n_workers, retries=self.retries, scheduler=self.scheduler)

@@ -22,9 +22,10 @@ from fastsketch._frame.batches import agreed
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
-from fastsketch.jobs._engines import Engine, Job, tell
+from fastsketch.jobs._engines import Engine, tell
 from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._manifest import Identity, check_unchanged, identity_of
+from fastsketch.jobs._options import Job
 from fastsketch.jobs._outputs import Append, Npy, Parquet, Sink
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted

@@ -7,7 +7,8 @@ from typing import Literal, Protocol, Self, TypeVar
 from fastsketch._core import threads as _threads
 from fastsketch._core.validation import as_choice, as_integer
 from fastsketch._kernels import pool as cores
-from fastsketch.jobs._engines import Engine, Serial, engine_of
+from fastsketch.jobs._engines import Engine, Serial
+from fastsketch.jobs._options import engine_of
 from fastsketch.jobs._tree import Tree, climbed
 
 

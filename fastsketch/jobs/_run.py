@@ -21,8 +21,9 @@ from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source, asked_as, open_rows, with_missing
 from fastsketch.jobs import _parts
 from fastsketch.jobs._checkpoint import Checkpoint, Entry
-from fastsketch.jobs._engines import Engine, EngineName, Job
+from fastsketch.jobs._engines import Engine
 from fastsketch.jobs._manifest import Identity, as_written, check_unchanged, goes_on, identity_of
+from fastsketch.jobs._options import EngineName, Job
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._tree import Span, Tree, climbed
