@@ -72,7 +72,7 @@ def learn_rows(
                 remove(folder)
         facts = learned.facts()
     except KeyboardInterrupt as stop:
-        if not (out.kept or getattr(stop, "__notes__", ())):
+        if out.kept is None and not getattr(stop, "__notes__", None):
             stop.add_note(f"nothing has been saved: {_why_nothing(folder, source)}")
         raise
     seconds = time.perf_counter() - started

@@ -151,17 +151,13 @@ class Cluster(Engine):
             raise ConnectionError(f"the Dask scheduler at {address} has gone")
         threads = sum(self._client.nthreads().values()) if self._client.status == "running" else 0
         self._n_threads, self._looked = max(1, threads), now
+        self.n_workers = min(self._n_threads, self._limit or self._n_threads)  # may change during the job
         if threads:
             self._had_workers = now
         elif now - self._had_workers > PATIENCE_FOR_OTHERS:
             raise ConnectionError(
                 f"the Dask scheduler at {address} has had no workers for {PATIENCE_FOR_OTHERS:g} s: all died"
             )
-
-    @property
-    def n_workers(self) -> int:
-        """Number of tasks that run at the same time: threads of all workers, which may change during the job."""
-        return min(self._n_threads, self._limit or self._n_threads)
 
     def room(self, left: int) -> int:
         """See Engine. One task waits on every busy worker; not near the end, when another worker may be free first."""
