@@ -153,24 +153,12 @@ def nothing_to_resume(folder):
     fs.run(fs.FrequentDirections(5), normal(50, 4), checkpoint=folder / "checkpoint", resume=True)
 
 
-CALLS = []
-
-
-def first_column(rows):
-    """Interrupted in the fourth call."""
-    CALLS.append(len(rows))
-    if len(CALLS) == 4:
-        raise KeyboardInterrupt
-    return rows[:, 0]
-
-
-def replaced_output(folder):
-    np.save(folder / "rows.npy", normal(500, 4))
-    options = {"output": folder / "out.npy", "workers": 1, "part_bytes": 3_200}
-    CALLS.clear()
-    with pytest.raises(KeyboardInterrupt):
-        fs.map_rows(first_column, folder / "rows.npy", **options)
-    fs.map_rows(first_column, folder / "rows.npy", **options)
+def damaged_node(folder):
+    model, rows = fs.FrequentDirections(5, decay=0.9), normal(50, 4)
+    fs.run(model, rows, checkpoint=folder / "checkpoint")
+    (node,) = (folder / "checkpoint").glob("node-*")
+    node.write_bytes(b"damaged")
+    fs.run(model, rows, checkpoint=folder / "checkpoint", resume=True)
 
 
 PROVOKED = {
@@ -195,8 +183,8 @@ PROVOKED = {
     "data/names/_table_rows.py": [columns_of_dates],
     "data/sources/_table_text.py": [columns_of_words],
     "data/sources/_market.py": [genes_by_cells],
-    "jobs/_resuming.py": [nothing_to_resume],
-    "jobs/_unfinished.py": [replaced_output],
+    "jobs/_manifest.py": [nothing_to_resume],
+    "jobs/_checkpoint.py": [damaged_node],
 }
 
 
