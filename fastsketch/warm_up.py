@@ -14,14 +14,14 @@ __all__ = ["main"]
 def main() -> None:
     """Compile all loops, and print how many were compiled, kept and read, in which folders, and the seconds it took."""
     from fastsketch._kernels import jit
-    from fastsketch._kernels.lowrank import products
+    from fastsketch._kernels.lowrank import block_loop
     from fastsketch._kernels.online import projection
 
     started = time.perf_counter()
     for function in projection.SIGNATURES:
         projection.address(function)
     for dtype in ("float32", "float64"):
-        products.address(dtype)
+        block_loop.address(dtype)
     facts = {name: jit.counts[name] for name in ("compiled", "kept", "read")}
     print(json.dumps({**facts, "folders": sorted(jit.folders), "seconds": time.perf_counter() - started}))
 

@@ -1,7 +1,6 @@
 /* Every loop of csrc at every level that this CPU has, in turn: seconds of one call, and whether a level is slower than
  * the one below it.  Built and run by `python bench/run.py levels`. */
 #define _POSIX_C_SOURCE 200809L
-#include "fs_block.h"
 #include "fs_csr.h"
 #include "fs_dots.h"
 #include "fs_hadamard.h"
@@ -62,7 +61,7 @@ static double *xd, *yd, *zd, *wd, *vd;
 static float *xs, *ys, *zs, *ws;
 static int32_t *ints, *more;
 static int64_t *longs, *starts;
-static uint32_t *rows32, *columns32, *scales;
+static uint32_t *scales;
 static uint8_t *bytes, *steps; /* steps, scales: of a scan */
 static uint64_t *words, *tile;
 static ptrdiff_t A, B, C; /* sizes of the case that runs */
@@ -88,12 +87,6 @@ static void weights(void) { fs_secular_weights(A, vd, ints, yd, zd); }
 static void vectors_d(void) { fs_secular_vectors_d(A, 0, A, vd, ints, yd, wd, more, zd, xd); }
 static void vectors_s(void) { fs_secular_vectors_s(A, 0, A, vd, ints, yd, wd, more, zd, xs); }
 static void dots(void) { fs_dots_d(A, B, C, xd, C, wd, C, yd, B, A == B); }
-static void block_s(void) { fs_gram_block_s(A, rows32, columns32, xs, ys, zs, ws); }
-static void block_d(void) { fs_gram_block_d(A, rows32, columns32, xd, yd, zd, wd); }
-static void turn_s(void) { fs_turn_block_s(A, xs, ys, zs); }
-static void turn_d(void) { fs_turn_block_d(A, xd, yd, zd); }
-static void square_part_s(void) { fs_square_block_s(A, xs, vd); }
-static void square_part_d(void) { fs_square_block_d(A, xd, vd); }
 static void topk(void)
 {
     fs_hamming_begin(A, 10, NULL, ints, longs);
@@ -198,16 +191,6 @@ static void secular_numbers(void)
         more[i] = (int32_t)i;
     }
     roots();
-}
-static void block_numbers(void)
-{
-    shrink_numbers();
-    for (ptrdiff_t i = 0; i <= A; i++)
-        rows32[i] = (uint32_t)(i * C);
-    for (ptrdiff_t i = 0; i < A; i++)
-        for (ptrdiff_t j = 0; j < C; j++)
-            columns32[i * C + j] = (uint32_t)((double)(B / C) * (uniform() + 0.5)) + (uint32_t)(j * (B / C));
-    memset(zd, 0, MOST * 8), memset(ws, 0, MOST * 4), memset(wd, 0, MOST * 8);
 }
 static void sparse_numbers(void)
 {
@@ -314,12 +297,6 @@ static const struct {
     {"dots", dots, shrink_numbers, always, 40, 40, 4000},
     {"dots", dots, shrink_numbers, always, 1, 40, 4000},
     {"dots", dots, shrink_numbers, always, 20, 40, 300},
-    {"block of eight s", block_s, block_numbers, always, 4000, 4000, 20},
-    {"block of eight d", block_d, block_numbers, always, 4000, 4000, 20},
-    {"block turned s", turn_s, shrink_numbers, always, 4000, 1, 1},
-    {"block turned d", turn_d, shrink_numbers, always, 4000, 1, 1},
-    {"squares of a block s", square_part_s, shrink_numbers, always, 4000, 1, 1},
-    {"squares of a block d", square_part_d, shrink_numbers, always, 4000, 1, 1},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 8},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 16},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 32},
@@ -450,7 +427,7 @@ int main(int n, char **arguments)
     xd = doubles(MOST), yd = doubles(MOST), zd = doubles(MOST), wd = doubles(MOST), vd = doubles(MOST);
     xs = floats(MOST), ys = floats(MOST), zs = floats(MOST), ws = floats(MOST);
     ints = space(MOST * 4), more = space(MOST * 4), longs = space(MOST * 8), starts = space(MOST * 8);
-    rows32 = space(MOST * 4), columns32 = space(MOST * 4), bytes = space(MOST * 4), words = space(MOST * 8);
+    bytes = space(MOST * 4), words = space(MOST * 8);
     tile = space(MOST * 8), steps = space(MOST), scales = space(MOST);
     asked = space(20 * sizeof *asked), held = space(20 * 2 * (KEPT + 16) * sizeof *held);
     fs_level_share(&level);

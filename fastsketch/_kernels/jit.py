@@ -12,14 +12,16 @@ filled when its image was made); and a cache that cannot be read or written to i
 from pathlib import Path
 
 try:
-    from numba import types as types  # for those who compile through here
+    from llvmlite import ir as ir  # for those who compile through here
+    from numba import types as types
     from numba.core.caching import FunctionCache
     from numba.core.ccallback import CFunc
     from numba.core.sigutils import normalize_signature
+    from numba.extending import intrinsic as intrinsic
     from numba.extending import register_jitable as register_jitable
 except ImportError as error:
     raise ImportError(
-        f"updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported ({error}): "
+        f"updates of SketchedNewton need numba, which cannot be imported ({error}): "
         "pip install numba, if it has wheels for this system (none for musl, as in Alpine); all else works without it",
         name="numba",
     ) from error

@@ -5,6 +5,8 @@ counts: dict[str, int]
 folders: set[str]
 # of numba
 types: Any
+ir: Any
+intrinsic: Callable[..., Any]
 register_jitable: Callable[..., Any]
 
 class _Address:

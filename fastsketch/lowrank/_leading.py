@@ -1,24 +1,24 @@
-"""The leading singular triplet of a gradient: by subspace iteration on eight vectors, or by the power method.
+"""The leading singular triplet of a gradient, by subspace iteration on eight vectors.
 
-The matrix has the values `a` of a state at the entries. Eight vectors cost little more than one:
-seven begin where the last rank left them, near the singular vectors that come next; one is random, for what they cannot
-see.
+The matrix has the values `a` of a state at the entries. Eight vectors cost little more than one: seven begin where the
+last search left them, near the singular vectors that come next; one is random, for what they cannot see.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.random import Key, Normal, as_normal, raw_numbers
-from fastsketch._kernels.linalg.block import BLOCK, leading_of_block
-from fastsketch._kernels.lowrank import entries
-from fastsketch._kernels.lowrank import gradients as kernel
+from fastsketch._core.random import Normal, random_normal
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._kernels.lowrank.products import gram_block
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._entries import Entries
 
 Floats = NDArray[np.float64]
+
+# Vectors of the block, as the compiled loop has them.
+BLOCK = 8
 
 
 class Triplet(NamedTuple):
@@ -29,103 +29,83 @@ class Triplet(NamedTuple):
     v: Array  # (n,)
 
 
-# -- eight vectors -----------------------------------------------------------------------------------------------------
-def leading_of_eight(
-    observations: Entries,
-    state: Any,
-    last: Array | None,
-    extra: Array | None,
-    *,
-    seed: int,
-    iterations: int,
-    tolerance: float,
+@one_blas_thread
+def leading_triplet(
+    observations: Entries, values: Array, start: Array, found: Array, *, iterations: int, tolerance: float
 ) -> tuple[Triplet, Array] | None:
-    """Return the leading triplet, and an orthonormal basis (n, 8) in which those after it will be found; None if zero.
+    """Find the leading singular triplet of a matrix A, less those of the right singular vectors `found` (n, k).
 
-    last: the basis of the last search, if there was one; extra (n,): a random direction beside it. Iterations stop when
-    v turns by less than `tolerance` (sine of the angle), or after their number.
+    Returns the triplet, and (n, 7) directions near the right vectors after it; None if what is left is zero.
+
+    Parameters
+    ----------
+    observations : Entries
+        Where A has its entries.
+    values : (nnz,) array
+        The entries.
+    start : (n, 8) array
+        The vectors that the iteration begins with, in any scale.
+    found : (n, k) array
+        Orthonormal.
+    iterations, tolerance : int, float
+        Iterations end when the right vector turns by at most `tolerance` (sine of the angle), or after their number.
     """
-    block = _block_start(seed, observations.n, last, extra).astype(observations.dtype)
-    u, v = np.empty(observations.m, block.dtype), np.empty(observations.n, block.dtype)
-    s = leading_of_block(*observations.data.where, state.a, block, iterations, tolerance, u, v)
-    if not s > 0:
-        return None
-    u /= s
-    if u[np.argmax(np.abs(u))] < 0:
-        u, v = -u, -v
-    return Triplet(u, s, v), block
-
-
-def _block_start(seed: int, n: int, last: Array | None, extra: Array | None) -> Array:
-    """Return eight directions (n, 8): random ones, or seven of the last search and `extra`."""
-    if last is None:
-        raw = [raw_numbers(seed, Key.NORMAL, 0, Normal.PURSUIT + 2**30 + q, n) for q in range(BLOCK)]
-        return as_normal(np.stack(raw, axis=1))
-    out = np.empty((n, BLOCK), last.dtype)
-    out[:, :-1], out[:, -1] = last[:, 1:], extra
-    return out
-
-
-# -- one vector --------------------------------------------------------------------------------------------------------
-def leading_by_power(
-    observations: Entries,
-    state: Any,
-    start: Array,
-    *,
-    iterations: int,
-    tolerance: float,
-    minus: Sequence[Triplet] = (),
-) -> Triplet | None:
-    """Return the leading triplet of the gradient less sum s_q u_q v_q' over `minus`, from v = start; None if zero.
-
-    Iterations stop when v turns by less than `tolerance` (sine of the angle), or after their number.
-    """
-    kind = observations.dtype.type
-    v: Array = start.astype(observations.dtype) / kind(_norm(start) or 1)
-    for _ in range(iterations):
-        w, inner = _power(observations, state, v, minus)
-        for each, along in zip(minus, inner, strict=True):
-            w = w - kind(each.s * along) * each.v
-        size = _norm(w)
-        if not size > 0:
+    basis = _orthonormal(start.astype(values.dtype), found)
+    while True:
+        iterations -= 1
+        product, w = gram_block(*observations.data.where, values, basis)
+        w = _without(found, w)
+        eigenvalues, turn = np.linalg.eigh(_gram(product))
+        largest, turn = eigenvalues[-1], turn[:, ::-1].astype(values.dtype)
+        if not largest > 0:
             return None
-        w = w / kind(size)
-        turned, v = w - kind(entries.dot(w, v)) * v, w  # of nearly equal vectors the cosine alone is rounding
-        if _norm(turned) < tolerance:
+        u, v, w = product @ turn[:, 0], basis @ turn[:, 0], w @ turn
+        turned = np.linalg.norm(w[:, 0] - values.dtype.type(largest) * v)
+        basis = _orthonormal(w, found)
+        if turned <= tolerance * largest or not iterations:
             break
-    return _triplet(observations, state, v, minus)
+    s = float(np.linalg.norm(u.astype(np.float64)))
+    sign = values.dtype.type(-1 if u[np.argmax(np.abs(u))] < 0 else 1)
+    return Triplet(u / values.dtype.type(sign * s), s, sign * v), basis[:, 1:]
 
 
-def _triplet(observations: Entries, state: Any, v: Array, minus: Sequence[Triplet]) -> Triplet | None:
-    """Return the triplet whose right vector is v, of the gradient less `minus`."""
-    u = _product(observations, state.a, v, minus)
-    s = float(np.sqrt(entries.dot(u, u)))
-    if not s > 0:
-        return None
-    negative = bool(u[np.argmax(np.abs(u))] < 0)
-    return Triplet(u / u.dtype.type(-s if negative else s), s, -v if negative else v)
+def block_start(seed: int, number: int, n: int, last: Array | None) -> Array:
+    """Return eight directions (n, 8): random ones, or the seven of `last` (n, 7) and a random one.
+
+    `number` is that of the search in the fit.
+    """
+    if last is None:
+        streams = [Normal.PURSUIT + 2**30 + q for q in range(BLOCK)]
+        return np.stack([random_normal(seed, stream, n) for stream in streams], axis=1)
+    return np.column_stack([last, random_normal(seed, Normal.PURSUIT + number, n)])
 
 
-def _power(observations: Entries, state: Any, v: Array, minus: Sequence[Triplet]) -> tuple[Array, list[float]]:
-    """Return A'u (n,) with u = A v less the triplets, and [u_q'u]."""
-    w = np.empty(observations.n, v.dtype)
-    if not minus:
-        kernel.multiply(*observations.data.where, state.a, v, np.empty(observations.m, v.dtype), w)
-        return w, []
-    u = _product(observations, state.a, v, minus)
-    kernel.multiply(*observations.data.where, state.a, None, u, w)
-    return w, [entries.dot(each.u, u) for each in minus]
+def _gram(block: Array) -> Floats:
+    """Return X'X in float64."""
+    wide = block.astype(np.float64)
+    return wide.T @ wide
 
 
-def _product(observations: Entries, a: Array, v: Array, minus: Sequence[Triplet]) -> Array:
-    """Return A v (m,) less the triplets."""
-    u = np.empty(observations.m, v.dtype)
-    kernel.multiply(*observations.data.where, a, v, u)
-    for each in minus:
-        u -= u.dtype.type(each.s * entries.dot(each.v, v)) * each.u
-    return u
+def _orthonormal(block: Array, found: Array) -> Array:
+    """Return an orthonormal basis (n, 8) of the columns of a block, orthogonal to `found`: by Cholesky twice.
+
+    Where columns depend on each other Householder's method completes the basis; with `found`, whose directions it could
+    bring back, such columns are 0 instead, and so are those beyond n.
+    """
+    dtype, basis = block.dtype, _without(found, block)
+    try:
+        for _ in range(2):
+            turned = basis @ np.linalg.inv(np.linalg.cholesky(_gram(basis))).T.astype(dtype)
+            basis = _without(found, turned)
+    except np.linalg.LinAlgError:
+        basis, r = np.linalg.qr(_without(found, block))
+        if found.shape[1]:
+            size = np.abs(r.diagonal())
+            basis[:, size <= 100 * np.finfo(dtype).eps * size.max()] = 0.0
+        basis = np.pad(basis, ((0, 0), (0, BLOCK - basis.shape[1])))
+    return basis
 
 
-def _norm(x: Array) -> float:
-    # not by BLAS, whose bits depend on its threads
-    return float(np.sqrt(entries.dot(x, x)))
+def _without(found: Array, block: Array) -> Array:
+    """Return a block less its projection on the orthonormal columns `found`."""
+    return block - found @ (found.T @ block) if found.shape[1] else block

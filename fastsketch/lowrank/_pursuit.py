@@ -7,14 +7,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.random import Normal, random_normal
 from fastsketch._kernels.lowrank import entries
 from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch.lowrank._biases import Biases
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._fitted import Fitted, Side
-from fastsketch.lowrank._leading import Triplet, leading_by_power, leading_of_eight
+from fastsketch.lowrank._leading import Triplet, block_start, leading_triplet
 from fastsketch.lowrank._quantile import least_reaching
 from fastsketch.lowrank._refine import Refinement
 from fastsketch.lowrank._setting import FitSetting, LossSetting
@@ -59,7 +58,7 @@ class Pursuit:
         self.path: list[Floats] = [np.empty(0)]
         self.rank = 0
         self.residual: float | None = None  # ||g - h||^2 of the last step without a gradient
-        self.block: Array | None = None  # (n, 8) directions from the search for the last rank
+        self.block: Array | None = None  # (n, 7) directions to begin the next search with
         self.state: Any = None
         self.exponent = 0  # of that power
         self.objective = 0.0
@@ -140,9 +139,21 @@ class Pursuit:
         self.exponent = 0 if abs(exponent) <= MODEST else exponent
         self.state = state._replace(a=np.ldexp(state.a, -self.exponent)) if self.exponent else state
 
-    def _direction(self) -> Array:
-        """Return a direction of its own for every rank: the last v is nearly orthogonal to what is left."""
-        return random_normal(self.setting.seed, Normal.PURSUIT + self.rank, self.observations.n)
+    def _leading_triplet(self, found: list[Triplet]) -> Triplet | None:
+        """Return the leading triplet of the gradient less those `found`; None if nothing is left."""
+        observations, setting = self.observations, self.setting
+        search = leading_triplet(
+            observations,
+            self.state.a,
+            block_start(setting.seed, self.rank + len(found), observations.n, self.block),
+            _stacked([each.v for each in found], observations.n, observations.dtype),
+            iterations=setting.max_power_iterations,
+            tolerance=setting.power_tolerance,
+        )
+        if search is None:
+            return None
+        triplet, self.block = search
+        return triplet
 
     def _unscaled(self, triplet: Triplet) -> Triplet:
         """Return the triplet of the gradient as it is: without the scales of rows and columns, nor the power of two."""
@@ -153,7 +164,7 @@ class Pursuit:
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
         """Add a rank; return False if the gradient is zero."""
-        triplet = self._leading_triplet()
+        triplet = self._leading_triplet([])
         if triplet is None:
             return False
         (u, s, v), observations, setting, refinement = (
@@ -194,32 +205,6 @@ class Pursuit:
         self._reach(self._at(self.state, keep, theta, u, v, self.biases.rows, self.biases.columns))
         return True
 
-    def _leading_triplet(self) -> Triplet | None:
-        observations, setting = self.observations, self.setting
-        if min(observations.m, observations.n) <= 8:
-            return leading_by_power(
-                observations,
-                self.state,
-                self._direction(),
-                iterations=setting.max_power_iterations,
-                tolerance=setting.power_tolerance,
-            )
-        # of the first search all directions are random
-        extra, iterations = None if self.block is None else self._direction(), setting.max_power_iterations
-        search = leading_of_eight(
-            observations,
-            self.state,
-            self.block,
-            extra,
-            seed=setting.seed,
-            iterations=iterations,
-            tolerance=setting.power_tolerance,
-        )
-        if search is None:
-            return None
-        triplet, self.block = search
-        return triplet
-
     def _safe(self, u: Array, v: Array, theta: float, s: float) -> float:
         """Halve a step without a Lipschitz constant until it lowers the objective."""
         refinement = self.refinement
@@ -250,31 +235,24 @@ class Pursuit:
 
     def _low_rank_part(self, most: int) -> list[Triplet]:
         """Return the leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
-        setting, observations = self.setting, self.observations
+        setting = self.setting
         rest = float(entries.dot(self.state.a, self.state.a))
         part: list[Triplet] = []
         if not rest > 0:
             return part
         previous, unit = self.residual if setting.inner_criterion == "previous" else None, 2 * self.exponent
         bound = setting.inner_tolerance * (rest if previous is None else ldexp(previous, -unit))
-        start = self.vs[-1] / observations.right if self.vs else self._direction()
         while len(part) < most:
-            triplet = leading_by_power(
-                observations,
-                self.state,
-                start,
-                iterations=setting.max_power_iterations,
-                tolerance=setting.power_tolerance,
-                minus=part,
-            )
+            triplet = self._leading_triplet(part)
             if triplet is None:
                 break
             part.append(triplet)
             rest -= triplet.s**2
             if rest <= bound:
                 break
-            start = random_normal(setting.seed, Normal.PURSUIT + self.rank + len(part) + 2**31, observations.n)
         self.residual = ldexp(max(rest, 0.0), unit)
+        if self.block is not None:  # a short step leaves most of what was found in the next subgradient
+            self.block = np.column_stack([*(each.v for each in part), self.block])[:, : self.block.shape[1]]
         return part
 
     def _search(self, d: Array) -> float:

@@ -1,7 +1,6 @@
 /* Every C kernel at every level that this CPU has, on small and awkward sizes, for the sanitizers; also checks results
  * against plain loops, and that levels which round alike return the same bits. */
 #include "fs_adagrad.h"
-#include "fs_block.h"
 #include "fs_csr.h"
 #include "fs_dots.h"
 #include "fs_hadamard.h"
@@ -598,68 +597,6 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
     }
 }
 
-/* Eight products of a sparse matrix at once, in blocks of exact size. */
-static void block(ptrdiff_t m, ptrdiff_t n)
-{
-    uint32_t *indptr = space((size_t)(m + 1), sizeof *indptr), *indices = space((size_t)(m * n), sizeof *indices);
-    float *a = space((size_t)(m * n), sizeof *a), *v = space((size_t)(n * FS_BLOCK), sizeof *v);
-    float *u = space((size_t)(m * FS_BLOCK), sizeof *u), *w = space((size_t)(n * FS_BLOCK), sizeof *w);
-    uint32_t count = 0;
-    indptr[0] = 0;
-    for (ptrdiff_t i = 0; i < m; i++) {
-        for (ptrdiff_t j = 0; j < n; j++)
-            if (uniform() > 0) {
-                indices[count] = (uint32_t)j;
-                a[count++] = (float)uniform();
-            }
-        indptr[i + 1] = count;
-    }
-    for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++) {
-        v[i] = (float)uniform();
-        w[i] = 0;
-    }
-    double *da = space((size_t)(m * n), sizeof *da), *dv = space((size_t)(n * FS_BLOCK), sizeof *dv);
-    double *du = space((size_t)(m * FS_BLOCK), sizeof *du), *dw = space((size_t)(n * FS_BLOCK), sizeof *dw);
-    for (uint32_t k = 0; k < count; k++)
-        da[k] = (double)a[k];
-    for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++)
-        dv[i] = (double)v[i];
-    fs_gram_block_s(m, indptr, indices, a, v, u, w);
-    fs_gram_block_d(m, indptr, indices, da, dv, du, dw);
-    note(u, (size_t)(m * FS_BLOCK) * 4), note(w, (size_t)(n * FS_BLOCK) * 4);
-    note(du, (size_t)(m * FS_BLOCK) * 8), note(dw, (size_t)(n * FS_BLOCK) * 8);
-    for (ptrdiff_t i = 0; i < m; i++) {
-        float sum = 0;
-        for (uint32_t k = indptr[i]; k < indptr[i + 1]; k++)
-            sum += a[k] * v[FS_BLOCK * indices[k] + 3];
-        check(fabsf(sum - u[FS_BLOCK * i + 3]) <= 1e-5f * (float)(n + 1), "block");
-        check(fabs(du[FS_BLOCK * i + 3] - (double)u[FS_BLOCK * i + 3]) <= 1e-5 * (double)(n + 1), "block of doubles");
-    }
-    for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++)
-        check(fabs(dw[i] - (double)w[i]) <= 1e-4 * (double)(n + m), "block, second product");
-    /* columns turned, and their products */
-    double gram[FS_BLOCK * FS_BLOCK] = {0}, narrow[FS_BLOCK * FS_BLOCK] = {0};
-    float turn[FS_BLOCK * FS_BLOCK] = {0};
-    double dturn[FS_BLOCK * FS_BLOCK] = {0};
-    for (int q = 0; q < FS_BLOCK; q++) /* backwards */
-        turn[FS_BLOCK * q + FS_BLOCK - 1 - q] = 1, dturn[FS_BLOCK * q + FS_BLOCK - 1 - q] = 1;
-    fs_turn_block_s(n, v, turn, w);
-    fs_turn_block_d(n, dv, dturn, dw);
-    fs_square_block_s(n, v, narrow);
-    fs_square_block_d(n, dv, gram);
-    for (ptrdiff_t i = 0; i < n; i++)
-        check(w[FS_BLOCK * i + 1] == v[FS_BLOCK * i + 6] && dw[FS_BLOCK * i] == dv[FS_BLOCK * i + 7], "turned block");
-    for (int q = 0; q < FS_BLOCK * FS_BLOCK; q++)
-        check(fabs(gram[q] - narrow[q]) <= 1e-5 * (double)(n + 1), "products of a block");
-    free(da), free(dv), free(du), free(dw);
-    free(indptr);
-    free(indices);
-    free(a);
-    free(v);
-    free(u);
-    free(w);
-}
-
 /* Every inner product, and the same bits when asked for alone. */
 static void dots(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d)
 {
@@ -808,7 +745,6 @@ static void every_kernel(void)
                 panels(sizes[a], sizes[a] / 2 + 1, sizes[b]);
             if (sizes[a] >= 2)
                 panels(sizes[a], sizes[a], sizes[b]);
-            block(sizes[a] % 40 + 1, sizes[b] % 40 + 1);
             dots(sizes[a] % 9 + 1, sizes[b] % 7 + 1, sizes[b]);
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);

@@ -12,7 +12,6 @@ import pytest
 
 import fastsketch as fs
 from fastsketch._kernels import level
-from fastsketch._kernels.linalg.block import gram_block
 from fastsketch._kernels.linalg.dots import row_products
 from fastsketch._kernels.sketching.shrink import top_eigh
 from tests.helpers import error_interval, papers, sparse_rows
@@ -33,14 +32,6 @@ def dots():
     out = np.empty((13, 11))
     row_products(rows(13, 203), rows(11, 203), out, 0)
     return out.tobytes()
-
-
-def block(dtype):
-    a = csr(40, 70).astype(dtype)
-    u, w = np.empty((40, 8), dtype), np.empty((70, 8), dtype)
-    where = a.indptr.astype(np.uint32), a.indices.astype(np.uint32)
-    gram = gram_block(*where, a.data, rows(70, 8, dtype), u, w)
-    return u.tobytes() + w.tobytes() + gram.tobytes()
 
 
 def eigenpairs(dtype):
@@ -68,7 +59,6 @@ def found(metric):
 
 CASES = {
     "row products": dots,
-    "blocks of eight": lambda: block(np.float64) + block(np.float32),
     # panels pay at every level that has FMA on x86-64, so that BLAS does the same for all of them
     "eigenpairs": lambda: eigenpairs(np.float64) + eigenpairs(np.float32),
     "sketch": lambda: sketch("float64") + sketch("float32"),

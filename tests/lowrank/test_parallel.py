@@ -9,7 +9,7 @@ import fastsketch as fs
 from fastsketch._core.losses import LOSSES, as_loss_parameter
 from fastsketch._kernels import pool
 from fastsketch._kernels.lowrank import entries
-from tests.helpers import some, tol
+from tests.helpers import some
 from tests.lowrank.problems import PARAMETER
 
 
@@ -125,24 +125,3 @@ def test_transposed(shape, weighted):
     expected = observed(x.T.tocsr(), loss="square", sample_weight=weights.T.tocsr() if weighted else None)
     for name in ("m", "n", "indptr", "indices", "o", "c"):
         assert np.array_equal(getattr(turned, name), getattr(expected, name))
-
-
-def test_a_search_that_finds_fewer_than_eight_directions():
-    """The Gram matrix of the block is then singular, and columns are made orthonormal one by one."""
-    from fastsketch.lowrank._leading import leading_of_eight
-    from fastsketch.lowrank._loading import load_matrix
-    from fastsketch.lowrank._pursuit import State
-
-    def search(a, iterations):
-        parts, _ = load_matrix(a, None, None, fs.LowRankModel(1, scaling=False)._setting())
-        state = State(parts.data.o, parts.data.o, (0.0, None))
-        return leading_of_eight(parts, state, None, None, seed=0, iterations=iterations, tolerance=1e-3)
-
-    rng = np.random.default_rng(0)
-    for dtype in (np.float32, np.float64):
-        for rank in (1, 2, 5):
-            a = rng.standard_normal((40, rank)) @ rng.standard_normal((rank, 30))
-            triplet, block = search(a.astype(dtype), 30)
-            assert abs(triplet.s - np.linalg.norm(a, 2)) <= tol(dtype, np.linalg.norm(a))
-            assert np.abs(block.T @ block - np.eye(8)).max() <= tol(dtype, 8)
-        assert search(np.zeros((40, 30), dtype), 3) is None

@@ -1,17 +1,16 @@
-"""Gradients at the observed entries of a matrix, and its products with a vector, whose loop is in
-_kernels/lowrank/products (Numba); arrays as in lowrank/entries.
+"""Gradients at the observed entries of a matrix, and its products with eight vectors, whose loop is in
+_kernels/lowrank/block_loop (Numba); arrays as in lowrank/entries.
 
 a (nnz,) are values of the matrix, left (m,) and right (n,) the scales of its rows and columns.
 """
 
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memset
 
 from fastsketch._kernels.linalg.blas cimport real
-from fastsketch._kernels.linalg.parts cimport parts_of, parts_of_sums
+from fastsketch._kernels.linalg.parts cimport parts_of_sums
 from fastsketch._kernels.losses cimport loss_terms
 from fastsketch._kernels.lowrank.loop cimport Loop, at, entry_by_entry, part_row, row_by_row, sum_of
-from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_run, join
+from fastsketch._kernels.pool cimport fs_part, fs_pool_run, join
 
 import numpy as np
 
@@ -83,62 +82,30 @@ def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1]
     return sum_of(&loop, 0), max([loop.sums[k][1] for k in range(loop.parts)])
 
 
-# of products.multiply
-ctypedef void (*products_t)(int64_t first, int64_t stop, int64_t forth, int64_t back, const void* indptr,
-                            const void* indices, const void* a, const void* v, void* u, void* w) noexcept nogil
-# for float and for double; NULL until first asked for
-cdef void* compiled[2]
-
-
-cdef void* products(bint wide) except NULL:
-    if compiled[wide] == NULL:
-        # numba takes long to import: only where this loop runs
-        from fastsketch._kernels.lowrank.products import address
-
-        compiled[wide] = <void*> <size_t> address("float64" if wide else "float32")
-    return compiled[wide]
+# block_loop.multiply as Numba has compiled it
+ctypedef void (*products_t)(int64_t first, int64_t stop, const void* indptr, const void* indices, const void* a,
+                            const void* v, const void* u, void* w) noexcept nogil
 
 
 cdef void multiply_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
-    # w of the first part is the one asked for, of another its own
     cdef Loop* loop = <Loop*> context
-    cdef real* w = <real*> loop.right
-    if part and w:
-        w = <real*> loop.out + (part - 1) * loop.n
-    if w:
-        memset(w, 0, loop.n * sizeof(real))
-    (<products_t> loop.function)(part_row(loop, part), part_row(loop, part + 1), loop.v != NULL, w != NULL, loop.indptr,
-                                 loop.indices, loop.z, loop.v, <void*> loop.u, w)
+    (<products_t> loop.function)(part_row(loop, part), part_row(loop, part + 1), loop.indptr, loop.indices, loop.z,
+                                 loop.v, loop.u, <real*> loop.out + part * loop.n * 8)
 
 
-cdef void add_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
-    # w of some columns from that of all parts
-    cdef Loop* loop = <Loop*> context
-    cdef real* w = <real*> loop.right
-    cdef const real* more
-    cdef Py_ssize_t j, k
-    for k in range(loop.parts - 1):
-        more = <const real*> loop.out + k * loop.n
-        for j in range(fs_pool_from(loop.n, loop.passes, part, 1), fs_pool_from(loop.n, loop.passes, part + 1, 1)):
-            w[j] += more[j]
-
-
-def multiply(const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a, const real[::1] v,
-             real[::1] u, real[::1] w=None):
-    """u (m,) = A v, where v is not None, and w (n,) = A'u, where w is not: in one pass over the entries."""
+def multiply_parts(size_t function, const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a,
+                   const real[:, ::1] v, real[:, ::1] u):
+    """u (m, 8) = A v by the function at an address; returns w (parts, n, 8), whose sum over parts is A'u."""
     cdef Loop loop
-    loop.function = products(real is double)
+    if not (v.shape[1] == u.shape[1] == 8 and u.shape[0] == indptr.shape[0] - 1 and indices.shape[0] == a.shape[0]
+            and indptr[u.shape[0]] == <uint32_t> a.shape[0]):
+        raise ValueError("the matrix, v and u do not belong together")
+    loop.function, loop.n = <void*> function, v.shape[0]
     row_by_row(&loop, indptr, indices, 1)
-    loop.n = 0 if w is None else w.shape[0]
     loop.parts = parts_of_sums(indices.shape[0], loop.n)
-    cdef real[::1] space = np.empty((loop.parts - 1) * loop.n + 1, np.asarray(u).dtype)
-    loop.z, loop.v, loop.u, loop.right, loop.out = at(a), NULL, at[real](u), NULL, &space[0]
-    if v is not None:
-        loop.v = at(v)
-    if w is not None:
-        loop.right = at[real](w)
-    loop.passes = parts_of(0.5 * loop.parts * loop.n)
-    with nogil:
-        fs_pool_run(loop.parts, <fs_part> multiply_part[real], &loop, NULL, 0)
-        if loop.n and loop.parts > 1:
-            fs_pool_run(loop.passes, <fs_part> add_part[real], &loop, NULL, 0)
+    cdef real[:, :, ::1] w = np.zeros((loop.parts, loop.n, 8), np.asarray(u).dtype)
+    if loop.m and loop.n:
+        loop.z, loop.v, loop.u, loop.out = at(a), &v[0, 0], &u[0, 0], &w[0, 0, 0]
+        with nogil:
+            fs_pool_run(loop.parts, <fs_part> multiply_part[real], &loop, NULL, 0)
+    return np.asarray(w)

@@ -17,7 +17,7 @@ cdef struct Loop:
     int loss
     bint weighted
     double p, eta, mu, rho, smooth
-    Py_ssize_t m, n, count, parts, passes, t
+    Py_ssize_t m, n, count, parts, t
     const uint32_t* indptr
     const uint32_t* indices
     const void* z
@@ -31,7 +31,7 @@ cdef struct Loop:
     const void* rb
     const void* cb
     void* out
-    void* function               # of multiply: its compiled loop
+    void* function               # of multiply_parts: the compiled loop
     double* places
     double* weights
     double* gr

@@ -1,43 +1,37 @@
-"""Residual products of low-rank models: a sparse matrix or its transpose times a vector (Numba).
+"""A sparse matrix times eight vectors, and its transpose times the result."""
 
-A C function, which _kernels/lowrank/gradients calls through a pointer, a part of the rows at a time, on several threads
-at once. The matrix is in CSR with unsigned 32-bit indices; all values are float32 or all float64.
-"""
-
-# pyright: basic
-# Numba has no types; what Python calls is typed in products.pyi.
+from functools import cache
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
-from fastsketch._kernels.jit import c_function, types
+from fastsketch._kernels.lowrank.gradients import multiply_parts
 
-
-def multiply(first, stop, forth, back, indptr, indices, a, v, u, w):
-    """Set u = A v (`forth`) and add A'u to w (`back`) for the rows from first up to stop, in one pass over entries."""
-    for i in range(first, stop):
-        if forth:
-            u[i] = 0.0
-            total = u[i]  # of the type of the array
-            for k in range(indptr[i], indptr[i + 1]):
-                total += a[k] * v[indices[k]]
-            u[i] = total
-        if back:
-            scale = u[i]
-            for k in range(indptr[i], indptr[i + 1]):
-                w[indices[k]] += a[k] * scale
+Array = NDArray[Any]  # float32 or float64, the same one in all arguments
 
 
-SIZE, INDICES = types.int64, types.CPointer(types.uint32)
-# a sum over a row may be taken in any order, as its vectors please: the same one on one machine
-LOOSE = {"reassoc", "contract", "nsz"}
-_made = {}
+@cache
+def _numba_loop() -> ModuleType | None:
+    """Import the compiled loop, where it is needed: Numba takes long to import. Return None where it cannot be."""
+    try:
+        from fastsketch._kernels.lowrank import block_loop
+    except ImportError:
+        return None
+    return block_loop
 
 
-def address(dtype):
-    """Return where the C function is for values of this dtype; it is compiled when it is first asked for."""
-    name = np.dtype(dtype).name
-    if name not in _made:
-        values = [types.CPointer(getattr(types, name))] * 4
-        signature = types.void(SIZE, SIZE, SIZE, SIZE, INDICES, INDICES, *values)
-        _made[name] = c_function(multiply, signature, fastmath=LOOSE)
-    return _made[name].address
+def gram_block(indptr: NDArray[np.uint32], indices: NDArray[np.uint32], a: Array, v: Array) -> tuple[Array, Array]:
+    """Return u = A v (m, 8) and A'u (n, 8) for a CSR matrix A (m, n) of values a, and v (n, 8).
+
+    Numba's loop does it in parts; where Numba cannot be imported SciPy does, on one thread.
+    """
+    loop, m = _numba_loop(), len(indptr) - 1
+    if loop is None:
+        matrix: Any = sparse.csr_array((a, indices, indptr), shape=(m, len(v)))
+        u = matrix @ v
+        return u, matrix.T @ u
+    u = np.empty((m, 8), v.dtype)
+    return u, multiply_parts(loop.address(a.dtype), indptr, indices, a, v, u).sum(axis=0)
