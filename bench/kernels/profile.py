@@ -26,6 +26,24 @@ def work():
         sketch.update(rows[start : start + 500])
     sketch.sketch()
 """,
+    "sketch, gesdd": """
+rows = rng.standard_normal((n // 4, 1024))
+def work():
+    sketch = fs.FrequentDirections(64, solver="svd")
+    for start in range(0, n // 4, 500):
+        sketch.update(rows[start : start + 500])
+    sketch.sketch()
+""",
+    "Faster Frequent Directions": """
+rows = rng.standard_normal((n, 1024))
+def work():
+    papers.faster_frequent_directions(64, solver="gram").update(rows).sketch()
+""",
+    "hash": """
+rows = rng.standard_normal((n, 1024))
+def work():
+    fs.SketchHash(32).update(rows).encode(rows)
+""",
     "sparse sketch": """
 rows = sparse.random_array((n, 20_000), density=1e-3, format="csr", random_state=np.random.RandomState(0))
 def work():
@@ -37,6 +55,12 @@ labels = (rows[:, 0] + rng.standard_normal(n) > 0).astype(int)
 def work():
     fs.SketchedNewton().update(rows, labels)
 """,
+    "ADA-FFD": """
+rows = rng.standard_normal((n, 200))
+labels = (rows[:, 0] + rng.standard_normal(n) > 0).astype(int)
+def work():
+    fs.AdaptiveSubgradient(method="ada_ffd").update(rows, labels)
+""",
     "low-rank model": """
 cells = sparse.random_array((n, 1000), density=0.02, format="csr", random_state=np.random.RandomState(0))
 def work():
@@ -44,6 +68,7 @@ def work():
 """,
 }
 SCRIPT = """import numpy as np, fastsketch as fs
+from fastsketch import papers
 from scipy import sparse
 rng, n = np.random.default_rng(0), {n}
 {stream}
