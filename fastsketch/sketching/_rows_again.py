@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_rows, check_finite, in_place, is_sparse, rows_with_weight
+from fastsketch._core.validation import Rows, as_rows, as_weights, check_finite, in_place, is_sparse, rows_with_weight
 from fastsketch._frame.batches import FeatureNames, WeightedChunks, agreed, as_source, names_of
 from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
@@ -149,6 +149,7 @@ def _chunks_of(
     if source is None:
         checked, names = as_rows(rows, n_features), names_of(rows)
         check_finite(checked)
+        sample_weight = as_weights(sample_weight, checked.shape[0])
         source = open_rows(checked)
     else:
         names = source.feature_names

@@ -421,3 +421,14 @@ def test_an_audit_beside_a_large_alpha0():
         fs.FrequentDirections(8, alpha0=alpha0, solver="gram").update(rows).audit(rows).error for alpha0 in (0.0, 1e6)
     ]
     assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("solver", ["gram", "exact"])
+@pytest.mark.parametrize("weights", [-np.ones(60), np.ones(59), np.full(60, np.nan), ["a"] * 60, sparse.eye(60)])
+def test_wrong_weights_of_rows_that_are_read_again_are_refused(solver, weights):
+    rows = np.random.default_rng(0).standard_normal((60, 12))
+    sketch = fs.FrequentDirections(4, solver=solver).update(rows)
+    before = sketch.spectrum()
+    with pytest.raises((TypeError, ValueError), match="sample_weight"):
+        sketch.refine(rows, sample_weight=weights)
+    assert all(np.array_equal(a, b) for a, b in zip(before, sketch.spectrum(), strict=True))
