@@ -104,7 +104,7 @@ def find_neighbours(patches: Patches, folder: Path) -> Section:
         "bound; how many of the nearest are found depends on the rows: measure it on yours.",
         [
             ("nearest neighbours", "jobs/neighbours.md"),
-            ("what an estimate means", "jobs/neighbours.md#what-an-estimate-means"),
+            ("what an estimate means", "choices/neighbours.md#what-an-estimate-means"),
         ],
         facts,
     )

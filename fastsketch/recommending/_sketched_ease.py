@@ -24,7 +24,7 @@ class SketchedEASE(ItemLearner):
 
     X (users x items) holds events: 1, counts, or any positive strength; what is not stored is unknown or not wanted. A
     user's scores are x W with W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is a sketch of at most
-    l rows on which the sums of squares of all columns, known exactly, are put back (docs/jobs/recommending.md). New
+    l rows on which the sums of squares of all columns, known exactly, are put back (docs/choices/recommending.md). New
     users are recommended to as soon as they have an event.
 
     Parameters

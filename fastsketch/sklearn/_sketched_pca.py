@@ -170,7 +170,7 @@ class SketchedPCA(PrincipalComponents):
 
     A row of weight w counts as w rows: variances are divided by max(1, sum of weights - 1). Unlike scikit-learn's,
     ``get_covariance``, ``get_precision`` and ``score`` are those of the rows with whiten=True too. What each way costs
-    and gives: docs/jobs/components.md.
+    and gives: docs/choices/components.md.
 
     With scale=True variances, components and what ``transform`` returns are in standard units; ``mean_``, ``var_``,
     ``get_covariance``, ``get_precision``, ``score`` and ``inverse_transform`` are in those of the rows. ``fit`` reads

@@ -302,18 +302,10 @@ def test_helps_of_parameters_say_choices_and_defaults_of_the_models(name):
 def test_command_lines_of_the_pages_are_understood():
     root = Path(__file__).parents[2]
     found = 0
-    for page in (
-        "README.md",
-        "docs/jobs/components.md",
-        "docs/jobs/learning.md",
-        "docs/jobs/many-cores.md",
-        "docs/jobs/neighbours.md",
-        "docs/jobs/recommending.md",
-        "docs/threads.md",
-        "bench/README.md",
-        "CONTRIBUTING.md",
-    ):
-        for line in re.findall(r"^fastsketch (.*)$", (root / page).read_text(encoding="utf-8"), re.MULTILINE):
+    jobs = [path.relative_to(root) for folder in ("jobs", "choices") for path in (root / "docs" / folder).glob("*.md")]
+    for page in ("README.md", *jobs, "docs/threads.md", "bench/README.md", "CONTRIBUTING.md"):
+        shell = re.findall(r"^```sh\n(.*?)^```", (root / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for line in re.findall(r"^fastsketch (.*)$", "\n".join(shell), re.MULTILINE):
             parse(shlex.split(line, comments=True))
             found += 1
     assert found >= 10

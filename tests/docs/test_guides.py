@@ -14,18 +14,20 @@ from tests.docs.blocks import blocks, run_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 # those that a test below runs; test_pages.py runs all other pages
-RUN = ("jobs/components", "jobs/learning", "jobs/many-cores", "jobs/neighbours", "jobs/recommending")
-RUN += ("read-outs", "threads")
+GUIDES = ("components", "learning", "many-cores", "neighbours", "recommending")
+RUN = (*(f"{folder}/{name}" for folder in ("jobs", "choices") for name in GUIDES), "read-outs", "threads")
 
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch):
-    """A function of the name of a page that runs it: the namespaces of its Python, one for each example."""
+    """A function of the name of a job that runs its two pages: the namespaces of their Python, one for each example."""
     monkeypatch.chdir(tmp_path)
 
     def run(name):
-        assert name in RUN
-        scopes, missing = run_page(DOCS / f"{name}.md", tmp_path)
+        scopes, missing = [], set()
+        for folder in ("jobs", "choices"):
+            more, lacking = run_page(DOCS / folder / f"{name}.md", tmp_path)
+            scopes, missing = [*scopes, *more], missing | set(lacking)
         if missing:
             pytest.skip(f"blocks that need {', '.join(sorted(missing))} were not run: could not import")
         return scopes
@@ -41,7 +43,7 @@ def having(scopes, *names):
 
 def test_components(ran):
     """A tolerance and merges, principal components, a second pass and an audit."""
-    scopes = ran("jobs/components")
+    scopes = ran("components")
     sizes = having(scopes, "parts", "whole")
     merged = sizes["whole"]
     assert merged.resolved["sketch_size"] == max(part.resolved["sketch_size"] for part in sizes["parts"])
@@ -65,7 +67,7 @@ def test_components(ran):
 
 def test_many_cores(ran):
     """Files of which columns are chosen, answers in a file."""
-    scopes = ran("jobs/many-cores")
+    scopes = ran("many-cores")
     files = having(scopes, "source")
     assert files["sketch"].n_rows == 4 and files["source"].feature_names == ("age", "income")
     assert having(scopes, "done")["done"].n_rows == 10_000
@@ -73,7 +75,7 @@ def test_many_cores(ran):
 
 def test_recommending(ran):
     """From events to lists, and how they are measured: SketchedEASE finds what the page says, far above popularity."""
-    scopes = ran("jobs/recommending")
+    scopes = ran("recommending")
     scope = having(scopes, "whole", "daily")
     assert scope["X"].nnz == 106_176
     model, why, split = scope["model"], scope["why"], scope["split"]
@@ -99,7 +101,7 @@ def test_recommending(ran):
 
 def test_learning(ran):
     """Labels of text, rows with names, an estimator."""
-    scopes = ran("jobs/learning")
+    scopes = ran("learning")
     scope = having(scopes, "labels", "start")
     model = scope["model"]
     assert model.classes.tolist() == ["ham", "spam"] and model.progress["error_rate"] < 0.05
@@ -111,7 +113,7 @@ def test_learning(ran):
 
 def test_neighbours(ran):
     """Estimates, rescoring, ids, a model that learns on, files."""
-    scopes = ran("jobs/neighbours")
+    scopes = ran("neighbours")
     scope = having(scopes, "codes", "places", "later")
     assert scope["codes"].shape == (20_000, 20)
     assert (np.diff(scope["likeness"]) <= 0).all() and scope["likeness"].max() <= 1
