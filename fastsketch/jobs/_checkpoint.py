@@ -27,7 +27,7 @@ _UNWRITTEN = re.compile(r"\.(node-[-0-9a-f]+\.fsk)\..*\.tmp", re.DOTALL)
 
 
 class Entry(NamedTuple):
-    """What the name of a file says of the node in it."""
+    """File name of a checkpoint: which part of a job the model in the file has learned from, and a checksum."""
 
     number: int  # of the pass, from 1
     level: int  # of the tree, in which neighbours join by two
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
         return f"node-{self.number}-{self.level}-{self.at}-{self.rows}-{self.crc32:08x}.fsk"
 
     def with_checksum(self, content: bytes) -> "Entry":
-        """Return the entry of this node with this content."""
+        """Return a copy whose checksum is that of these numbers and of the bytes of the file."""
         return self._replace(crc32=zlib.crc32(content, zlib.crc32(repr(self[:-1]).encode())))
 
     def covers(self, other: "Entry") -> bool:
@@ -99,7 +99,7 @@ class Checkpoint:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, folder: Path, job: Identity, *, resume: bool) -> Generator[Self]:
-        """Open the checkpoint of a job in a folder, which is made if need be; an error leaves none that is empty.
+        """Open the checkpoint of a job in a folder; a missing folder is created, an empty one removed after errors.
 
         Raises
         ------

@@ -26,7 +26,7 @@ Identity = dict[str, Any]
 
 
 def begin_or_resume(folder: Path, job: Identity, *, resume: bool) -> None:
-    """Write the manifest of a job, or compare the one that is there.
+    """Write the manifest of a job; when it is resumed, compare it with the manifest in the folder instead.
 
     Raises
     ------

@@ -442,7 +442,7 @@ class MergingEstimator(ModelEstimator):
         return nullcontext() if hasattr(self, self._MODEL) else whole_or_as_before(self)
 
     def _teach(self, model: Any, rows: Any, *sample_weight: Any, **attributes: Any) -> None:
-        """Let a model learn from checked rows, and set it and other attributes of this estimator, all in one step."""
+        """Update a model with checked rows and assign it and the other attributes to this estimator: all, or none."""
         if model is not vars(self).get(self._MODEL):
             self._name_features(model)
             attributes |= self._begun()

@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 # Bits that a direction may have; more than NIBBLE of them are a level of one nibble plus one of a second.
 MOST_BITS: Final = 8
 NIBBLE: Final = 4
-# Iterations of Lloyd's algorithm in one dimension, at most.
+# Largest number of iterations of Lloyd's algorithm, which places the levels of one direction.
 ITERATIONS: Final = 25
 # The share of a normal variable's variance that its best 1, 2, 4, 8 and 16 levels leave (Max 1960, table I).
 LEFT: Final = (1.0, 0.36338, 0.11748, 0.034548, 0.0095010)
