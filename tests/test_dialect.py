@@ -1,4 +1,4 @@
-"""The table of words in CONTRIBUTING holds: one name for one thing, few positional arguments, no other words."""
+"""The table of names in docs/glossary.md holds: one name for one thing, few positional arguments, no other words."""
 
 import ast
 import importlib
@@ -127,8 +127,8 @@ def test_declared_fields_state_their_default():
 
 # -- the table -----------------------------------------------------------------------------------------------------
 def words():
-    """Words of the table in CONTRIBUTING that are names."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The dialect")[1].split("\n## ")[0]
+    """Names of the first column of the table in docs/glossary.md."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("## Names in the interface")[1]
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
     return [word for cell in rows for word in re.findall(r"`(\w+)(?:\(\))?`", cell)]
 

@@ -1,6 +1,6 @@
 """Blocks of a page, run as a reader would run them: Python in order, commands in a shell, what is printed compared.
 
-What a comment above a block says is in CONTRIBUTING.md, under "The site".
+What a comment above a block says is in docs/project/testing.md, under "The site".
 """
 
 import contextlib
