@@ -1,6 +1,5 @@
 """What the optimizers share of torch's protocol: checked options, refused gradients, states that keep their bits."""
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, cast, overload
@@ -21,12 +20,8 @@ ADDED = "differentiable"
 MOST_STEPS = 2**48
 NOT_FINITE = "the gradient{} of a parameter of shape {} is not finite; nothing has been changed"
 TOO_LARGE = (
-    "the gradient of a parameter of shape {} has an element of {:.3g}, and the unit of its state is {:.3g}: squares "
-    "may leave the range of {}; nothing has been changed: clip gradients, or begin with a new optimizer"
-)
-OUT_OF_RANGE = (
-    "the step of a parameter of shape {} leaves the range of {}, whose largest number is {:.3g}; nothing has been "
-    "changed: clip gradients, take a smaller lr, or keep the parameter in a wider dtype"
+    "the gradient of a parameter of shape {} has an element of {:.3g}: squares may leave the range of {}; nothing has "
+    "been changed: clip gradients, or scale the loss"
 )
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -52,24 +47,9 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def exponent(unit: float) -> int:
-    """Return the binary exponent of a power of two."""
-    return math.frexp(unit)[1] - 1
-
-
-def in_units(g: Tensor, unit: float) -> Tensor:
-    """Divide a gradient by the unit of its state, which is a power of two: only elements that underflow are rounded."""
-    if unit == 1.0:
-        return g
-    # In two steps, since the inverse of a unit may leave the range of the dtype.
-    half = -exponent(unit) // 2
-    return g * 2.0**half * 2.0 ** (-exponent(unit) - half)
-
-
-def eps_in_units(eps: float, unit: float, dtype: torch.dtype) -> float:
-    """Return eps / unit, but at least the root of the smallest normal number: squares of shorter elements underflow."""
-    numbers = torch.finfo(dtype)
-    return min(max(eps / unit, math.sqrt(numbers.tiny)), numbers.max)
+def usable_eps(eps: float, dtype: torch.dtype) -> float:
+    """Return eps, but at least the root of the smallest normal number: the square of a smaller one underflows."""
+    return max(eps, math.sqrt(torch.finfo(dtype).tiny))
 
 
 def check_whole(p: Tensor) -> None:
@@ -99,7 +79,7 @@ class GuardedOptimizer(Optimizer):
     _ON_CPU: ClassVar[tuple[str, ...]] = ()
     # Names of those that are sums of squares.
     _SUMS: ClassVar[tuple[str, ...]] = ("squares",)
-    # Names of the numbers that a state may have in addition to what `_begin` returns.
+    # Names of the numbers that a state may have in addition to what `_begin` returns; "unit" is of earlier versions.
     _OPTIONAL: ClassVar[tuple[str, ...]] = ("unit",)
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
@@ -118,15 +98,8 @@ class GuardedOptimizer(Optimizer):
         """Return the state of a parameter before its first gradient."""
         raise NotImplementedError
 
-    def _longest_step(self, group: dict[str, Any], p: Tensor, unit: float, length: float) -> float:
-        """Return a bound on the elements of a step, without weight decay, by a bound on the gradient's length in units.
-
-        The bound may be infinite: the step is then checked when it has been made.
-        """
-        raise NotImplementedError
-
-    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
-        """Take a gradient, in units of the parameter's state, into that state, and make the step."""
+    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
+        """Take a gradient into the state of the parameter, and make the step."""
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -166,9 +139,8 @@ class GuardedOptimizer(Optimizer):
         Raises
         ------
         FloatingPointError
-            If a gradient holds a NaN or an infinity, or is so much longer than the parameter's first gradient that
-            squares may overflow, or if a parameter would leave the range of its dtype: no parameter and no sketch has
-            then been changed.
+            If a gradient holds a NaN or an infinity, or elements so large that sums of their squares may overflow: no
+            parameter and no sketch has then been changed.
         RuntimeError
             For sparse or complex gradients, likewise; if another thread is in a step of this optimiser.
         """
@@ -179,76 +151,10 @@ class GuardedOptimizer(Optimizer):
         jobs: list[tuple[dict[str, Any], Tensor, Tensor]] = []
         for group in self.param_groups:
             jobs += [(group, p, self._prepare(group, p, p.grad)) for p in tensors(group) if p.grad is not None]
-        largest = _largest([*(g for _, _, g in jobs), *(p.detach() for _, p, _ in jobs)])
-        units, lengths = self._units(jobs, largest[: len(jobs)])
-        before = self._copies(jobs, units, lengths, largest[len(jobs) :])
-        for (group, p, g), unit in zip(jobs, units, strict=True):
-            self._move(group, p, in_units(g, unit or 1.0), unit or 1.0)
-            self.state[p]["unit"] = unit
-        for p, old, _ in before:
-            if not p.isfinite().all() and old.isfinite().all():
-                for q, values, state in before:
-                    q.copy_(values)
-                    self.state[q] = state
-                    if not state:
-                        del self.state[q]
-                numbers = torch.finfo(p.dtype)
-                raise FloatingPointError(OUT_OF_RANGE.format(tuple(p.shape), numbers.dtype, numbers.max))
+        _check_sizes(jobs)
+        for group, p, g in jobs:
+            self._move(group, p, g)
         return loss
-
-    def _copies(
-        self,
-        jobs: list[tuple[dict[str, Any], Tensor, Tensor]],
-        units: list[float],
-        lengths: list[float],
-        values: list[float],
-    ) -> list[tuple[Tensor, Tensor, dict[str, Any]]]:
-        """Return parameters with copies of their values and states, if a step may leave the range of a dtype.
-
-        Only then, which is rare, does a step need the memory for them. values: largest elements of the parameters.
-        """
-        for (group, p, _), unit, length, value in zip(jobs, units, lengths, values, strict=True):
-            step = (
-                self._longest_step(group, p, unit or 1.0, length)
-                + (1 + float(group["lr"]) * group["weight_decay"]) * value
-            )
-            if not step <= torch.finfo(p.dtype).max / 2:
-                break
-        else:
-            return []
-        return [(p, p.detach().clone(), copy.deepcopy(self.state.get(p, {}))) for _, p, _ in jobs]
-
-    def _units(
-        self, jobs: list[tuple[dict[str, Any], Tensor, Tensor]], all_largest: list[float]
-    ) -> tuple[list[float], list[float]]:
-        """Return the units of the states, and bounds on the lengths of the gradients in them.
-
-        Raises FloatingPointError for a gradient that its state cannot take.
-
-        A state holds sums of squares of gradients in its unit. The first gradient that is not zero decides it: 1 if its
-        largest element lies between the fourth roots of the smallest normal and of the largest number of the dtype,
-        else that element rounded down to a power of two. Until then it is 0. A later gradient is refused if the bound
-        on its length, largest element times root of their number, is above max^(7/16) units, where max is the largest
-        number of the dtype (7e16 for float32): hundreds of thousands of squares of shorter ones can be added.
-        """
-        units: list[float] = []
-        lengths: list[float] = []
-        for (_, p, g), largest in zip(jobs, all_largest, strict=True):
-            shape, numbers = tuple(p.shape), torch.finfo(g.dtype)
-            if not math.isfinite(largest):
-                decayed = p.grad is not None and p.grad.isfinite().all()
-                raise FloatingPointError(NOT_FINITE.format(" with weight_decay added" if decayed else "", shape))
-            state: dict[str, Any] = self.state.get(p, {})
-            unit = state.get("unit", 1.0) if state else 0.0
-            if unit == 0.0 and largest:
-                usual = numbers.tiny**0.25 <= largest <= numbers.max**0.25
-                unit = 1.0 if usual else 2.0 ** exponent(largest)
-            length = largest and math.log2(largest) - exponent(unit) + math.log2(g.numel()) / 2  # binary logarithm
-            if largest and length > math.log2(numbers.max) * 7 / 16:
-                raise FloatingPointError(TOO_LARGE.format(shape, largest, unit, str(g.dtype).removeprefix("torch.")))
-            units.append(unit)
-            lengths.append(2.0**length if largest else 0.0)
-        return units, lengths
 
     def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the shape of p and the dtype of the state, or raise RuntimeError."""
@@ -290,12 +196,9 @@ class GuardedOptimizer(Optimizer):
         if unknown := known.keys() - begun.keys() - set(self._OPTIONAL):
             names = ", ".join(sorted(map(repr, unknown)))
             raise ValueError(f"a state of a parameter of shape {tuple(p.shape)} has no {names}: remove what is unknown")
-        unit, numbers = known.get("unit", 1.0), torch.finfo(compute_dtype(p.dtype))
-        if not (type(unit) is float and unit in (0.0, 2.0 ** exponent(unit)) and unit <= numbers.max) or (
-            0 < unit < numbers.tiny * numbers.eps
-        ):
-            where = f"state 'unit' of a parameter of shape {tuple(p.shape)}"
-            raise ValueError(f"{where} must be 0 or a power of two in the range of {numbers.dtype}, got {unit!r}")
+        unit = known.get("unit", 1.0)
+        if not isinstance(unit, float) or unit not in (0.0, 1.0):
+            raise ValueError(f"state 'unit' of a parameter of shape {tuple(p.shape)} must be 1, got {unit!r}")
         for name, expected in begun.items():
             value = known.get(name)
             where = f"state {name!r} of a parameter of shape {tuple(p.shape)}"
@@ -311,17 +214,25 @@ class GuardedOptimizer(Optimizer):
                 raise ValueError(f"{where} must be finite{', and not negative' if name in self._SUMS else ''}")
 
 
-def _largest(gradients: list[Tensor]) -> list[float]:
-    """Return the largest absolute element of each gradient, of one without elements or without data 0.
+def _check_sizes(jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
+    """Raise FloatingPointError for a gradient that is not finite, or of which a state cannot add the squares.
 
-    All numbers are copied to one device first, so that the program waits for it once.
+    The bound on a gradient's length, largest element times root of their number, must be at most max^(7/16), where max
+    is the largest number of the dtype (7e16 for float32): hundreds of thousands of squares of shorter ones can be
+    added. All largest elements are copied to one device first, so that the program waits for it once.
     """
-    held = [g for g in gradients if g.numel() and not g.is_meta]
-    device = held[0].device if held else torch.device("cpu")
-    zero = torch.zeros((), dtype=torch.float64, device=device)
-    values = [g.abs().max().to(zero) if g.numel() and not g.is_meta else zero for g in gradients]
-    together: Any = torch.stack(values) if values else zero
-    return together.tolist() if values else []
+    held = [(p, g) for _, p, g in jobs if g.numel() and not g.is_meta]
+    if not held:
+        return
+    zero = torch.zeros((), dtype=torch.float64, device=held[0][1].device)
+    sizes = torch.stack([g.abs().max().to(zero) for _, g in held]).tolist()
+    for (p, g), size in zip(held, sizes, strict=True):
+        if not math.isfinite(size):
+            decayed = p.grad is not None and p.grad.isfinite().all()
+            raise FloatingPointError(NOT_FINITE.format(" with weight_decay added" if decayed else "", tuple(p.shape)))
+        if size * math.sqrt(g.numel()) > torch.finfo(g.dtype).max ** (7 / 16):
+            dtype = str(g.dtype).removeprefix("torch.")
+            raise FloatingPointError(TOO_LARGE.format(tuple(p.shape), size, dtype))
 
 
 def _check_nesting(state_dict: Any) -> None:

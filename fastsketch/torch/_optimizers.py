@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 from fastsketch._core.validation import as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
 from fastsketch.torch import _sketch
-from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, eps_in_units, tensors
+from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors, usable_eps
 
 # Elements of one tensor's sketch above which "auto" takes the diagonal: 256 MB of float32.
 MAX_ELEMENTS = 2**26
@@ -111,22 +111,7 @@ class _SketchedOptimizer(GuardedOptimizer):
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
         return g
 
-    def _delta(self, group: dict[str, Any], unit: float, dtype: torch.dtype) -> float:
-        """Return the group's delta in units of a state."""
-        # At least machine epsilon of a large unit: the rest of a gradient is then nothing but rounding.
-        floor = torch.finfo(dtype).eps if unit > 1.0 else 0.0
-        return min(max(group["delta"] / unit, floor), 1e300)
-
-    def _longest_step(self, group: dict[str, Any], p: Tensor, unit: float, length: float) -> float:
-        lr, known = float(group["lr"]), cast("dict[str, Any]", self.state.get(p, {}))
-        if not self._is_sketched(group, p):
-            return lr  # an element is at most the root of its sum of squares
-        # H is at least delta I
-        if group["delta"] is not None:
-            return lr * length / self._delta(group, unit, compute_dtype(p.dtype))
-        return lr * math.sqrt(p.numel()) * (length / known["first_length"] if "first_length" in known else 1.0)
-
-    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
+    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
         wide = torch.float64 if g.device.type == "cpu" else None
         square = float(UNTYPED.linalg.vector_norm(g, dtype=wide)) ** 2
         state: dict[str, Any] = self.state[p]
@@ -136,7 +121,7 @@ class _SketchedOptimizer(GuardedOptimizer):
         if "squares" in state:
             squares = cast(Tensor, state["squares"])
             squares.addcmul_(g, g)
-            move = g / (squares.sqrt() + eps_in_units(group["eps"], unit, g.dtype))
+            move = g / (squares.sqrt() + usable_eps(group["eps"], g.dtype))
         elif square <= torch.finfo(g.dtype).tiny:  # no step: products of its elements underflow
             return
         else:
@@ -144,7 +129,7 @@ class _SketchedOptimizer(GuardedOptimizer):
             if group["delta"] is None:  # in units of the tensor's first gradient that is not zero
                 delta, factor = state.setdefault("first_length", math.sqrt(square)), math.sqrt(p.numel())
             else:
-                delta, factor = self._delta(group, unit, g.dtype), 1.0
+                delta, factor = group["delta"], 1.0
             size = (sketch["turn"].shape[1] // 2) if self._EVERY_ROUND else group["sketch_size"]
             move = factor * _sketch.direction(
                 sketch,
@@ -176,7 +161,7 @@ class AdaFFD(_SketchedOptimizer):
         gradients of about that length: where they are shorter, H is hardly more than the identity, and steps are those
         of gradient descent.
     eps : float, default 1e-8
-        The same for tensors with a diagonal H; at least 1e-19 (float64: 2e-154) units of the state.
+        The same for tensors with a diagonal H; at least 1e-19 (float64: 2e-154).
     weight_decay : float, default 0.0
         Added to the gradient, times the parameter.
     maximize : bool, default False
@@ -200,12 +185,8 @@ class AdaFFD(_SketchedOptimizer):
     tau-th or so O(tau^2 d). ``memory_estimate()`` has the bytes before the first step. The state of half-precision
     parameters is float32, all that is small float64 on the CPU: a step waits for one small transfer a tensor.
 
-    The first gradient of a parameter may have any finite size: its state holds gradients in units of ``state["unit"]``.
-    The unit is 1, unless the largest element of the first gradient that is not zero is outside of 3e-10 to 4e9 (of
-    float64 1e-77 to 1e77): then it is that element, rounded down to a power of two. Later gradients that may be longer
-    than 7e16 (7e134) units, by their largest element times the root of the number of elements, are refused. Those of a
-    sketched tensor that are shorter than 1e-19 (2e-154) units make no step. A step that would leave the range of a
-    parameter's dtype raises FloatingPointError, and no parameter and no state has then changed.
+    Gradients that may be longer than 7e16 (float64: 7e134), by their largest element times the root of the number of
+    elements, are refused. Those of a sketched tensor that are shorter than 1e-19 (1e-154) make no step.
 
     References
     ----------

@@ -9,7 +9,7 @@ from torch.optim.optimizer import ParamsT
 
 from fastsketch._core.validation import as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
-from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, eps_in_units, tensors
+from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors, usable_eps
 from fastsketch.torch._side import EXTRA, sketched
 
 # With sketched="auto" a tensor is left to Adam where the squares of its first gradient are as uneven over rows or over
@@ -92,8 +92,8 @@ class SketchedSOAP(GuardedOptimizer):
     same steps.
 
     A sketch has 0 <= L - U_L diag(left_values) U_L' <= left_lost I, where L is the weighted sum of the G G' that it has
-    seen; ``optimizer.state[p]`` has all of these, of gradients in units of its "unit". As for AdaFFD the unit is 1
-    unless the first gradient is very large or very small, and later gradients that are far longer are refused.
+    seen; ``optimizer.state[p]`` has all of these. Gradients that may be longer than 7e16 (float64: 7e134) are refused,
+    as by AdaFFD.
 
     References
     ----------
@@ -220,24 +220,14 @@ class SketchedSOAP(GuardedOptimizer):
             raise RuntimeError(f"the state of a parameter is {was}, and it has become one of {p.dtype}")
         return g
 
-    def _longest_step(self, group: dict[str, Any], p: Tensor, unit: float, length: float) -> float:
-        beta1, beta2 = group["betas"]
-        steps = cast("dict[str, Any]", self.state.get(p, {})).get("step", 0) + 1
-        # By Cauchy and Schwarz Adam's momentum is at most so many roots of its mean squares if betas[0]^2 <= betas[1].
-        # Directions that turn allow more, by a power of the number of elements that only the range of float16 is short
-        # for.
-        if beta1 * beta1 > beta2 or (p.dtype == torch.float16 and _is_long(group, p)):
-            return math.inf
-        return float(group["lr"]) * steps * p.numel() ** 1.5
-
-    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
+    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:
             left = group["sketched"] == "auto" and _is_long(group, p) and not _is_even(g.reshape(len(p), -1))
             state.update(self._begin({**group, "sketched": False} if left else group, p, p.device))
         state["step"] += 1
         state["momentum"].lerp_(g, 1 - group["betas"][0])
-        eps = eps_in_units(group["eps"], unit, g.dtype)
+        eps = usable_eps(group["eps"], g.dtype)
         if "seen" not in state:
             move = _adam(group, state, g, state["momentum"], eps)
         else:

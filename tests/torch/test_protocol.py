@@ -103,7 +103,7 @@ def crafted(good):
             if not is_count and not (name == "first_length" and isinstance(thing, int | float)):
                 yield changed(("state", 0, name), thing)
     for place in (("state",), ("param_groups",), ("param_groups", 0, "params"), *(("state", 0, x) for x in entry)):
-        if place[-1] not in ("unit", "first_length"):
+        if place[-1] != "first_length":
             yield changed(place, ...)
     for key in ("other", 7, None):
         yield changed(("state", 0, key), 1.0)
