@@ -11,6 +11,8 @@ quotes:
     {{ min(a/b[kind=c].s) }}                     or max: of all rows with such a cell, or of several references
     {{ picture speed "rows a second by size" }}
     {{ hours frosh retrieval }}                  what the commands took together
+    {{ verdict frosh-figure-2 }}                 a claim of bench/claims.toml and whether the stored result agrees
+    {{ verdict frosh-figure-2 short }}           the same in a few words
 
 A ``where`` or a condition in brackets compares text; on the same column they are alternatives. A page that has single
 cells or a picture of another version ends with a line that says so.
@@ -27,6 +29,7 @@ import tomllib
 from pathlib import Path
 
 import provenance
+import verdicts
 
 from store import read
 
@@ -137,6 +140,8 @@ def of_braces(text, target, results):
         return picture(rest, target, results)
     if kind == "hours":
         return f"{sum(results.record(name).get('seconds', 0) for name in rest.split()) / 3600:.1f}"
+    if kind == "verdict":
+        return verdict(rest, results)
     expression, _, form = pieces(text, "|", 1)
     values, found = {}, []
 
@@ -294,6 +299,25 @@ def in_words(runs):
     if runs is None:
         return "runs not stated"
     return f"{runs} run{'s' if runs != 1 else ''}" if isinstance(runs, int) else runs
+
+
+def verdict(text, results):
+    name, _, how = text.partition(" ")
+    if how not in ("", "short"):
+        raise PageError(f"{how!r} is not an option of a verdict")
+
+    def table(reference):
+        command, _, title = reference.partition("/")
+        results.quote(command)
+        return results.table(command, title or None)
+
+    try:
+        says, short, details = verdicts.verdict(
+            name, table, lambda text: one(cells(REFERENCE.fullmatch(text), results))
+        )
+    except verdicts.ClaimError as error:
+        raise PageError(str(error)) from None
+    return short if how else escaped(f"The paper ({says}). **{short.capitalize()}**: {details}.")
 
 
 def picture(text, target, results):
