@@ -164,9 +164,8 @@ def damaged_node(folder):
 PROVOKED = {
     "streams/_drift_monitor.py": [monitor, monitor_of_sources],
     "streams/_compare.py": [compared],
-    "sketching/_second_reads.py": [refined, audited],
+    "sketching/_frequent_directions.py": [refined, audited, tolerance],
     "sketching/_audit.py": [audit_that_ends],
-    "sketching/_sketch_results.py": [tolerance],
     "recommending/_item_learning.py": [short_sketch],
     "neighbours/_code_index.py": [coarse_rows],
     "ridge/_ridge_reading.py": [few_weighted_rows],

@@ -30,7 +30,7 @@ from fastsketch.ridge._read_out import (
 )
 from fastsketch.ridge._refining import ConjugateGradients, Krylov, MeasuredForm, Refined
 from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
-from fastsketch.sketching._read_again import SecondPass
+from fastsketch.sketching._frequent_directions import SecondPass
 from fastsketch.sketching._rows_again import Readable as Source
 from fastsketch.sketching._rows_again import RowsAgain
 

@@ -14,7 +14,7 @@ import fastsketch as fs
 from fastsketch.data.files._state import pack
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.jobs._manifest import MANIFEST
-from fastsketch.sketching._read_again import SecondPass
+from fastsketch.sketching._frequent_directions import SecondPass
 from tests.reliability import job_folders
 from tests.reliability.states import read
 
