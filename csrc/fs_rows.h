@@ -6,10 +6,7 @@
 #define fs_check_rows(n, d, ld, x, largest) FS_TYPED(fs_check_rows, x)(n, d, ld, x, largest)
 #define fs_load_rows(n, d, ld, x, ...) FS_TYPED(fs_load_rows, x)(n, d, ld, x, __VA_ARGS__)
 #define fs_square_rows(n, d, ld, x, square) FS_TYPED(fs_square_rows, x)(n, d, ld, x, square)
-#define fs_copy_square(n, x, out) FS_TYPED(fs_copy_square, x)(n, x, out)
-#define fs_scale_rows(n, d, x, factor) FS_TYPED(fs_scale_rows, x)(n, d, x, factor)
 #define fs_centre_rows(n, d, ld, x, ...) FS_TYPED(fs_centre_rows, x)(n, d, ld, x, __VA_ARGS__)
-#define fs_add_lower(d, first, stop, part, total) FS_TYPED(fs_add_lower, part)(d, first, stop, part, total)
 
 /* A mean takes in a block of mean base + shift: see fs_centre_rows. base becomes the correction. mean + low is a sum
  * of two doubles, low at most half a unit of rounding of mean: one double would know the small differences between
@@ -33,12 +30,6 @@ void TYPED(fs_load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, 
 /* Squared norm of every row, summed in double. */
 void TYPED(fs_square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square);
 
-/* out = x; returns the squared norm, summed in double. */
-double TYPED(fs_copy_square)(ptrdiff_t n, const REAL *x, REAL *out);
-
-/* x[i, :] *= factor for n rows. */
-void TYPED(fs_scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor);
-
 /* Online centring of one block of n rows, which come as they are, not yet weighted, ld apart (FROSH Algorithm 1, step
  * 7). Columns do not meet: it may be done for some of them after others.
  *   base         = the heaviest row
@@ -53,8 +44,5 @@ void TYPED(fs_scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *facto
 void TYPED(fs_centre_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, REAL *x, REAL *correction, const double *root_weight,
                            double old_weight, double block_weight, double *mean, double *low, double *base,
                            double *shift);
-
-/* total (lower triangle, column-major, double) += part (lower triangle, column-major), in columns [first, stop). */
-void TYPED(fs_add_lower)(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const REAL *part, double *total);
 
 #endif

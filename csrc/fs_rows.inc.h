@@ -73,37 +73,6 @@ FS_LOOP void NAME(square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REA
     }
 }
 
-FS_LOOP double NAME(copy_square)(ptrdiff_t n, const REAL *x, REAL *out)
-{
-    const REAL *FS_RESTRICT from = x;
-    REAL *FS_RESTRICT to = out;
-    double lane[FS_LANES] = {0};
-    double sum = 0;
-    ptrdiff_t j = 0;
-    for (; j + FS_LANES <= n; j += FS_LANES)
-        for (int k = 0; k < FS_LANES; k++) {
-            to[j + k] = from[j + k];
-            lane[k] += (double)from[j + k] * (double)from[j + k];
-        }
-    for (; j < n; j++) {
-        to[j] = from[j];
-        sum += (double)from[j] * (double)from[j];
-    }
-    for (int k = 0; k < FS_LANES; k++)
-        sum += lane[k];
-    return sum;
-}
-
-FS_LOOP void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor)
-{
-    for (ptrdiff_t i = 0; i < n; i++) {
-        REAL *FS_RESTRICT row = x + i * d;
-        const REAL f = (REAL)factor[i];
-        for (ptrdiff_t j = 0; j < d; j++)
-            row[j] *= f;
-    }
-}
-
 FS_LOOP void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, REAL *x, REAL *correction,
                                const double *root_weight, double old_weight, double block_weight, double *mean,
                                double *low, double *base, double *shift)
@@ -147,19 +116,9 @@ FS_LOOP void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, REAL *x, 
         for (ptrdiff_t j = 0; j < d; j++)
             row[j] = (REAL)(r * (((double)row[j] - from[j]) - by[j]));
     }
-    FS_JOIN(move_mean, FS_SUFFIX)(d, old_weight, block_weight, mean, low, base, shift);
+    fs_move_mean(d, old_weight, block_weight, mean, low, base, shift);
     for (ptrdiff_t j = 0; j < d; j++)
         correction[j] = (REAL)base[j];
-}
-
-FS_LOOP void NAME(add_lower)(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const REAL *part, double *total)
-{
-    for (ptrdiff_t j = first; j < stop; j++) {
-        const REAL *FS_RESTRICT from = part + j * d;
-        double *FS_RESTRICT to = total + j * d;
-        for (ptrdiff_t i = j; i < d; i++)
-            to[i] += (double)from[i];
-    }
 }
 
 #else
@@ -172,14 +131,9 @@ FS_DOOR(LOADS, void, TYPED(load_rows),
         (n, d, ld, x, root_weight, root_step, scale, out, ld_out, square))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(square_rows),
         (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square), (n, d, ld, x, square))
-FS_DOOR(FS_TABLE_FROM_AVX2, double, TYPED(copy_square), (ptrdiff_t n, const REAL *x, REAL *out), (n, x, out))
-FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(scale_rows), (ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor),
-        (n, d, x, factor))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(centre_rows),
         (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, REAL *x, REAL *correction, const double *root_weight,
          double old_weight, double block_weight, double *mean, double *low, double *base, double *shift),
         (n, d, ld, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift))
-FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(add_lower),
-        (ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const REAL *part, double *total), (d, first, stop, part, total))
 
 #endif

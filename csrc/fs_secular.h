@@ -23,20 +23,15 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
                              const int32_t *order, int32_t *keep, int32_t *type, int32_t *pair, double *turn,
                              ptrdiff_t *n_turns);
 
-/* Root i of 1 + rho sum_j z_j^2 / (d_j - x) as d[origin[i]] + tau[i], for ascending distinct d and nonzero z.
- * d and z must be readable (any value) up to the next multiple of FS_ROOTS. */
-void fs_secular_roots(ptrdiff_t k, const double *d, const double *z, double rho, int32_t *origin, double *tau);
+/* Roots [first, stop) of 1 + rho sum_j z_j^2 / (d_j - x), as d[origin[i]] + tau[i], for ascending distinct d and
+ * nonzero z. Cut at multiples of FS_ROOTS; d and z must be readable (any value) up to the next multiple of it. */
+void fs_secular_roots(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const double *z, double rho,
+                      int32_t *origin, double *tau);
 
-/* Roots [first, stop) of them, cut at multiples of FS_ROOTS. */
-void fs_secular_some_roots(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const double *z, double rho,
-                           int32_t *origin, double *tau);
-
-/* z as it must be for the computed roots to be exact: then eigenvectors are orthogonal without more precision. */
-void fs_secular_weights(ptrdiff_t k, const double *d, const int32_t *origin, const double *tau, double *z);
-
-/* z[first .. stop) of them; nothing else of z is read. */
-void fs_secular_some_weights(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const int32_t *origin,
-                             const double *tau, double *z);
+/* z[first .. stop) as it must be for the computed roots to be exact: then eigenvectors are orthogonal without more
+ * precision. Nothing else of z is read. */
+void fs_secular_weights(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const int32_t *origin,
+                        const double *tau, double *z);
 
 /* Column c of s (leading dimension k): eigenvector of root first + c, component j in row place[j]. v: k doubles. */
 void fs_secular_vectors_s(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,

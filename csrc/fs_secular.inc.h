@@ -130,8 +130,8 @@ FS_LOOP void NAME(eight_roots)(ptrdiff_t k, ptrdiff_t base, const double *d, con
     }
 }
 
-FS_LOOP void NAME(secular_some_roots)(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const double *z,
-                                      double rho, int32_t *origin, double *tau)
+FS_LOOP void NAME(secular_roots)(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const double *z,
+                                 double rho, int32_t *origin, double *tau)
 {
     double reach = 0;
     for (ptrdiff_t j = 0; j < k; j++)
@@ -141,8 +141,8 @@ FS_LOOP void NAME(secular_some_roots)(ptrdiff_t k, ptrdiff_t first, ptrdiff_t st
         NAME(eight_roots)(k, base, d, z, rho, reach, origin, tau);
 }
 
-FS_LOOP void NAME(secular_some_weights)(ptrdiff_t k, ptrdiff_t first, ptrdiff_t last, const double *d,
-                                        const int32_t *origin, const double *tau, double *z)
+FS_LOOP void NAME(secular_weights)(ptrdiff_t k, ptrdiff_t first, ptrdiff_t last, const double *d, const int32_t *origin,
+                                   const double *tau, double *z)
 {
     /* z_j^2 = prod_i (root_i - d_j) / prod_{i != j} (d_i - d_j), factors paired so that no product leaves the range */
     enum { CHUNK = 64 };
@@ -169,23 +169,13 @@ FS_LOOP void NAME(secular_some_weights)(ptrdiff_t k, ptrdiff_t first, ptrdiff_t 
 
 #else
 
-FS_DOOR(FS_TABLE_AVX2_ALONE, void, secular_some_roots,
+FS_DOOR(FS_TABLE_AVX2_ALONE, void, secular_roots,
         (ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const double *z, double rho, int32_t *origin,
          double *tau),
         (k, first, stop, d, z, rho, origin, tau))
-FS_DOOR(FS_TABLE_FROM_AVX2, void, secular_some_weights,
+FS_DOOR(FS_TABLE_FROM_AVX2, void, secular_weights,
         (ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const int32_t *origin, const double *tau,
          double *z),
         (k, first, stop, d, origin, tau, z))
-
-void fs_secular_roots(ptrdiff_t k, const double *d, const double *z, double rho, int32_t *origin, double *tau)
-{
-    fs_secular_some_roots(k, 0, k, d, z, rho, origin, tau);
-}
-
-void fs_secular_weights(ptrdiff_t k, const double *d, const int32_t *origin, const double *tau, double *z)
-{
-    fs_secular_some_weights(k, 0, k, d, origin, tau, z);
-}
 
 #endif

@@ -30,7 +30,6 @@ static double seconds(void)
     QueryPerformanceFrequency(&frequency);
     return (double)now.QuadPart / (double)frequency.QuadPart;
 }
-static double own_seconds(void) { return seconds(); }
 #else
 #include <pthread.h>
 #include <signal.h>
@@ -47,12 +46,6 @@ static double seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-static double own_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 #endif
@@ -260,37 +253,6 @@ static void forked(void)
 }
 #endif
 
-static fs_rehearsal rehearsal;
-
-fs_rehearsal fs_threads_rehearse(int cores)
-{
-    const fs_rehearsal before = rehearsal;
-    const fs_rehearsal fresh = {cores, 0, 0};
-    rehearsal = fresh;
-    return before;
-}
-
-static void rehearse(ptrdiff_t n_parts, fs_part part, void *context, void *scratch)
-{
-    double free_at[FS_PARTS] = {0}, sum = 0, last = 0; /* when each core has done its parts */
-    const int cores = rehearsal.cores < FS_PARTS ? rehearsal.cores : FS_PARTS;
-    busy = 1; /* what is within a part is part of it */
-    for (ptrdiff_t i = 0; i < n_parts; i++) {
-        const double begun = own_seconds();
-        part(context, i, scratch);
-        const double taken = own_seconds() - begun;
-        int first = 0;
-        for (int core = 1; core < cores; core++)
-            first = free_at[core] < free_at[first] ? core : first;
-        free_at[first] += taken;
-        last = free_at[first] > last ? free_at[first] : last;
-        sum += taken;
-    }
-    busy = 0;
-    rehearsal.jobs += sum;
-    rehearsal.on_cores += last;
-}
-
 /* After a job of which this thread did `taken` parts in `mine` seconds of `whole`: where all parts alone would have
  * been done sooner, other processes have the cores, and the next jobs are done alone. Twice as many each time. */
 static void rest_if_late(ptrdiff_t taken, double mine, double whole)
@@ -323,10 +285,6 @@ static void run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, s
         }
         if (!helpers)
             unlock(&pool.lock);
-    }
-    if (!helpers && rehearsal.cores && !busy) {
-        rehearse(n_parts, part, context, scratch);
-        return;
     }
     if (!helpers) {
         for (ptrdiff_t i = 0; i < n_parts; i++)

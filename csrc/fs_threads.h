@@ -17,15 +17,6 @@ void fs_threads_set_cores(int n);
 /* Worker threads that are alive in this process. */
 int fs_threads_started(void);
 
-/* What jobs would take on more cores than there are, for benches: from fs_threads_rehearse(n >= 1) on, jobs that one
- * thread does alone are timed, part by part, by its own CPU time. `jobs` is their sum; `on_cores` what they take on n
- * cores (at most FS_PARTS), each of which takes the next part when it is free. fs_threads_rehearse(0) ends it. */
-typedef struct {
-    int cores;
-    double jobs, on_cores;
-} fs_rehearsal;
-fs_rehearsal fs_threads_rehearse(int cores);
-
 /* The functions by which BLAS tells and takes its number of threads. */
 void fs_threads_adopt_blas(int (*get)(void), void (*set)(int));
 

@@ -16,7 +16,7 @@ from scipy import sparse
 import fastsketch as fs
 import fastsketch.sklearn as S
 from fastsketch.data import TableRows, Triples
-from fastsketch.sketching._audit import spectral_norm
+from fastsketch.sketching._rereading import spectral_norm
 
 HOME = Path(fs.__file__).parent
 EARLIER = Path(__file__).parent / "data" / "earlier"
@@ -165,7 +165,7 @@ PROVOKED = {
     "streams/_drift_monitor.py": [monitor, monitor_of_sources],
     "streams/_compare.py": [compared],
     "sketching/_frequent_directions.py": [refined, audited, tolerance],
-    "sketching/_audit.py": [audit_that_ends],
+    "sketching/_rereading.py": [audit_that_ends],
     "recommending/_item_learning.py": [short_sketch],
     "neighbours/_code_index.py": [coarse_rows],
     "ridge/_ridge_reading.py": [few_weighted_rows],

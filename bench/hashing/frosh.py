@@ -127,8 +127,7 @@ def srht(args):
 
 def compress_all(kind, q, rows, center):
     """The random map alone, block after block, as a model runs it."""
-    from fastsketch.sketching._mapped_block import MappedBlock
-    from fastsketch.sketching._random_maps import sized
+    from fastsketch.sketching._random_maps import MappedBlock, sized
 
     d = rows.shape[1]
     sized_map = sized(fs.Compressor(kind, q), rows_out=q, n_features=d)

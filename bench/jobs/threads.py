@@ -11,8 +11,8 @@ from bench_tools import few, seconds, table
 from benchmarks.rows import frosh_rows, random_csr
 from fastsketch._kernels import cpus, pool
 
-# Numbers of threads whose results must have the same bits, and the cores that Amdahl is asked about.
-SAME, MANY = (1, 2, 3, 8), 64
+# Numbers of threads whose results must have the same bits.
+SAME = (1, 2, 3, 8)
 
 
 def threads(args):
@@ -34,7 +34,6 @@ def _one(name, run, counts, repeats):
     """Lines of one case: each run of n threads follows one of one thread and both are followed by gemm's."""
     with fs.thread_limit(1):
         run()  # whatever is compiled or loaded
-        serial, many = _rehearsed(run)
     digests = set()
     for n in SAME:
         with fs.thread_limit(n):
@@ -59,29 +58,10 @@ def _one(name, run, counts, repeats):
                 "gemm's": f"{limit:.2f}",
                 "of gemm's": f"{ratio / limit:.0%}",
                 "same bits": "yes" if len(digests) == 1 else "NO",
-                "serial": f"{serial:.1%}",
-                f"{MANY} cores": f"{many:.0f} x",
             }
         )
         print(*lines[-1].values(), flush=True)
     return lines
-
-
-def _rehearsed(run):
-    """(Serial share, speed-up on MANY cores at best): CPU seconds outside of the parts, and each job's longest part.
-
-    What BLAS does by threads of its own counts as serial here.
-    """
-    shares = []
-    for _ in range(3):
-        pool.rehearse(MANY)
-        begun = time.thread_time()
-        run()
-        total = time.thread_time() - begun
-        jobs, on_cores = pool.rehearse(0)
-        alone = max(0.0, total - jobs)
-        shares.append((alone / total, total / (alone + on_cores)))
-    return sorted(shares)[1]
 
 
 def _gemm(n=1200):

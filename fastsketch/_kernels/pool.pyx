@@ -22,9 +22,6 @@ cdef extern from "fs_threads.h" nogil:
     int fs_threads_blas_get()
     void fs_threads_blas_set(int n)
     void fs_threads_settle()
-    ctypedef struct fs_rehearsal:
-        double jobs, on_cores
-    fs_rehearsal fs_threads_rehearse(int cores)
 
 
 def get():
@@ -50,15 +47,6 @@ def blas_threads():
 def use_blas(int n):
     """Set them; a kernel at work has its own until it ends."""
     fs_threads_blas_set(n)
-
-
-def rehearse(int cores):
-    """Begin to time jobs that one thread does alone, as on so many cores; 0 ends it.
-
-    (CPU seconds in jobs since it began, seconds that they would take on the cores at least.)
-    """
-    cdef fs_rehearsal before = fs_threads_rehearse(cores)
-    return before.jobs, before.on_cores
 
 
 adopted = None  # file of the BLAS library

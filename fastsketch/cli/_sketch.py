@@ -14,7 +14,7 @@ from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import given_reading, load_model, reading_notes, rows_in
 from fastsketch.data.sources import comes_once
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._rows_again import OtherRows
+from fastsketch.sketching._rereading import OtherRows
 
 
 @dataclass(kw_only=True)

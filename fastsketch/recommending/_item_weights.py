@@ -30,8 +30,8 @@ from fastsketch.recommending.ranking._splits import Split, first_of_rows, owners
 from fastsketch.ridge._gram_model import LEAST_SHARE, GramModel, Matrix, gram_of, inner_of, quadratic, scaled_diagonal
 from fastsketch.ridge._held_out import HeldOut, mixed
 from fastsketch.ridge._path import STEP, as_good, climbed, error_of, is_as_good
-from fastsketch.sketching._by_feature import reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, SparseEngine, by_column
+from fastsketch.sketching._read_out import reads_by_feature
 
 
 # -- a model of X'X ----------------------------------------------------------------------------------------------------

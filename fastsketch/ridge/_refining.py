@@ -11,7 +11,7 @@ from fastsketch.ridge._gram_model import Matrix, Solver
 from fastsketch.ridge._moments import ROUNDING, TINY, Moments, column_lengths, times, turned_times
 from fastsketch.ridge._path import STEP
 from fastsketch.ridge._read_out import LEAST, MOST, Choice
-from fastsketch.sketching._rows_again import Product, StoredForm
+from fastsketch.sketching._rereading import Product, StoredForm
 
 # Of a column's standard deviation: as far may its mean and this be from those seen, as sums in another order are.
 SAME = 1e-6

@@ -33,7 +33,7 @@ from fastsketch.ridge._moments import Moments, column_lengths
 from fastsketch.ridge._read_out import Choice, RidgePath
 from fastsketch.ridge._refining import ConjugateGradients, Refined
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._whole import column_products
+from fastsketch.sketching._exact_products import column_products
 
 # Of the names of arrays.
 OF_STEPS = ("solution", "residual", "direction", "product", "travelled")  # of conjugate gradients

@@ -31,8 +31,8 @@ from fastsketch.ridge._read_out import (
 from fastsketch.ridge._refining import ConjugateGradients, Krylov, MeasuredForm, Refined
 from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
 from fastsketch.sketching._frequent_directions import SecondPass
-from fastsketch.sketching._rows_again import Readable as Source
-from fastsketch.sketching._rows_again import RowsAgain
+from fastsketch.sketching._rereading import Readable as Source
+from fastsketch.sketching._rereading import RowsAgain
 
 # Rows held out: a tenth of all measures residuals, and of a sketch another chooses the ridge, as `validation_fraction`
 # of scikit-learn's models has it; none if both are below FEWEST.

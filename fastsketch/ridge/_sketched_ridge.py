@@ -18,7 +18,7 @@ from fastsketch.ridge._read_out import (
 )
 from fastsketch.ridge._refining import Refinement, residual_gap
 from fastsketch.ridge._ridge_reading import RidgeReader
-from fastsketch.sketching._rows_again import Readable as Source
+from fastsketch.sketching._rereading import Readable as Source
 
 
 class PredictionInterval(NamedTuple):

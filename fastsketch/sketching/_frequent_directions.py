@@ -31,8 +31,6 @@ from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.linalg.products import product
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.data.files import _checks as checks
-from fastsketch.sketching._audit import Audit, spectral_norm
-from fastsketch.sketching._block_krylov import block_krylov
 from fastsketch.sketching._engines import (
     AnyEngine,
     EngineSetting,
@@ -55,12 +53,29 @@ from fastsketch.sketching._engines import (
     updated,
 )
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
-from fastsketch.sketching._random_maps import Compressor, as_compressor
-from fastsketch.sketching._read_out import SketchReadOut, allowance, read_out
-from fastsketch.sketching._rows_again import OtherRows, Product, Readable, RowsAgain, StoredForm, blocks_of
-from fastsketch.sketching._second_pass import CERTAIN, nystrom, validate_refined
-from fastsketch.sketching._sized_map import MapKind
+from fastsketch.sketching._random_maps import Compressor, MapKind, as_compressor
+from fastsketch.sketching._read_out import (
+    SketchReadOut,
+    allowance,
+    gram_operator,
+    inverse_operator,
+    read_out,
+    solve_gram,
+)
+from fastsketch.sketching._rereading import (
+    CERTAIN,
+    Audit,
+    OtherRows,
+    Product,
+    Readable,
+    RowsAgain,
+    StoredForm,
+    block_krylov,
+    blocks_of,
+    nystrom,
+    spectral_norm,
+    validate_refined,
+)
 from fastsketch.sketching._spectrum import Spectrum, SpectrumOverview, overview_of
 
 if TYPE_CHECKING:
@@ -401,7 +416,7 @@ class FrequentDirections(MergeableModel):
             regained = engine.shrinkage * unit * unit
         self._replace(engine, regained, certain_high)
 
-    # -- the matrix, its certificate and the spectrum ----------------------------------------------------------------------
+    # -- the matrix, its certificate and the spectrum ----------------------------------------------------------------
     @reads
     def _read(self) -> SketchReadOut:
         return self._last_reading()

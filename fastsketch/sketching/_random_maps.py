@@ -1,13 +1,375 @@
-"""Random maps Phi (q x m) that turn m rows into q with E[Phi' Phi] = I: the public choice of one."""
+"""Random maps Phi (q x m) that turn m rows into q with E[Phi' Phi] = I."""
 
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, cast
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, Self, cast, get_args
 
+import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import MOST_SIZE, Rows, as_choice, as_integer, as_rows, as_seed
-from fastsketch.sketching._mapped_block import map_once
-from fastsketch.sketching._sized_map import MAP_KINDS, MapKind, SizedMap
+from fastsketch._core.random import Key, as_normal, raw_numbers
+from fastsketch._core.validation import (
+    MOST_SIZE,
+    Rows,
+    as_choice,
+    as_integer,
+    as_rows,
+    as_seed,
+    natural_dtype,
+    not_finite,
+)
+from fastsketch._frame.model import Arrays
+from fastsketch._kernels.sketching import random_map as kernel
+from fastsketch.data.files import _checks as checks
+from fastsketch.sketching._plain_rows import plain_rows
+from fastsketch.sketching._scalars import scalars, set_scalars
+
+MapKind = Literal["srht", "countsketch", "sparse", "gaussian", "sampling"]
+MAP_KINDS: Final[tuple[str, ...]] = get_args(MapKind)
+
+# Key of each kind's random numbers, and the loop of the kernel that serves it.
+_KEYS = {
+    "srht": Key.SRHT,
+    "countsketch": Key.COUNTSKETCH,
+    "sparse": Key.SPARSE_SIGNS,
+    "gaussian": Key.GAUSSIAN,
+    "sampling": Key.SAMPLING,
+}
+_LOOPS = {
+    "srht": kernel.SRHT_LOOP,
+    "countsketch": kernel.SCATTER_LOOP,
+    "sparse": kernel.SCATTER_LOOP,
+    "gaussian": kernel.GEMM_LOOP,
+    "sampling": kernel.SCATTER_LOOP,
+}
+
+# Rows of one step of the transform: at least 2 q, so that the q additions of sampled rows are few beside the
+# transform; beyond 1,024 its strips no longer fit the second cache.
+MOST_STEP = 1024
+LEAST_STEP = 64
+# Nonzeros per row of the sparse sign map: with 4 and more it is as accurate as a Gaussian one in practice.
+SPARSE_SIGNS = 4
+
+# Streams of the generator.
+_SIGNS, _PLACES = 0, 1
+
+
+class MapNumbers(NamedTuple):
+    """The random numbers of one block, as the kernel takes them (their meaning: _kernels/sketching/random_map.pyx)."""
+
+    value: NDArray[Any]
+    target: NDArray[np.int32]
+    hi: NDArray[np.int64]
+    s: int
+
+
+@dataclass(frozen=True)
+class SizedMap:
+    """Phi for blocks of `block_rows` = m rows that become `rows_out` = q; checked by who makes it."""
+
+    kind: str
+    rows_out: int
+    block_rows: int
+    seed: int = 0
+
+    @property
+    def loop(self) -> int:
+        """Return which loop of the kernel serves this map."""
+        return _LOOPS[self.kind]
+
+    @property
+    def scale(self) -> float:
+        """Return the factor of the kernel's output: it works with entries +-1 where it can."""
+        return float(1.0 / np.sqrt(self.rows_out)) if self.kind == "srht" else 1.0
+
+    @cached_property
+    def padded_rows(self) -> int:
+        """Return the rows of the block rounded up to whole steps of the map: absent rows count as zero."""
+        m = self.block_rows
+        if self.kind == "srht":
+            return max(8, 1 << (m - 1).bit_length())
+        return -(-m // self.rows_per_call) * self.rows_per_call
+
+    @cached_property
+    def rows_per_call(self) -> int:
+        """Return p, the rows of one call of the kernel's inner loop, above q: a short block can stay as it is."""
+        if self.kind == "srht":
+            return min(max(8, 1 << (2 * self.rows_out - 1).bit_length()), MOST_STEP, self.padded_rows)
+        return max(LEAST_STEP, -(-(self.rows_out + 1) // 8) * 8)
+
+    def most(self, dtype: np.dtype[Any]) -> float:
+        """Return the largest entry whose sums over a block stay in the range of the dtype."""
+        return float(np.finfo(dtype).max) / (4 * self.padded_rows)
+
+    def space(self, dtype: np.dtype[Any]) -> int:
+        """Return the elements of scratch."""
+        p = self.rows_per_call
+        if self.kind == "srht":
+            return kernel.srht_space(self.rows_out, p, dtype)
+        return p * SPARSE_SIGNS
+
+    def numbers(self, index: int, dtype: np.dtype[Any]) -> MapNumbers:
+        """Return the random numbers of block `index`."""
+        q, m = self.rows_out, self.padded_rows
+        value, target, hi, s = np.empty(0, dtype), np.empty(0, np.int32), np.empty(0, np.int64), 0
+        if self.kind == "srht":
+            value = _signs(self._raw(index, _SIGNS, n=-(-m // 64)), m, dtype=dtype)
+            places = np.sort(self._sample(index, m))
+            p = self.rows_per_call
+            target, hi = (places % p).astype(np.int32), places // p
+        elif self.kind == "countsketch":
+            s = 1
+            target, value = _hashed(self._raw(index, _PLACES, n=m), q, dtype=dtype)
+        elif self.kind == "sparse":
+            # output rows in s groups, one entry of every column in each (the block form of Nelson and Nguyen)
+            s = min(SPARSE_SIGNS, q)
+            edges = np.arange(s + 1) * q // s
+            raw = self._raw(index, _PLACES, n=m * s).reshape(m, s)
+            columns = [_hashed(raw[:, t], edges[t + 1] - edges[t], dtype=dtype) for t in range(s)]
+            target = np.stack([where + edges[t] for t, (where, _) in enumerate(columns)], axis=1).astype(np.int32)
+            value = np.stack([sign for _, sign in columns], axis=1) / np.sqrt(dtype.type(s))
+        elif self.kind == "gaussian":
+            value = (as_normal(self._raw(index, _PLACES, n=m * q)) / np.sqrt(q)).astype(dtype)
+        else:
+            s = 1
+            places = np.sort(self._sample(index, self.block_rows))
+            value, target = np.zeros(m, dtype), np.zeros(m, np.int32)
+            value[places] = np.sqrt(self.block_rows / q)
+            target[places] = np.arange(q)
+        return MapNumbers(
+            np.ascontiguousarray(value).ravel(), np.ascontiguousarray(target).ravel(), np.ascontiguousarray(hi), s
+        )
+
+    def _raw(self, index: int, stream: int, *, n: int) -> NDArray[np.uint64]:
+        return raw_numbers(self.seed, _KEYS[self.kind], index, stream, n)
+
+    def _sample(self, index: int, m: int) -> NDArray[np.int64]:
+        """Return q different numbers below m, in random order."""
+        q = self.rows_out
+        if 4 * q >= m:
+            return np.argsort(self._raw(index, _PLACES, n=m), kind="stable")[:q]
+        # the first q different ones of a sequence: half as many again are nearly always enough
+        n = q
+        while True:
+            n += n // 2 + 8
+            numbers = _below(self._raw(index, _PLACES, n=n), m)
+            _, first = np.unique(numbers, return_index=True)
+            if len(first) >= q:
+                return numbers[np.sort(first)[:q]]
+
+
+def _signs(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> NDArray[Any]:
+    bits = np.unpackbits(raw.astype("<u8", copy=False).view(np.uint8), bitorder="little")[:n]
+    return (1 - 2 * bits.astype(np.int8)).astype(dtype)
+
+
+def _below(raw: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
+    """Return uniform integers below n < 2**31 from the upper halves (bias n / 2**32)."""
+    return (((raw >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
+
+
+def _hashed(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    return _below(raw, n).astype(np.int32), (1.0 - 2.0 * (raw & np.uint64(1))).astype(dtype)
+
+
+class Mapped(NamedTuple):
+    """A finished block."""
+
+    rows: NDArray[Any]  # (r, d)
+    mean: NDArray[np.float64] | None  # (d,)
+    mean_low: NDArray[np.float64] | None  # (d,), what rounding took from mean
+    weight: float
+    n_rows: int  # that went in
+
+
+class MappedBlock:
+    """Block `index` of a stream; the kernel updates its state in place."""
+
+    def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool, index: int) -> None:
+        self.map = sized_map
+        self.n_features = n_features
+        self.dtype = dtype
+        self.center = center
+        self._most = sized_map.most(dtype)
+        self._numbers: MapNumbers | None = None
+        self.index = index
+        self._begin()
+
+    def _begin(self) -> None:
+        self.state = state = kernel.BlockState(
+            self.map.loop,
+            p=self.map.rows_per_call,
+            d=self.n_features,
+            q=self.map.rows_out,
+            center=self.center,
+            space=self.map.space(self.dtype),
+            dtype=self.dtype,
+        )
+        # arrays of the state, in its own memory
+        self._own: Arrays = {
+            "out": state.out,
+            "pending": state.pending,
+            "root": np.asarray(state.root),
+            "shift": state.shift,
+            "sums": np.asarray(state.sums),
+            "ones": np.asarray(state.ones),
+        }
+
+    def _need_numbers(self) -> None:
+        """Make the random numbers, when a row comes or is mapped: of a file any length of a block is accepted."""
+        if self._numbers is None:
+            self._numbers = self.map.numbers(self.index, self.dtype)
+            self.state.set_numbers(*self._numbers)
+
+    n_rows = property(attrgetter("state.n_rows"))  # taken so far
+    weight = property(attrgetter("state.weight"))  # of all of them
+
+    @property
+    def room(self) -> int:
+        """Return how many rows complete the block."""
+        return self.map.block_rows - self.state.n_rows
+
+    def fits_step(self, n: int) -> bool:
+        """Return whether n rows pass in one step that either happens or not: nothing is mapped before a bad row."""
+        return n <= self.map.rows_per_call - self.state.pending_rows
+
+    def add(self, rows: NDArray[Any], weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> int:
+        """Take rows (of dtype, columns contiguous) until the block is complete; return how many.
+
+        Raises ValueError naming the first row (counted from -offset) that is not finite or too large; the state may
+        then have changed.
+        """
+        # a few rows are learned from without a copy of the state: those must be refused before anything is changed
+        if self.fits_step(len(rows)) and len(rows):
+            self._refuse(max(float(rows.max()), -float(rows.min())), offset, len(rows))
+        self._need_numbers()
+        taken, bad = kernel.absorb(rows, weights, self.map.block_rows, self.state)
+        if bad >= 0:
+            raise not_finite(offset + bad, self.dtype)
+        self._refuse(self.state.largest, offset, taken)
+        return taken
+
+    def _refuse(self, largest: float, offset: int, n: int) -> None:
+        """Raise ValueError if sums of so large entries may leave the range; NaN and infinity are the kernel's."""
+        if self._most < largest < np.inf:
+            raise ValueError(
+                f"rows must be below {self._most:.0e} in magnitude to be compressed: one of rows {offset} to "
+                f"{offset + n - 1} is not"
+            )
+
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Return everything that a resume needs, by name: views where there are any, or copies."""
+        out = {**self._own, **scalars(self.state)}
+        return {name: array.copy() for name, array in out.items()} if copy else out
+
+    @staticmethod
+    def validate(arrays: Arrays, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool) -> None:
+        """Raise ValueError unless such a block could have these arrays; takes no memory of its size."""
+        d, p, q = n_features, sized_map.rows_per_call, sized_map.rows_out
+        count = checks.named_numbers(arrays, "count", kernel.BlockState.COUNTS, np.dtype(np.int64))
+        book = checks.named_numbers(arrays, "book", kernel.BlockState.SUMS, np.dtype(np.float64))
+        n, pending = count["n_rows"], count["pending_rows"]
+        # a complete block is mapped, and a complete step too, before a call ends
+        checks.number_within(n, "rows of the block", 0, sized_map.block_rows - 1)
+        checks.number_within(pending, "pending rows", 0, min(n, p - 1))
+        if (n - pending) % p:
+            raise ValueError(f"the {n} rows of the block, less {pending} pending ones, are no whole steps of {p}")
+        # from the first row of some weight on
+        seen = int(center and n > 0 and book["weight"] > 0)
+        checks.number_within(count["shifted"], "shifted", seen, seen)
+        checks.number_within(book["weight"], "weight", 0.0, np.inf)
+        checks.number_within(book["largest"], "largest", 0.0, sized_map.most(dtype))
+        checks.finite(arrays, "out", (q, d), dtype)
+        checks.finite(arrays, "pending", (p, d), dtype)  # whatever lies in rows that are not there
+        checks.finite(arrays, "shift", (d,), dtype)
+        checks.finite(arrays, "sums", (d if center else 0,))
+        checks.finite(arrays, "ones", (q,))
+        root = checks.not_negative(arrays, "root", (p,))
+        if root[pending:].any():
+            raise ValueError("rows that are not there must have no weight")
+        checks.only(arrays, "out", "pending", "root", "shift", "sums", "ones", "book", "count")
+
+    def restore(self, arrays: Arrays, index: int) -> None:
+        """Take arrays that another block of this map gave, or that have passed ``validate``."""
+        set_scalars(self.state, arrays)
+        for name, mine in self._own.items():
+            mine[...] = arrays[name]
+        if index != self.index:
+            self.index, self._numbers = index, None
+
+    def copy(self) -> Self:
+        """Return an independent block in the same state."""
+        other = copy(self)
+        other._begin()
+        if other._numbers is not None:  # which nothing changes
+            other.state.set_numbers(*other._numbers)
+        for name in (*self.state.SUMS, *self.state.COUNTS):
+            setattr(other.state, name, getattr(self.state, name))
+        for name, array in self._own.items():
+            other._own[name][...] = array
+        return other
+
+    def close(self) -> Mapped:
+        """Return the finished block; its state is used up."""
+        state, q = self.state, self.map.rows_out
+        n, weight, mean, low = state.n_rows, state.weight, None, None
+        with np.errstate(under="ignore"):
+            if n == state.pending_rows and n <= q:  # short: as it is
+                root = np.asarray(state.root)[:n, np.newaxis]
+                rows = state.pending[:n].astype(np.float64)
+                if self.center:
+                    # from the heaviest row: what is subtracted twice is then no larger than the spread
+                    shift = rows[root.argmax()].copy() if n else np.zeros(self.n_features)
+                    rows -= shift
+                    move = (root**2 / weight * rows).sum(axis=0) if weight > 0 else np.zeros_like(shift)
+                    rows -= move
+                    mean, low = _two_sum(shift, move)
+                return Mapped((root * rows).astype(self.dtype), mean, low, weight, n)
+            self._need_numbers()
+            kernel.finish(state.out, state)
+            if self.center:
+                sums = np.asarray(state.sums)
+                move = sums / weight if weight > 0 else np.zeros_like(sums)
+                mean, low = _two_sum(state.shift.astype(np.float64), move)
+                out: NDArray[Any] = state.out
+                out -= np.outer(np.asarray(state.ones), move)
+            return Mapped(state.out * self.dtype.type(self.map.scale), mean, low, weight, n)
+
+    def restart(self, index: int) -> None:
+        """Begin another block in the same space."""
+        state = self.state
+        for array in self._own.values():
+            array[...] = 0
+        for name in state.SUMS:
+            setattr(state, name, 0.0)
+        for name in state.COUNTS:
+            setattr(state, name, 0)
+        self.index, self._numbers = index, None
+
+
+def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (a + b as rounded, what rounding took from it), exactly."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
+    """Return Phi rows, (q, d), for one block of checked rows, array or CSR."""
+    n, d = rows.shape
+    dtype = natural_dtype(rows.dtype)
+    block = MappedBlock(sized_map, d, dtype=dtype, center=False, index=index)
+    step = max(1, (4 << 20) // (d * dtype.itemsize))
+    for start in range(0, n, step):
+        block.add(plain_rows(rows[start : start + step], dtype), offset=start)
+    state = block.state
+    if state.n_rows == state.pending_rows <= sized_map.rows_out:
+        kernel.finish(state.out, state)  # also a short one is to be transformed
+        return (state.out * sized_map.scale).astype(dtype)
+    return block.close().rows
+
 
 # Rows of a block that become q: FROSH section 5.2 takes m = 4 d.
 ROWS_PER_FEATURE = 4

@@ -1,13 +1,94 @@
-"""The read-out of a sketch: B = diag(s) vt, and the certificate that belongs to it."""
+"""The read-out of a sketch: B = diag(s) vt, its certificate, and linear operators made from it."""
 
 from math import ldexp
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.sketching._by_feature import columns_of, make_upright, reads_by_feature
-from fastsketch.sketching._engines import AnyEngine, decompose, to_read
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._kernels.linalg.products import add_gram, product
+from fastsketch.sketching._engines import AnyEngine, SparseEngine, decompose, to_read
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+Matrix = NDArray[np.float64]
+
+# Features that are made double at a time: at l = 128 a block of them stays in the third cache.
+BLOCK = 4096
+# Units of rounding of the largest square below which the Gram matrix of the rows says nothing of one, for each row.
+GRAM_ROUNDING = 16.0
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class ByFeature(NamedTuple):
+    """A matrix that stands for A'A: directions' (squares directions), in squared units of the rows."""
+
+    squares: Matrix  # (r,) descending
+    directions: NDArray[Any]  # (slots, r) orthonormal columns, C-ordered
+    shrinkage: float  # Delta
+    rounding: float  # square of the allowance for the rounding of shrinks, in stored units
+    squared_norm: float
+
+
+def reads_by_feature(engine: AnyEngine) -> bool:
+    """Return whether an engine has rows that are settled where they lie."""
+    return isinstance(engine, SparseEngine) and not engine.setting.center and engine.setting.tolerance is None
+
+
+@one_blas_thread
+def columns_of(engine: AnyEngine) -> ByFeature:
+    """Read an engine that ``reads_by_feature``, which stays as it is."""
+    assert isinstance(engine, SparseEngine)
+    engine = engine.clone()
+    columns = engine.columns()
+    d, m = columns.shape
+    gram = np.zeros((m, m))
+    for start in range(0, d, BLOCK):
+        # G += Z.T @ Z
+        add_gram(columns[start : start + BLOCK].astype(np.float64, order="C"), gram, turned=True)
+    gain = np.append(engine.gain[: engine.state.kept], np.ones(m - engine.state.kept))
+    gram = np.triu(gram) + np.triu(gram, 1).T
+    gram *= gain * gain[:, np.newaxis]
+    if not np.isfinite(gram).all():
+        raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
+    squares, turn = (array[..., ::-1] for array in np.linalg.eigh(gram))
+    least = GRAM_ROUNDING * m * _EPS * float(squares.max(initial=0.0))
+    r = int(np.count_nonzero(squares > least))
+    squares = squares[:r].copy()
+    # the directions are Z turn
+    turn = turn[:, :r] / np.sqrt(squares)
+    turn = np.ascontiguousarray(gain[:, np.newaxis] * turn)
+    # over the columns themselves: what is written lies before all that is still to be read
+    flat = engine.z.reshape(-1)
+    for start in range(0, d, BLOCK):
+        part = product(columns[start : start + BLOCK].astype(np.float64, order="C"), turn)
+        flat[start * r : start * r + part.size] = part.reshape(-1)
+    unit = ldexp(1.0, engine.exponent)
+    with np.errstate(over="ignore", under="ignore"):
+        return ByFeature(
+            squares * unit * unit,
+            flat[: d * r].reshape(d, r),
+            engine.shrinkage * unit * unit,
+            engine.rounding,
+            engine.squared_norm * unit * unit,
+        )
+
+
+def make_upright(directions: NDArray[Any]) -> None:
+    """Give columns the sign that makes their largest entry positive, in place."""
+    r = directions.shape[1]
+    largest, sign = np.zeros(r, directions.dtype), np.ones(r, directions.dtype)
+    for start in range(0, len(directions), BLOCK):
+        block = directions[start : start + BLOCK]
+        here = block[np.abs(block).argmax(axis=0), np.arange(r)]
+        larger = np.abs(here) > largest
+        largest[larger] = np.abs(here[larger])
+        sign[larger] = np.where(here[larger] < 0, -1, 1)
+    for start in range(0, len(directions), BLOCK):
+        directions[start : start + BLOCK] *= sign
+
 
 # Units of rounding of the largest squared singular value, by size of the dtype, by which a read-out itself may be off.
 # It runs in double: of a float32 sketch, its values and vectors are rounded once; of a float64 sketch, what counts is
@@ -80,3 +161,45 @@ def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -
         return SketchReadOut(
             s, by_feature.directions.T, by_feature.shrinkage, rounding * unit * unit, None, by_feature.squared_norm
         )
+
+
+Doubles = NDArray[np.float64]
+
+
+def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
+    """Return the LinearOperator of V diag(s^2) V' + alpha I; cost 4 d l a vector."""
+
+    def apply(x: NDArray[Any]) -> NDArray[Any]:
+        # V diag(s^2) V' x + alpha x
+        return vt.T @ (_column(s * s, x) * (vt @ x)) + alpha * x
+
+    return _symmetric(apply, vt.shape[1])
+
+
+def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDArray[Any]:
+    """Return (V diag(s^2) V' + alpha I)^-1 v by Woodbury with orthonormal V; alpha = 0 only if V is square."""
+    squares = s * s
+    y = vt @ v
+    if alpha > 0:
+        # (v - V diag(s^2 / (s^2 + alpha)) V' v) / alpha
+        return (v - vt.T @ (_column(squares / (squares + alpha), v) * y)) / alpha
+    return vt.T @ (y / _column(squares, v))
+
+
+def inverse_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
+    """Return the LinearOperator of the inverse, as the preconditioner M of scipy.sparse.linalg.cg, say."""
+
+    def apply(x: NDArray[Any]) -> NDArray[Any]:
+        return solve_gram(s, vt, alpha=alpha, v=x)
+
+    return _symmetric(apply, vt.shape[1])
+
+
+def _symmetric(apply: Any, d: int) -> "LinearOperator":
+    from scipy.sparse.linalg import LinearOperator
+
+    return LinearOperator((d, d), matvec=apply, rmatvec=apply, matmat=apply, rmatmat=apply, dtype=np.dtype(np.float64))
+
+
+def _column(values: Doubles, x: NDArray[Any]) -> Doubles:
+    return values if x.ndim == 1 else values[:, np.newaxis]

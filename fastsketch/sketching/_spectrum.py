@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
+from fastsketch.sketching._decompose import leading_rounding
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, by_column, to_read
-from fastsketch.sketching._leading_pairs import leading_rounding
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._read_out import allowance, unspent, upright
 

@@ -38,7 +38,7 @@ from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source, naming
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
+from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
 from fastsketch.sklearn._words import ENCODE, columns_of_words, holds_times
 
 Arrays = dict[str, NDArray[Any]]

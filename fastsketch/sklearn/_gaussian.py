@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._leading_pairs import leading
+from fastsketch.sketching._decompose import leading
 from fastsketch.sketching._methods import METHODS
 from fastsketch.sketching._spectrum import seen_of
 from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths

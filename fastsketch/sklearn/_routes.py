@@ -11,9 +11,9 @@ of d columns with l vectors and back.
 from typing import Any, Literal, NamedTuple
 
 from fastsketch._core.validation import is_sparse
+from fastsketch.sketching._decompose import steps, takes_lanczos
 from fastsketch.sketching._engines import stays_sparse
-from fastsketch.sketching._leading_pairs import steps, takes_lanczos
-from fastsketch.sketching._whole import BLOCK_BYTES, column_steps, row_steps
+from fastsketch.sketching._exact_products import BLOCK_BYTES, column_steps, row_steps
 
 WayName = Literal["rows", "columns", "pairs", "sketch"]
 

@@ -35,9 +35,9 @@ from fastsketch.data.sources import Source, open_rows, with_missing
 from fastsketch.lowrank._gap_moments import GapMoments, blocks, gaussian_of_covariance, groups_for, take_steps
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
+from fastsketch.sketching._exact_products import RowProducts, WholePass, column_products, sparse_pairs
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sketching._rows_again import Readable
-from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
+from fastsketch.sketching._rereading import Readable
 from fastsketch.sklearn._column_scales import (
     MOST_SCALE_ROWS,
     ColumnScales,

@@ -1,8 +1,7 @@
 """Streams that change: a model of the latest blocks of rows alone, alarms, and what differs between two sketches."""
 
-from fastsketch.streams._alarms import Alarm, Carried
 from fastsketch.streams._compare import Comparison, compare
-from fastsketch.streams._drift_monitor import DriftMonitor
+from fastsketch.streams._drift_monitor import Alarm, Carried, DriftMonitor
 from fastsketch.streams._window import Window
 
 __all__ = ["Alarm", "Carried", "Comparison", "DriftMonitor", "Window", "compare"]

@@ -17,8 +17,7 @@ from fastsketch._core.validation import as_integer, as_seed
 from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import agreed
 from fastsketch.sketching import FrequentDirections
-from fastsketch.streams._block_merges import joined
-from fastsketch.streams._window import Window
+from fastsketch.streams._window import Window, joined
 
 Matrix: TypeAlias = NDArray[np.float64]
 Compared: TypeAlias = FrequentDirections | Window | Sequence[FrequentDirections]

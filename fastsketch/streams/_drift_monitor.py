@@ -1,27 +1,147 @@
 """Alarms when a stream is no longer as it was: blocks of rows against a reference, at a stated rate of false alarms."""
 
 # pyright: reportPrivateUsage=false
-# (a monitor is made of sketches, by the frame's hooks)
-
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
+from scipy import sparse
 
 from fastsketch._core.sparse import dense_as_csr
 from fastsketch._core.validation import MOST_SIZE, as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
 from fastsketch._core.warning import warn_caller
-from fastsketch._frame.batches import Batch
+from fastsketch._frame.batches import Batch, FeatureNames
 from fastsketch._frame.loading import from_bytes, inner_model
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import integer, same, seed
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
-from fastsketch.streams._alarms import Alarm, Carried
-from fastsketch.streams._block_scores import LARGEST, MOMENTS, MOST_WATCHED, SCORES, Units
-from fastsketch.streams._evidence import DEPENDENT, Floats, are_dependent, likeliest_length, tried
-from fastsketch.streams._held_rows import arrays_of, check_rows, rows_from, stacked, with_names
+from fastsketch.streams._drift_tests import (
+    DEPENDENT,
+    LARGEST,
+    MOMENTS,
+    MOST_WATCHED,
+    SCORES,
+    Floats,
+    Units,
+    are_dependent,
+    likeliest_length,
+    tried,
+)
+
+
+class Carried(NamedTuple):
+    """A column that changed, in an alarm.
+
+    Attributes
+    ----------
+    column : str or int
+        Its name, or number.
+    what : {"mean", "variance", "direction"}
+        Moment of the column that changed; "direction": the column is a part of the direction whose variance changed.
+    before, after : float
+        That moment in the reference and since the change; of a direction the variance along it.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((20_000, 8))
+    >>> rows[15_000:, 3] += 1.0
+    >>> carried = fs.DriftMonitor().update(rows).alarms[0].columns[0]
+    >>> carried.column, carried.what, round(carried.before), round(carried.after)
+    (3, 'mean', 0, 1)
+    """
+
+    column: str | int
+    what: str
+    before: float
+    after: float
+
+
+class Alarm(NamedTuple):
+    """A change of a stream.
+
+    Attributes
+    ----------
+    row : int
+        Number of rows seen when the alarm was raised.
+    begin : int
+        First row of the block in which the change most likely began.
+    score : {"columns", "means", "directions"}
+        What deviates most: the mean or variance of one column, the means along leading directions, or the covariances
+        of these and the variance outside of them.
+    columns : tuple of Carried
+        The columns that changed, at most 5, by decreasing deviation. Each deviates at least half as much as the first.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((20_000, 8))
+    >>> rows[15_000:, 3] += 1.0
+    >>> alarm = fs.DriftMonitor().update(rows).alarms[0]
+    >>> alarm.row, alarm.begin
+    (15300, 15000)
+    """
+
+    row: int
+    begin: int
+    score: str
+    columns: tuple[Carried, ...]
+
+
+def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
+    """Return the names and values of a dict {name: number} or a list of them; None of other rows."""
+    if is_sparse(rows):  # scipy's dok_array is a dict
+        return None
+    listed = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
+    if not (isinstance(listed, list | tuple) and listed and isinstance(listed[0], Mapping)):
+        return None
+    dicts = cast("list[Any]", listed)
+    names = tuple(map(str, dicts[0])) if names is None else names
+    for place, row in enumerate(dicts):
+        if not isinstance(row, Mapping) or cast("Any", row).keys() != set(names):
+            raise ValueError(f"row {place} must be a dict of the same names as those before, all text, got {row!r}")
+    return names, [[row[name] for name in names] for row in dicts]
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Return the rows of all parts, which are all dense or all CSR."""
+    if len(parts) == 1:
+        return parts[0]
+    return sparse.vstack(parts, format="csr") if is_sparse(parts[0]) else np.vstack(parts)
+
+
+def arrays_of(rows: Any) -> Arrays:
+    """Return rows as the arrays of a state."""
+    if not is_sparse(rows):
+        return {"rows": rows}
+    indices, indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    return {"rows": rows.data, "rows_indices": indices, "rows_indptr": indptr}
+
+
+def rows_from(arrays: Arrays, d: int) -> Any:
+    """Return the rows that ``arrays_of`` has written."""
+    if "rows_indptr" not in arrays:
+        return arrays["rows"]
+    parts = (arrays["rows"], arrays["rows_indices"], arrays["rows_indptr"])
+    return sparse.csr_array(parts, shape=(len(parts[2]) - 1, d))
+
+
+def check_rows(arrays: Arrays, shape: tuple[int, int], *, are_sparse: bool) -> None:
+    """Raise ValueError unless arrays of a state are rows of this shape in double."""
+    if not are_sparse:
+        checks.finite(arrays, "rows", shape)
+        return
+    stored = len(arrays.get("rows", ()))
+    checks.finite(arrays, "rows", (stored,))
+    indptr = checks.array_of(arrays, "rows_indptr", (shape[0] + 1,), np.dtype(np.int64))
+    indices = checks.array_of(arrays, "rows_indices", (stored,), np.dtype(np.int64))
+    checks.csr_rows(indptr, indices, n_stored=stored, n_columns=shape[1], what="the rows held")
+
+
+# (a monitor is made of sketches, by the frame's hooks)
+
 
 # Most latest blocks that are compared with the others; of what has changed so many blocks of `every` rows are kept.
 MOST_LATEST, MOST_KEPT = 40, 8

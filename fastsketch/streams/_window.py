@@ -1,14 +1,13 @@
 """A model of the latest blocks of a stream, whatever the model is, as long as it merges."""
 
 # pyright: reportPrivateUsage=false
-# (a window is made of models by the frame's hooks)
-
 import contextlib
 import inspect
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +30,140 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, asked_as, naming, open_rows
 from fastsketch.data.sources._beside import Apart
 from fastsketch.data.sources._column_names import positions
-from fastsketch.streams._block_merges import BlockMerges, Node
-from fastsketch.streams._moments import as_block_length, as_moments, microseconds_in
+
+SECOND = 1_000_000
+UNITS = {"ms": SECOND // 1000, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
+MISSING = np.iinfo(np.int64).min  # as numpy has NaT
+LATEST = 1 << 62
+
+
+def as_block_length(value: Any, name: str) -> int | str:
+    """Return a number of rows, at least 1, or a length of time as a text such as "15min", checked."""
+    if isinstance(value, str):
+        microseconds_in(value, name)
+        return value
+    return as_integer(value, name, 1, LATEST)
+
+
+def microseconds_in(text: str, name: str) -> int:
+    """Return the microseconds of a length of time."""
+    match = re.fullmatch(r"(\d{1,9})\s*(ms|s|min|h|d)", text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ValueError(
+            f'{name} must be a number of rows, or a time such as "30s", "15min", "1h" or "1d", got {text!r}'
+        )
+    length = int(match[1]) * UNITS[match[2]]
+    if length > LATEST:
+        raise ValueError(f"{name} must be at most {LATEST // UNITS['d']:,} days, got {text!r}")
+    return length
+
+
+def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
+    """Return the moments of rows in microseconds since 1970; an error names the row.
+
+    Of datetime64, seconds since 1970, ISO 8601 text or datetimes; without a time zone they are taken for UTC.
+    """
+    given = as_array(values, "by")
+    if given.shape != (n_rows,):
+        raise ValueError(f"by must have one time for each of the {n_rows} rows, got shape {given.shape}")
+    if given.dtype.kind == "M":
+        microseconds = given.astype("datetime64[us]")
+        beyond = ~np.isnat(given) & (microseconds.astype(given.dtype) != given)  # of coarse units, which wrap
+        if beyond.any() and np.datetime_data(given.dtype)[0] not in ("ns", "ps", "fs", "as"):
+            raise ValueError(f"by: row {np.flatnonzero(beyond)[0]} has a time out of range")
+        moments = microseconds.astype(np.int64)
+    elif given.dtype.kind in "iuf":
+        seconds = given.astype(np.float64)
+        wrong = ~(np.abs(seconds) < LATEST / SECOND)  # NaN too
+        moments = np.where(wrong, MISSING, np.rint(np.where(wrong, 0.0, seconds) * SECOND)).astype(np.int64)
+    elif given.dtype.kind in "OUS":
+        moments = np.fromiter((_moment_of(value, row) for row, value in enumerate(given.tolist())), np.int64, n_rows)
+    else:
+        raise TypeError(f"by must hold times: datetime64, seconds since 1970 or ISO 8601 text, got dtype {given.dtype}")
+    if (missing := np.flatnonzero(moments == MISSING)).size:
+        raise ValueError(f"by: row {missing[0]} has no time")
+    return moments
+
+
+def _moment_of(value: Any, row: int) -> int:
+    """Return microseconds since 1970 of text, a datetime, a number of seconds, or nothing."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if value is None or value == "" or value != value:
+        return MISSING
+    if isinstance(value, np.datetime64):
+        return int(value.astype("datetime64[us]").astype(np.int64))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return round(value * SECOND) if abs(value) < LATEST / SECOND else MISSING
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise ValueError(f"by: row {row} has the time {value!r}, which is not ISO 8601") from None
+    if not isinstance(value, datetime):
+        raise TypeError(f"by: row {row} has the time {value!r}: times are datetimes, seconds since 1970 or text")
+    moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86400 + since.seconds) * SECOND + since.microseconds
+
+
+# A model that nobody changes any more; None where no row came.
+Node = Any
+
+
+def joined(one: Node, two: Node) -> Node:
+    """Return the model of the rows of both, in this order; neither is changed."""
+    if one is None or two is None:
+        return two if one is None else one
+    return one.copy().merge(two)
+
+
+class BlockMerges(NamedTuple):
+    """Merges of blocks that are known; an immutable value."""
+
+    suffixes: Mapping[int, Node] = {}  # by the number of the first block: to the end of its chunk
+    prefixes: Mapping[int, tuple[int, Node]] = {}  # by the number of a chunk: its last block so far, all up to it
+
+    def of(self, blocks: Mapping[int, Node], end: int, n_blocks: int) -> "tuple[list[Node], BlockMerges]":
+        """Return what the last n_blocks before number `end` are merged of, in order, and all that is known then.
+
+        blocks: those of them that have rows, by number, ascending.
+        """
+        m = -(-n_blocks // 2)
+        chunks: dict[int, list[int]] = {}
+        for number in blocks:
+            chunks.setdefault(number // m, []).append(number)
+        first, parts, prefixes = (end - n_blocks) // m, [], {}
+        suffixes = self._extended(blocks, chunks.get(first, ()), len(blocks))
+        parts = [suffixes[chunks[first][0]]] if first in chunks else []
+        for chunk in (first + 1, first + 2):
+            done, node = self.prefixes.get(chunk, (-1, None))
+            numbers = chunks.get(chunk, [])
+            for number in numbers if node is None else [number for number in numbers if number > done]:
+                done, node = number, joined(node, blocks[number])
+            if node is not None:
+                prefixes[chunk] = done, node
+                parts.append(node)
+        if (first + 2) * m <= end:
+            suffixes |= self._extended(blocks, chunks.get(first + 1, ()), 1)
+        return parts, BlockMerges(suffixes, prefixes)
+
+    def _extended(self, blocks: Mapping[int, Node], numbers: Sequence[int], more: int) -> dict[int, Node]:
+        """Return merges from the last of some blocks to their end: those that are known, and so many more."""
+        out: dict[int, Node] = {}
+        node: Node = None
+        for number in reversed(numbers):
+            if number not in self.suffixes:
+                if not more:
+                    break
+                more -= 1
+            node = self.suffixes[number] if number in self.suffixes else joined(blocks[number], node)
+            out[number] = node
+        return out
+
+
+# (a window is made of models by the frame's hooks)
+
 
 MOST = 1 << 62  # a number of a block
 

@@ -207,7 +207,7 @@ def test_an_audit_of_other_rows_has_a_status_of_its_own(run):
 
 def test_an_audit_that_does_not_get_as_near_as_was_asked_says_so(run, monkeypatch):
     run("sketch", "rows.npy", "-l", 8, "--set", "solver=gram", "-o", "o.fsk")
-    monkeypatch.setattr("fastsketch.sketching._audit.MOST_PASSES", 2)
+    monkeypatch.setattr("fastsketch.sketching._rereading.MOST_PASSES", 2)
     out = run("audit", "o.fsk", "rows.npy", "--accuracy", 1e-9, "--json")
     found = json.loads(out.out)
     assert found["same_rows"] and found["passes"] == 2 and found["accuracy"] > 1e-9
@@ -243,7 +243,7 @@ def test_audit_refuses(run):
 
 def test_an_interrupted_audit_loses_nothing(run, monkeypatch):
     run("sketch", "rows.npy", "-l", 8, "-o", "o.fsk")
-    from fastsketch.sketching._rows_again import StoredForm
+    from fastsketch.sketching._rereading import StoredForm
 
     before = Path("o.fsk").read_bytes()
 

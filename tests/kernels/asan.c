@@ -97,10 +97,6 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
     fs_load_rows_s(n, d, d, u, root, 1, 0.5, v, d, square);
     fs_square_rows_d(n, d, d, x, square);
     fs_square_rows_s(n, d, d, u, square);
-    fs_scale_rows_d(n, d, y, root);
-    fs_scale_rows_s(n, d, v, root);
-    fs_copy_square_d(n * d, x, y);
-    fs_copy_square_s(n * d, u, v);
     if (n * d) {
         x[n * d - 1] = INFINITY;
         u[n * d - 1] = NAN;
@@ -133,8 +129,6 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
     fs_centre_rows_s(n, d, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
     for (ptrdiff_t i = 0; i < n * d; i++)
         check(v[i] == 0, "rows without weight");
-    double *total = space((size_t)(d * d), 8);
-    fs_add_lower_d(d, 0, d, total, total);
     fs_square_rows_d(n, d, d, x, square);
     note(square, (size_t)n * 8), note(y, (size_t)(n * d) * 8), note(mean, (size_t)d * 8), note(last, (size_t)d * 8);
     fs_square_rows_s(n, d, d, u, square);
@@ -211,93 +205,26 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
                 data[indptr[i + 1]++] = uniform();
             }
     }
-    double *out = space((size_t)(n * k), 8), *gram = space((size_t)(n * n), 8), *vectors = space((size_t)(n + k), 8),
-           top;
+    double *out = space((size_t)(n * k), 8), *vectors = space((size_t)(n + k), 8);
     float *sout = space((size_t)(n * k), 4);
-    int32_t *head = space((size_t)d, 4), *stop = space((size_t)d, 4);
-    int32_t *row = space((size_t)indptr[n], 4), *place_of = space((size_t)indptr[n], 4);
+    int32_t *stop = space((size_t)d, 4), *row = space((size_t)indptr[n], 4);
     double *turned = space((size_t)indptr[n], 8);
     float *sturned = space((size_t)indptr[n], 4);
-    memset(head, 0, (size_t)d * 4);
-    check(fs_scan_csr_d(n, indptr, data, &top) == -1 && fs_scan_csr_s(n, indptr, sdata, &top) == -1, "scan csr");
     fs_csr_times_z_d(n, k, k + 1, indptr, indices, data, z, out);
     fs_csr_times_z_s(n, k, k + 1, indptr, indices, sdata, sz, sout);
-    fs_csr_turn_s(n, d, indptr, indices, sdata, stop, row, sturned, place_of);
-    for (ptrdiff_t i = 0; i < n; i++)
-        fs_csr_gram_row_s(n, i, indptr, indices, sdata, stop, row, sturned, place_of, gram + i * n);
-    fs_csr_turn_d(n, d, indptr, indices, data, stop, row, turned, place_of);
-    for (ptrdiff_t i = 0; i < n; i++)
-        fs_csr_gram_row_d(n, i, indptr, indices, data, stop, row, turned, place_of, gram + i * n);
-    check(d == 0 || stop[d - 1] == indptr[n], "turned rows, length");
-    for (ptrdiff_t i = 0; i < n; i++)
-        for (ptrdiff_t j = 0; j <= i; j++) {
-            double sum = 0;
-            for (int64_t a = indptr[i]; a < indptr[i + 1]; a++)
-                for (int64_t b = indptr[j]; b < indptr[j + 1]; b++)
-                    sum += indices[a] == indices[b] ? data[a] * data[b] : 0;
-            check(fabs(sum - gram[j * n + i]) < 1e-12, "csr gram");
-        }
-    /* features that more than half of the rows have are moved by a pivot; rows that lack them get entries */
-    double *root = space((size_t)n, 8), *present = space((size_t)d, 8), *pivot = space((size_t)d, 8);
-    int32_t *chosen = space((size_t)d, 4);
-    for (ptrdiff_t i = 0; i < n; i++)
-        root[i] = i % 3 ? 1 : 0.5;
-    double total = 0;
-    for (ptrdiff_t i = 0; i < n; i++)
-        total += root[i] * root[i];
-    const ptrdiff_t n_chosen = fs_csr_common(n, d, indptr, indices, root, total, present, chosen, head);
-    const int64_t entries = fs_csr_pivots_d(n, n_chosen, indptr, indices, data, root, chosen, head, present, pivot);
-    check(fs_csr_pivots_s(n, n_chosen, indptr, indices, sdata, root, chosen, head, present, pivot) == entries,
-          "pivots");
-    const int64_t n_fill = n * n_chosen - entries, nnz = indptr[n] + n_fill;
-    int64_t *wide = space((size_t)n + 1, 8);
-    int32_t *where = space((size_t)nnz, 4), *stamp = space((size_t)n_chosen, 4);
-    double *filled = space((size_t)nnz, 8), *dense = space((size_t)(n * d), 8);
-    float *sfilled = space((size_t)nnz, 4);
-    for (int pass = 0; pass < 2; pass++) {
-        memcpy(wide, indptr, ((size_t)n + 1) * 8);
-        memcpy(where, indices, (size_t)indptr[n] * 4);
-        memcpy(filled, data, (size_t)indptr[n] * 8);
-        memcpy(sfilled, sdata, (size_t)indptr[n] * 4);
-        if (pass)
-            fs_csr_fill_s(n, n_chosen, n_fill, wide, where, sfilled, chosen, head, stamp);
-        else
-            fs_csr_fill_d(n, n_chosen, n_fill, wide, where, filled, chosen, head, stamp);
-        check(wide[n] == nnz && wide[0] == 0, "filled rows, length");
-        memset(dense, 0, (size_t)(n * d) * 8);
-        for (ptrdiff_t i = 0; i < n; i++) {
-            ptrdiff_t common = 0;
-            for (int64_t e = wide[i]; e < wide[i + 1]; e++) {
-                common += head[where[e]] != 0;
-                dense[i * d + where[e]] += pass ? (double)sfilled[e] : filled[e];
-            }
-            check(common == n_chosen, "filled rows have all common features");
-            for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
-                dense[i * d + indices[e]] -= pass ? (double)sdata[e] : data[e];
-        }
-        for (ptrdiff_t i = 0; i < n * d; i++)
-            check(dense[i] == 0, "filled rows, values");
-    }
-    fs_csr_weigh_d(n, wide, where, filled, root, pivot);
-    fs_csr_weigh_s(n, wide, where, sfilled, root, pivot);
-    for (ptrdiff_t c = 0; c < n_chosen; c++)
-        head[chosen[c]] = 0;
-    free(root), free(present), free(pivot), free(chosen), free(wide), free(where), free(stamp), free(filled);
-    free(dense), free(sfilled);
-    const ptrdiff_t half = d / 2;
-    for (ptrdiff_t i = 0; i < n; i++)
-        vectors[i] = uniform();
-    fs_csr_column_sums_s(0, half, stop, row, sturned, vectors, v);
-    fs_csr_column_sums_d(0, half, stop, row, turned, vectors, v);
-    fs_csr_column_sums_d(half, d, stop, row, turned, vectors, v);
-    for (ptrdiff_t j = 0; j < d; j++)
+    int32_t t = 0; /* the entries feature by feature */
+    for (ptrdiff_t j = 0; j < d; j++) {
         for (ptrdiff_t i = 0; i < n; i++)
             for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
-                v[j] -= indices[e] == j ? vectors[i] * data[e] : 0;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        check(fabs(v[j]) < 1e-12, "column sums");
+                if (indices[e] == j) {
+                    row[t] = (int32_t)i;
+                    sturned[t] = sdata[e];
+                    turned[t++] = data[e];
+                }
+        stop[j] = t;
         v[j] = j % 3 ? uniform() : 0;
     }
+    const ptrdiff_t half = d / 2;
     /* kept rows: turned ones, what the new rows bring, less a multiple of the mean */
     double *panel = space((size_t)(d * k), 8), *sum = space((size_t)k, 8), *square = space((size_t)k, 8);
     float *spanel = space((size_t)(d * k), 4), *ssum = space((size_t)k, 4);
@@ -327,15 +254,13 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
         check(fabs(square[c]) < 1e-9, "squares of settled features");
     note(z, (size_t)(d * (k + 1)) * 8);
     free(panel), free(sum), free(square), free(spanel), free(ssum), free(along), free(wanted);
-    fs_csr_dot_d(n, indptr, indices, data, v, vectors);
-    fs_csr_dot_s(n, indptr, indices, sdata, v, vectors);
     fs_z_dot_d(d, k, k + 1, z, v, vectors);
     fs_z_dot_s(d, k, k + 1, sz, v, vectors);
     fs_z_rank_one_d(d, k, k + 1, v, vectors, z);
     fs_z_rank_one_s(d, k, k + 1, v, vectors, sz);
     note(out, (size_t)(n * k) * 8), note(z, (size_t)(d * (k + 1)) * 8), note(sz, (size_t)(d * (k + 1)) * 4);
-    free(indptr), free(indices), free(data), free(v), free(z), free(sdata), free(sz), free(out), free(gram);
-    free(vectors), free(sout), free(head), free(stop), free(row), free(place_of), free(turned), free(sturned);
+    free(indptr), free(indices), free(data), free(v), free(z), free(sdata), free(sz), free(out);
+    free(vectors), free(sout), free(stop), free(row), free(turned), free(sturned);
 }
 
 static void secular(ptrdiff_t n)
@@ -357,14 +282,14 @@ static void secular(ptrdiff_t n)
     for (ptrdiff_t i = 0; i < k; i++)
         poles[i] = d[keep[i]], w[i] = z[keep[i]];
     const ptrdiff_t half = k / 2 / FS_ROOTS * FS_ROOTS;
-    fs_secular_some_roots(k, half, k, poles, w, 2.0, origin, tau);
-    fs_secular_some_roots(k, 0, half, poles, w, 2.0, origin, tau);
+    fs_secular_roots(k, half, k, poles, w, 2.0, origin, tau);
+    fs_secular_roots(k, 0, half, poles, w, 2.0, origin, tau);
     for (ptrdiff_t i = 0; i < k; i++) {
         const double root = poles[origin[i]] + tau[i];
         check(root >= poles[i] && (i + 1 == k || root <= poles[i + 1]), "roots interlace");
     }
-    fs_secular_some_weights(k, half, k, poles, origin, tau, w);
-    fs_secular_some_weights(k, 0, half, poles, origin, tau, w);
+    fs_secular_weights(k, half, k, poles, origin, tau, w);
+    fs_secular_weights(k, 0, half, poles, origin, tau, w);
     fs_secular_vectors_d(k, 0, k, poles, origin, tau, w, place, v, s);
     fs_secular_vectors_s(k, 0, k, poles, origin, tau, w, place, v, fs);
     note(w, (size_t)k * 8), note(tau, (size_t)k * 8), note(s, (size_t)(k * k) * 8), note(fs, (size_t)(k * k) * 4);

@@ -5,7 +5,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch import reference
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._random_maps import SizedMap
 from tests.helpers import DTYPES, sparse_rows, tol
 
 RNG = np.random.default_rng(0)

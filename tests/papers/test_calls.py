@@ -5,7 +5,7 @@ import pytest
 
 from fastsketch import papers, reference
 from fastsketch._core.losses import LOSSES
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._random_maps import SizedMap
 from tests.lowrank.problems import numpy_loss, problem, stored
 
 RNG = np.random.default_rng(0)

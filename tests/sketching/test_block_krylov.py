@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fastsketch.sketching._block_krylov import block_krylov
-from fastsketch.sketching._rows_again import Product
+from fastsketch.sketching._rereading import Product, block_krylov
 
 
 def problem(d=120, n=300, seed=0):

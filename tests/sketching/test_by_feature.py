@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.sketching._by_feature import columns_of
 from fastsketch.sketching._engines import by_column
+from fastsketch.sketching._read_out import columns_of
 from tests.helpers import DTYPES, METHODS, sparse_rows, tol
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch import reference
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._random_maps import SizedMap
 from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 
 KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.sketching._engines import DenseEngine, _exact_engine
+from fastsketch.sketching._engines import DenseEngine, _dense_engine
 from tests.helpers import DTYPES, METHODS, tol
 
 D = 9
@@ -28,7 +28,7 @@ LEVELS = range(8)  # none, each of the first buffer, each after a shrink
     "parameters", [{}, {"method": "pfd"}, {"buffer_size": 2}, {"solver": "svd"}, {"solver": "exact"}]
 )
 def test_the_rows_of_a_sketch_pass_the_buffer_of_another_as_they_lie(monkeypatch, parameters, dtype):
-    monkeypatch.setattr(_exact_engine, "EXACT_BLOCK", 7)
+    monkeypatch.setattr(_dense_engine, "EXACT_BLOCK", 7)
     parts = [2.0**n * RNG.standard_normal((n, D)) for n in (1, 2, 3, 5, 9, 16)]
     sketches = [fs.FrequentDirections(4, **{"solver": "gram", **parameters, "dtype": dtype}).update(x) for x in parts]
     before = [sketch.to_bytes() for sketch in sketches]
@@ -62,7 +62,7 @@ def test_the_square_of_what_fading_has_left_need_not_be_a_number():
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_fill_level_of_both_sides(monkeypatch, engine, center, dtype, method):
-    monkeypatch.setattr(_exact_engine, "EXACT_BLOCK", 5)
+    monkeypatch.setattr(_dense_engine, "EXACT_BLOCK", 5)
     rows, parameters = ENGINES[engine]
 
     def learned(some):

@@ -7,9 +7,9 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch._kernels import pool
 from fastsketch._kernels.linalg.products import add_gram
+from fastsketch.sketching._decompose import leading
 from fastsketch.sketching._engines import EngineSetting
-from fastsketch.sketching._leading_pairs import leading
-from fastsketch.sketching._whole import RowProducts, column_products
+from fastsketch.sketching._exact_products import RowProducts, column_products
 
 THREADS = (1, 2, 3, 8)
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
-from fastsketch.sketching._engines._tolerance import SHARE, STEP
+from fastsketch.sketching._engines._setting import SHARE, STEP
 from tests.helpers import KINDS, error_interval, stream, tol
 
 METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")

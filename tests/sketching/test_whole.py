@@ -5,10 +5,10 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.sketching import _leading_pairs, _whole
+from fastsketch.sketching import _decompose, _exact_products
+from fastsketch.sketching._decompose import LEADING_ROUNDING, leading
 from fastsketch.sketching._engines import EngineSetting
-from fastsketch.sketching._leading_pairs import LEADING_ROUNDING, leading
-from fastsketch.sketching._whole import RowProducts, column_products
+from fastsketch.sketching._exact_products import RowProducts, column_products
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.standard_normal((60, 45)) * np.linspace(4, 1, 45) + np.linspace(-3, 9, 45)
@@ -38,7 +38,7 @@ def symmetric(values):
     ids=["power", "identity", "multiple", "triple", "low-rank", "zero", "flat"],
 )
 def test_leading_pairs(monkeypatch, lanczos_from, values):
-    monkeypatch.setattr(_leading_pairs, "LANCZOS_FROM", lanczos_from)
+    monkeypatch.setattr(_decompose, "LANCZOS_FROM", lanczos_from)
     values = np.sort(values)[::-1]
     matrix = symmetric(values)
     lower = np.tril(matrix).T.copy()  # the column-major lower triangle
@@ -68,9 +68,9 @@ def expected(rows, weights, center):
 @pytest.mark.parametrize("way", ["rows", "columns"])
 @pytest.mark.parametrize("method", ["tfd", "rfd"])
 def test_engines_of_all_rows(monkeypatch, method, way, layout, weights, center, block):
-    monkeypatch.setattr(_whole, "BLOCK_BYTES", block)
-    monkeypatch.setattr(_whole, "LEAST", 7)
-    monkeypatch.setattr(_whole, "SPARSE_STEP", 1e-9 if layout == "csr" else 1e9)
+    monkeypatch.setattr(_exact_products, "BLOCK_BYTES", block)
+    monkeypatch.setattr(_exact_products, "LEAST", 7)
+    monkeypatch.setattr(_exact_products, "SPARSE_STEP", 1e-9 if layout == "csr" else 1e9)
     plain = DENSE if layout == "dense" else SPARSE
     rows = plain if layout == "dense" else sparse.csr_array(plain)
     mean, settled = expected(plain, weights, center)

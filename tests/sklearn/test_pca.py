@@ -13,7 +13,7 @@ pytest.importorskip("sklearn")
 from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
-from fastsketch.sketching._whole import BLOCK_BYTES  # noqa: E402
+from fastsketch.sketching._exact_products import BLOCK_BYTES  # noqa: E402
 from fastsketch.sklearn import SketchedPCA, _sketched_pca  # noqa: E402
 from fastsketch.sklearn._routes import FitProblem, by_columns, by_rows, choose, sums_in_stream  # noqa: E402
 from tests.helpers import stream  # noqa: E402

@@ -9,8 +9,17 @@ from scipy.signal import lfilter
 
 import fastsketch as fs
 from fastsketch.data import StateError
-from fastsketch.streams._block_scores import SHRUNKEN, Units
-from fastsketch.streams._evidence import Family, are_dependent, deviations, sizes, standardised, stretches, tried
+from fastsketch.streams._drift_tests import (
+    SHRUNKEN,
+    Family,
+    Units,
+    are_dependent,
+    deviations,
+    sizes,
+    standardised,
+    stretches,
+    tried,
+)
 
 D = 8
 

@@ -9,7 +9,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.data import StateError
-from fastsketch.streams._block_merges import BlockMerges
+from fastsketch.streams._window import BlockMerges
 
 HOUR = np.timedelta64(1, "h")
 

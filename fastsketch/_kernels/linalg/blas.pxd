@@ -163,16 +163,6 @@ cdef inline int syevd(char jobz, char uplo, Py_ssize_t n, real* a, Py_ssize_t ld
     return <int> info
 
 
-cdef inline int potrf(char uplo, Py_ssize_t n, real* a, Py_ssize_t lda) noexcept nogil:
-    # uplo 'L': a = L L';  'U': a = U'U
-    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, info = 0
-    if real is float:
-        cl.spotrf(&uplo, &n_, a, &lda_, &info)
-    else:
-        cl.dpotrf(&uplo, &n_, a, &lda_, &info)
-    return <int> info
-
-
 cdef inline double ddot(Py_ssize_t n, const double* x, const double* y) noexcept nogil:
     # x'y
     cdef blas_int n_ = <blas_int> n, one = 1

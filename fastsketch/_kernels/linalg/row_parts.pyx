@@ -4,7 +4,7 @@ No sum crosses a part, so the bits are those of one loop over all.
 """
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
-from fastsketch._kernels.linalg.rows cimport add_lower, centre_rows, load_rows, scale_rows, scan_rows, square_rows
+from fastsketch._kernels.linalg.rows cimport centre_rows, load_rows, scan_rows, square_rows
 from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 
@@ -93,8 +93,13 @@ cdef void square_parts(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, const real* x,
 
 
 cdef void scale_part(Rows* job, ptrdiff_t part, real* unused) noexcept nogil:
-    cdef Py_ssize_t first = first_row(job, part), n = first_row(job, part + 1) - first
-    scale_rows(n, job.d, <real*> job.out + first * job.d, job.root + first)
+    cdef Py_ssize_t i, j, d = job.d
+    cdef real* row
+    cdef real factor
+    for i in range(first_row(job, part), first_row(job, part + 1)):
+        row, factor = <real*> job.out + i * d, <real> job.root[i]
+        for j in range(d):
+            row[j] *= factor
 
 
 cdef void scale_parts(Py_ssize_t n, Py_ssize_t d, real* x, const double* factor) noexcept nogil:
@@ -124,7 +129,13 @@ cdef void centre_parts(Py_ssize_t n, Py_ssize_t d, real* x, real* correction, co
 
 # Strips of a lower triangle, from the largest to the smallest: whoever is done takes the next one.
 cdef void add_part(Rows* job, ptrdiff_t part, real* unused) noexcept nogil:
-    add_lower(job.d, first_row(job, part), first_row(job, part + 1), <const real*> job.x, job.square)
+    cdef Py_ssize_t d = job.d, i, j
+    cdef const real* column
+    cdef double* to
+    for j in range(first_row(job, part), first_row(job, part + 1)):
+        column, to = <const real*> job.x + j * d, job.square + j * d
+        for i in range(j, d):
+            to[i] += <double> column[i]
 
 
 cdef void add_lower_parts(Py_ssize_t d, const real* part, double* total) noexcept nogil:

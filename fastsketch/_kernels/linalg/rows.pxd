@@ -7,11 +7,8 @@ cdef extern from "fs_rows.h" nogil:
     void load_rows "fs_load_rows"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const void* x, const double* root_weight,
                                   ptrdiff_t root_step, double scale, void* out, ptrdiff_t ld_out, double* square)
     void square_rows "fs_square_rows"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const void* x, double* square)
-    double copy_square "fs_copy_square"(ptrdiff_t n, const void* x, void* out)
-    void scale_rows "fs_scale_rows"(ptrdiff_t n, ptrdiff_t d, void* x, const double* factor)
     void centre_rows "fs_centre_rows"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, void* x, void* correction,
                                       const double* root_weight, double old_weight, double block_weight, double* mean,
                                       double* low, double* base, double* shift)
     void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
                       const double *shift)
-    void add_lower "fs_add_lower"(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const void* part, double* total)

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, stedc
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.secular cimport (
-    FS_ROOTS, fs_secular_deflate, fs_secular_some_roots, fs_secular_some_weights, secular_vectors)
+    FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_weights, secular_vectors)
 from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
@@ -215,7 +215,7 @@ cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double c
 cdef void roots(void* context, ptrdiff_t part, void* unused) noexcept nogil:
     cdef Vectors* job = <Vectors*> context
     cdef Tree* t = job.tree
-    fs_secular_some_roots(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
+    fs_secular_roots(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
                           fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.weights, job.rho, t.origin,
                           t.tau)
 
@@ -223,7 +223,7 @@ cdef void roots(void* context, ptrdiff_t part, void* unused) noexcept nogil:
 cdef void weigh(void* context, ptrdiff_t part, void* unused) noexcept nogil:
     cdef Vectors* job = <Vectors*> context
     cdef Tree* t = job.tree
-    fs_secular_some_weights(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
+    fs_secular_weights(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
                             fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.origin, t.tau, t.weights)
 
 

@@ -140,8 +140,8 @@ cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
         memcpy(gathered + i * t.cap, t.turn + keep[i] * t.cap, rows * sizeof(double))
     for i in range(k, k + FS_ROOTS):
         poles[i], weights[i] = 0, 0
-    fs_secular_roots(k, poles, weights, rho, origin, tau)
-    fs_secular_weights(k, poles, origin, tau, weights)
+    fs_secular_roots(k, 0, k, poles, weights, rho, origin, tau)
+    fs_secular_weights(k, 0, k, poles, origin, tau, weights)
     secular_vectors(k, 0, k, poles, origin, tau, weights, place, v, vectors)
     # rows of the new T': vectors' @ gathered
     alone(rows * k * k, 1)

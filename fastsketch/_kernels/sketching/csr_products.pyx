@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.pool cimport fs_pool_from, fs_pool_parts, fs_pool_run, join
-from fastsketch._kernels.sketching.sparse_rows cimport csr_times_z, csr_turn
+from fastsketch._kernels.sketching.sparse_rows cimport csr_times_z, transpose_csr
 
 import numpy as np
 
@@ -85,6 +85,6 @@ def turned_rows_times(const int64_t[::1] indptr, const int32_t[::1] indices, con
     w.stop, w.row, w.value, w.a, w.out = &stop[0], &row[0], &value[0], &a[0, 0], &to[0, 0]
     w.n_parts = fs_pool_parts((<double> nnz + w.d) * w.r, LEAST)
     with nogil:
-        csr_turn(w.n, w.d, &indptr[0], &indices[0], &data[0], w.stop, w.row, w.value, &place[0])
+        transpose_csr(w.n, w.d, &indptr[0], &indices[0], &data[0], w.stop, w.row, w.value, &place[0])
         fs_pool_run(w.n_parts, turned_part, &w, NULL, 0)
     return out

@@ -6,7 +6,7 @@ from fastsketch._kernels.sketching.state cimport SketchState
 
 cdef class DenseState(SketchState):
     cdef readonly int solver
-    cdef readonly object buffer          # (capacity, d), used from its end: see sketching/_engines/_dense.py
+    cdef readonly object buffer          # (capacity, d), used from its end: see sketching/_engines/_dense_engine.py
     cdef readonly double[:, ::1] cov     # (d, d) of solver exact: the lower triangle, column-major; else empty
     cdef object part                     # (d, d) scratch of solver exact in float32
     cdef object work

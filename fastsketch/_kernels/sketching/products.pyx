@@ -10,7 +10,7 @@ from libc.string cimport memset
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real, gemm, syrk
 from fastsketch._kernels.linalg.panel cimport fs_panel_pays, panel_gram, panel_rotate
-from fastsketch._kernels.linalg.rows cimport copy_square, square_rows
+from fastsketch._kernels.linalg.rows cimport load_rows, square_rows
 from fastsketch._kernels.linalg.subnormal cimport fs_subnormal_back, fs_subnormal_off
 from fastsketch._kernels.pool cimport (
     FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join)
@@ -188,7 +188,9 @@ cdef void turn_columns(Rotation* job, ptrdiff_t part, real* pack) noexcept nogil
         width = min(job.n_pack // r, last - first)
         gemm(c'N', c'N', width, r, m, <real> 1.0, f + first, d, w, m, <real> 0.0, pack, width)
         for i in range(r - 1):
-            square[i] += copy_square(width, pack + i * width, f + (m - 1 - i) * d + first)
+            load_rows(1, width, width, pack + i * width, <double*> NULL, 1, 1.0, f + (m - 1 - i) * d + first, width,
+                      &more)
+            square[i] += more
         square_rows(1, width, width, pack + (r - 1) * width, &more)
         square[r - 1] += more
         first += width

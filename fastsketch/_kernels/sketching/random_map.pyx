@@ -1,6 +1,6 @@
 """Random linear maps from m rows to q, a few rows at a time: out += Phi[:, step] (x - shift), in place.
 
-The random numbers of a block come from sketching/_sized_map.py, the state from sketching/_mapped_block.py:
+The random numbers of a block come from sketching/_random_maps.py, which also owns the state:
 
     srht:    value (m,) signs; target (q,), hi (q,): output k is sampled from row hi[k] p + target[k]
     scatter: target (m, s), value (m, s)

@@ -25,7 +25,7 @@ from fastsketch._kernels.sketching.sparse_cascade cimport cascade
 from fastsketch._kernels.sketching.sparse_parts cimport (
     Block, LEAST_DENSE, LEAST_SPARSE, decay_block, dot_part, kept_part, rotate_features, rows_part, sums_of_kept)
 from fastsketch._kernels.sketching.sparse_rows cimport (
-    csr_fill, csr_pivots, csr_turn, csr_weigh, fs_csr_common, load_csr, scan_csr)
+    fill_csr, find_pivots, transpose_csr, weigh_csr, common_features, load_csr, scan_csr)
 from fastsketch._kernels.sketching.sparse_state cimport SparseState, enough_values
 from fastsketch._kernels.sketching.state cimport REFRESH, ROUNDING_PER_SHRINK
 
@@ -89,24 +89,24 @@ cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 
     cdef bint plain = True
     cdef real* data = <real*> s.values
     memset(&s.base[0], 0, d * sizeof(double))
-    n_chosen = fs_csr_common(h, d, &s.indptr[0], &s.indices[0], &s.root[0], total, &s.shift[0], &s.chosen[0],
+    n_chosen = common_features(h, d, &s.indptr[0], &s.indices[0], &s.root[0], total, &s.shift[0], &s.chosen[0],
                              &s.slot[0])
     if n_chosen > 0:
-        n_fill = csr_pivots(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0], &s.slot[0],
+        n_fill = find_pivots(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0], &s.slot[0],
                             &s.shift[0], &s.base[0])
         n_fill = h * n_chosen - n_fill
         try:
             if n_fill > 0:
                 make_room_now(s, s.indptr[h] + n_fill)
                 data = <real*> s.values
-                csr_fill(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.slot[0], &s.place[0])
+                fill_csr(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.slot[0], &s.place[0])
         finally:
             for i in range(n_chosen):
                 s.slot[s.chosen[i]] = 0
     for i in range(h):
         plain = plain and s.root[i] == 1.0
     if n_chosen > 0 or not plain:
-        csr_weigh(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
+        weigh_csr(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
     return 0
 
 
@@ -155,7 +155,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
     b.w_mu, b.coefficient = &s.vectors[2 * (s.capacity + 2)], &s.vectors[3 * (s.capacity + 2)]
     b.z, b.g, b.w, b.mu2 = z, g, vec, 0.0
     nnz = <double> s.indptr[h]
-    csr_turn(h, b.d, b.indptr, b.indices, <real*> s.values, b.stop, b.row, <real*> s.turned_values, b.place)
+    transpose_csr(h, b.d, b.indptr, b.indices, <real*> s.values, b.stop, b.row, <real*> s.turned_values, b.place)
 
     # the mean, the correction row, G[:k, :k] = K @ K.T, a sum over features
     for i in range(k):

@@ -8,7 +8,7 @@ from fastsketch._kernels.sketching.ledger cimport post
 from fastsketch._kernels.sketching.shrink cimport arena_size, rotation, shorten, top_eigenpairs
 from fastsketch._kernels.sketching.sparse_parts cimport (
     Block, LEAST_DENSE, LEAST_SPARSE, decay_block, gram_of_kept, kept_part, rotate_features, sums_of_kept)
-from fastsketch._kernels.sketching.sparse_rows cimport csr_gram_before, csr_times_z, csr_turn
+from fastsketch._kernels.sketching.sparse_rows cimport gram_row_before, csr_times_z, transpose_csr
 from fastsketch._kernels.sketching.sparse_state cimport SparseState, TOGETHER
 from fastsketch._kernels.sketching.state cimport REFRESH, ROUNDING_PER_SHRINK
 
@@ -41,7 +41,7 @@ cdef inline void inner_part(Inner* job, Py_ssize_t part, real* room) noexcept no
                         <const real*> b.z, line)
             for c in range(b.k):
                 to[c] = <double> line[c]
-            csr_gram_before(job.first + i + e, b.indptr, b.indices, <const real*> b.data, b.stop, b.row,
+            gram_row_before(job.first + i + e, b.indptr, b.indices, <const real*> b.data, b.stop, b.row,
                             <const real*> b.turned, b.place, to + b.k)
             at = job.kept + i + e
             for c in range(i + e + 1):
@@ -114,7 +114,7 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
     b.indptr, b.indices, b.data, b.turned = &s.indptr[0], &s.indices[0], s.values, s.turned_values
     b.stop, b.row, b.place, b.z, b.g = &s.stop[0], &s.row[0], &s.place[0], z, s.last_values
     nnz = <double> s.indptr[h]
-    csr_turn(h, b.d, b.indptr, b.indices, <real*> s.values, b.stop, b.row, <real*> s.turned_values, b.place)
+    transpose_csr(h, b.d, b.indptr, b.indices, <real*> s.values, b.stop, b.row, <real*> s.turned_values, b.place)
     job.b, job.gram, job.turn, job.combined, job.n_keep = &b, gram, turn, &s.combined[0], n_keep
     job.first, job.kept, job.before, job.ld = 0, k, k, s.ldz - 1
     while job.first < h:

@@ -9,7 +9,7 @@ from fastsketch._kernels.linalg.rows cimport fs_move_mean
 from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_parts, fs_pool_run
 from fastsketch._kernels.sketching.shrink cimport shorten
 from fastsketch._kernels.sketching.sparse_rows cimport (
-    csr_column_sums, csr_dot, csr_gram_row, csr_settle, csr_times_z, z_dot)
+    column_sums, csr_dot, gram_row_after, csr_settle, csr_times_z, z_dot)
 from fastsketch._kernels.sketching.sparse_state cimport SparseState
 from fastsketch._kernels.sketching.state cimport decay_kept
 
@@ -86,7 +86,7 @@ cdef inline void kept_part(Block* b, Py_ssize_t part, real* scratch) noexcept no
     memset(sums, 0, (2 + b.k) * sizeof(double))
     if b.center:
         if b.weight > 0.0:
-            csr_column_sums(start, stop, b.stop, b.row, <real*> b.turned, b.coefficient, b.shift)
+            column_sums(start, stop, b.stop, b.row, <real*> b.turned, b.coefficient, b.shift)
             fs_move_mean(stop - start, b.old_weight, b.weight, b.mean + start, b.low + start, b.base + start,
                          b.shift + start)
         for j in range(start, stop):
@@ -138,7 +138,7 @@ cdef inline void rows_part(Block* b, Py_ssize_t part, real* scratch) noexcept no
                 value -= b.root[i] * b.k_mu[c]
             g[c * b.m + b.k + i] = <real> (b.gain[c] * value)
         # G[k + i:, k + i] = N[i:] @ N[i]
-        csr_gram_row(b.h, i, b.indptr, b.indices, <const real*> b.data, b.stop, b.row, <const real*> b.turned, b.place,
+        gram_row_after(b.h, i, b.indptr, b.indices, <const real*> b.data, b.stop, b.row, <const real*> b.turned, b.place,
                      line)
         to = g + (b.k + i) * b.m + b.k
         if b.center:

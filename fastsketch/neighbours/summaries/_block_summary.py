@@ -21,10 +21,8 @@ from fastsketch.neighbours.summaries._forest import (
 from fastsketch.neighbours.summaries._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
 from fastsketch.neighbours.summaries._reservoir import Reservoir
 from fastsketch.sketching._engines import EngineSetting, dense_form
-from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._plain_rows import plain_rows
-from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._random_maps import ROWS_PER_FEATURE, MappedBlock, SizedMap
 
 # Rows of a step: checked and used while they are in the cache.
 SLICE_BYTES = 4 << 20

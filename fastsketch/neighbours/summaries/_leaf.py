@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from fastsketch.neighbours.summaries._forest import BlockNode
 from fastsketch.sketching._engines import EngineSetting, ExactEngine, dense_form
-from fastsketch.sketching._mapped_block import MappedBlock
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._random_maps import MappedBlock, SizedMap
 
 Arrays = dict[str, NDArray[Any]]
 

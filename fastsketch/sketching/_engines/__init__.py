@@ -1,23 +1,26 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
+from fastsketch.sketching._decompose import decompose
 from fastsketch.sketching._engines._base import SketchEngine, exponent_for
-from fastsketch.sketching._engines._combine import (
-    merge_engines,
-    merges_in_place,
-    put_known,
-    shrink_rows,
-    with_columns_multiplied,
-)
-from fastsketch.sketching._engines._decompose import decompose
-from fastsketch.sketching._engines._dense_engine import DenseEngine
-from fastsketch.sketching._engines._engine_choice import AnyEngine, kind_for, make_engine, stays_sparse
-from fastsketch.sketching._engines._engine_setting import EngineSetting, SolverName, exact_pays
-from fastsketch.sketching._engines._exact_engine import ExactEngine, dense_form
-from fastsketch.sketching._engines._growing import misses_tolerance, to_read, updated
+from fastsketch.sketching._engines._dense_engine import DenseEngine, ExactEngine, dense_form
 from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._operations import (
+    AnyEngine,
+    kind_for,
+    make_engine,
+    merge_engines,
+    merges_in_place,
+    misses_tolerance,
+    put_known,
+    shrink_rows,
+    stays_sparse,
+    to_read,
+    updated,
+    with_columns_multiplied,
+)
+from fastsketch.sketching._engines._setting import EngineSetting, Reference, SolverName, Tolerance, exact_pays
 from fastsketch.sketching._engines._sparse_engine import SparseEngine, by_column, columns_of, moved_arrays
-from fastsketch.sketching._engines._tolerance import Reference, Tolerance
 
 __all__ = [
     "AnyEngine",

@@ -21,7 +21,6 @@ from fastsketch._kernels.sketching.dense import move_mean
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch.data.files import _checks as checks
-from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._ledger import (
     Known,
     known_of,
@@ -31,7 +30,7 @@ from fastsketch.sketching._engines._ledger import (
     validate_ledger,
     weaken,
 )
-from fastsketch.sketching._engines._tolerance import squares_of
+from fastsketch.sketching._engines._setting import EngineSetting, squares_of
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
 

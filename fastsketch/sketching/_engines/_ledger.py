@@ -13,7 +13,7 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch.data.files import _checks as checks
-from fastsketch.sketching._engines._decompose import decompose
+from fastsketch.sketching._decompose import decompose
 
 Matrix = NDArray[np.float64]
 

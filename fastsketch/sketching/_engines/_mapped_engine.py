@@ -12,13 +12,11 @@ from fastsketch._core import threads as _threads
 from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.dense import move_mean
 from fastsketch.data.files import _checks as checks
-from fastsketch.sketching._engines._engine_setting import EngineSetting
-from fastsketch.sketching._engines._exact_engine import dense_form
+from fastsketch.sketching._engines._dense_engine import dense_form
 from fastsketch.sketching._engines._ledger import Known
-from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import plain_rows
-from fastsketch.sketching._random_maps import Compressor, sized
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._random_maps import Compressor, MappedBlock, SizedMap, sized
 
 # Rows of one step through a block are checked and then used: together they stay in the last cache.
 SLICE_BYTES = 4 << 20

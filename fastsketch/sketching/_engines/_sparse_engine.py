@@ -20,8 +20,8 @@ from fastsketch._kernels.sketching.sparse_state import SparseState
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, SketchEngine, check_gains
 from fastsketch.sketching._engines._dense_engine import DenseEngine
-from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger, weaken
+from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
 # New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with

@@ -11,7 +11,7 @@ import fastsketch as fs
 from fastsketch import reference
 from fastsketch.neighbours.summaries._rotation import itq_rotation, random_rotation
 from fastsketch.reference import baselines
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._random_maps import SizedMap
 from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 
 RNG = np.random.default_rng(0)

@@ -17,5 +17,3 @@ cdef void sgesdd(char*, int*, int*, s*, int*, s*, s*, int*, s*, int*, s*, int*, 
 cdef void dgesdd(char*, int*, int*, d*, int*, d*, d*, int*, d*, int*, d*, int*, int*, int*) noexcept nogil
 cdef void ssyevd(char*, char*, int*, s*, int*, s*, s*, int*, int*, int*, int*) noexcept nogil
 cdef void dsyevd(char*, char*, int*, d*, int*, d*, d*, int*, int*, int*, int*) noexcept nogil
-cdef void spotrf(char*, int*, s*, int*, int*) noexcept nogil
-cdef void dpotrf(char*, int*, d*, int*, int*) noexcept nogil

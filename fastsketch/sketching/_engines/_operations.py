@@ -1,4 +1,4 @@
-"""Two engines into one, and a shrink of loose rows."""
+"""Functions of engines: the choice of one for a stream, growth to a tolerance, and merges."""
 
 from collections.abc import Sequence
 from math import frexp
@@ -7,18 +7,175 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core import threads as _threads
+from fastsketch._core.validation import is_sparse
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
+from fastsketch.sketching._decompose import decompose
 from fastsketch.sketching._engines._base import AnyBuffer, exponent_for
-from fastsketch.sketching._engines._decompose import decompose
-from fastsketch.sketching._engines._dense_engine import DenseEngine
-from fastsketch.sketching._engines._engine_setting import EngineSetting
-from fastsketch.sketching._engines._exact_engine import ExactEngine
+from fastsketch.sketching._engines._dense_engine import DenseEngine, ExactEngine, dense_form
 from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._setting import SHARE, EngineSetting, Tolerance, exact_pays, squares_of
 from fastsketch.sketching._engines._sparse_engine import SparseEngine, columns_of
-from fastsketch.sketching._engines._tolerance import SHARE, Tolerance, squares_of
 
-Buffer = TypeVar("Buffer", bound=AnyBuffer)
+AnyEngine = DenseEngine | SparseEngine | MappedEngine
+
+# Share of nonzeros above which the dense kernels are faster on CSR rows.
+DENSE_ABOVE = 0.15
+# Bytes of a dense buffer that sparse rows may be given: they themselves say nothing of so much memory.
+MOST_BYTES = 1e9
+
+
+def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
+    """Return an empty engine for a stream that begins with `rows`, array or CSR (n, d).
+
+    ValueError for sparse rows of so many columns that the buffer of solver "svd", which is dense, is beyond MOST_BYTES.
+    """
+    d = rows.shape[1]
+    solver = setting.solver
+    if solver == "auto":
+        exact = setting.compressor is None and exact_pays(d, setting.sketch_size)
+        solver = "exact" if exact else "gram"
+    setting = setting.resolved(solver)
+    kind = kind_for(setting, sparse=stays_sparse(rows[:1]))
+    if kind is SparseEngine:
+        setting = SparseEngine.for_features(setting, d)
+    elif solver == "svd" and kind is DenseEngine and stays_sparse(rows[:1]):
+        m = DenseEngine.capacity_for(setting)
+        if (need := m * d * dtype.itemsize) > MOST_BYTES:
+            raise ValueError(
+                f"solver='svd' has a dense buffer of {m:,} x {d:,}, {need:,} bytes, more than {MOST_BYTES:g} for "
+                "sparse rows: take solver='gram', whose buffer is sparse"
+            )
+    return kind(setting, d, dtype=dtype)
+
+
+def stays_sparse(rows: Any) -> bool:
+    """Return whether rows, an array or CSR, are sparse enough for the sparse engine."""
+    return is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * rows.shape[1]
+
+
+def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:
+    """Return the engine of a resolved setting; only solver gram has a form of its own for sparse rows."""
+    if setting.compressor is not None:
+        return MappedEngine
+    return SparseEngine if sparse and setting.solver == "gram" else dense_form(setting)
+
+
+Buffer = DenseEngine | SparseEngine
+Weights = NDArray[np.float64] | None
+
+
+def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
+    """Take all rows of a batch, or none, as ``SketchEngine.update``; return the engine that has them.
+
+    It is another one, and the one given stays as it was, where rows may bring a shrink that goes beyond the tolerance.
+    """
+    if isinstance(engine, MappedEngine) or not engine.setting.grows or rows.shape[0] < engine.room():
+        engine.update(rows, weights)
+        return engine
+    n, step = rows.shape[0], engine.step(rows)
+    try:
+        grown: Buffer = engine.clone()
+        for start in range(0, n, step):
+            part = None if weights is None else weights[start : start + step]
+            piece = grown.checked(rows[start : start + step] if step < n else rows, part, offset=start)
+            grown = _absorbed(grown, piece, min(step, n - start), part)
+        return grown
+    except BaseException:
+        _threads.settle()
+        raise
+
+
+def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
+    """Take a checked slice of n rows, in parts of one shrink at most; one that removes too much is taken back."""
+    start = 0
+    while start < n:
+        room = max(1, engine.room())
+        stop = min(n, start + room) if engine.setting.grows else n
+        part: Any = engine.part_of(piece, start, stop)
+        part_weights = None if weights is None else weights[start:stop]
+        saved = engine.arrays(copy=True) if engine.setting.grows and stop - start == room else None
+        engine.absorb(part, part_weights)
+        start = stop
+        if saved is not None and _too_much(engine):
+            engine.restore(saved)
+            engine = _with_room_for(engine, part, part_weights)
+    return engine
+
+
+def _rule(engine: Buffer) -> Tolerance:
+    tolerance = engine.setting.tolerance
+    assert tolerance is not None
+    return tolerance
+
+
+def _too_much(engine: Buffer) -> bool:
+    """Return whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
+    tolerance, size = _rule(engine), engine.setting.sketch_size
+    return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
+
+
+def misses_tolerance(engine: AnyEngine) -> bool:
+    """Return whether shrinks alone have removed more than the whole tolerance."""
+    return not isinstance(engine, MappedEngine) and engine.setting.grows and _rule(engine).spent(engine.state, 1.0)
+
+
+def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
+    """Take a part that would lead to a shrink into a larger buffer instead."""
+    tolerance, d = _rule(engine), engine.n_features
+    larger = engine.resized(tolerance.bounded(tolerance.next_size(engine.setting.sketch_size), d))
+    larger.absorb(part, weights)
+    settled, wanted = larger.clone(), larger.setting.sketch_size
+    squares, whole = settled.leading_squares()
+    size = tolerance.smallest(squares, settled.state, rounding=0.0, share=SHARE)
+    if whole or size <= len(squares):  # else the next shrink will say more
+        wanted = max(wanted, tolerance.bounded(size, d))
+    return _enlarged(larger, wanted)
+
+
+def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
+    """Return an engine of at least so large an l, or the exact sum where that is faster; nothing is lost."""
+    if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
+        setting = engine.setting.of_size(sketch_size).resolved("exact")
+        total = ExactEngine(setting, engine.n_features, dtype=engine.dtype)
+        total.align(engine)
+        total.add(engine)
+        return total
+    return engine.resized(sketch_size) if sketch_size > engine.setting.sketch_size else engine
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def to_read(engine: AnyEngine) -> AnyEngine:
+    """Return a clone to read from: where l follows a tolerance, shrunk to the smallest that meets it."""
+    clone = engine.clone()
+    if isinstance(clone, MappedEngine) or not clone.setting.grows:
+        return clone
+    size = _smallest_size(clone)
+    if size > clone.setting.sketch_size:
+        clone = clone.resized(size)  # there are arrays for as many rows first
+    setting, state = clone.setting.of_size(size), clone.state
+    # a last shrink, which leaves as many rows as under that setting
+    state.n_keep, state.n_spare = size - 1, setting.rows_spared
+    if clone.ledger is not None:
+        clone.ledger.n_spare = min(state.n_spare, state.n_keep)
+    if state.fill + (setting.center and state.fill > state.kept) > clone.most_rows(setting):
+        clone.flush()
+    return clone if size == clone.setting.sketch_size else clone.resized(size)
+
+
+def _smallest_size(engine: Buffer) -> int:
+    """Return the smallest l that meets the tolerance, or the largest there is."""
+    tolerance, settled = _rule(engine), engine.clone()
+    squares, whole = settled.leading_squares()
+    size = tolerance.smallest_to_read(squares, settled.state, settled.dtype)
+    if not whole and size > len(squares):
+        settled = engine.clone()
+        size = tolerance.smallest_to_read(squares_of(settled.settled_rows()), settled.state, settled.dtype)
+    return tolerance.bounded(size, engine.n_features)
+
+
+AnyBufferT = TypeVar("AnyBufferT", bound=AnyBuffer)
 
 
 def merge_engines(
@@ -89,7 +246,7 @@ def merges_in_place(
     )
 
 
-def _with_rows(mine: Buffer, rows: NDArray[Any]) -> Buffer:
+def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
     """Return the engine with these settled rows in place of its own, shrunk once if they are too many."""
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
@@ -110,7 +267,7 @@ def _in_common_columns(
     return mine, theirs.on_columns(every) if isinstance(theirs, SparseEngine) else theirs
 
 
-def merge_growing(mine: Buffer, theirs: AnyBuffer, tolerance: Tolerance) -> Buffer:
+def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> AnyBufferT:
     """Merge engines at the l that a stream of all their rows would have grown to under the tolerance."""
     known: tuple[Known, ...] = ()
     if mine.ledger is not None:

@@ -2,8 +2,7 @@
 
 ``RowProducts`` is (A - 1 mu')(A - 1 mu')', n x n, for few rows; ``column_products`` is the d x d matrix of an exact
 sketch. Both read dense rows in blocks, so that nothing of the size of the rows is ever copied, and CSR rows by sparse
-products.
-"""
+products."""
 
 from collections.abc import Iterator
 from math import frexp, ldexp
@@ -17,6 +16,7 @@ from fastsketch._kernels.linalg.products import add_gram, column_sums, product, 
 from fastsketch._kernels.sketching import dense
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import SketchState
+from fastsketch.sketching._decompose import LEADING_ROUNDING, lanczos, leading
 from fastsketch.sketching._engines import (
     DenseEngine,
     EngineSetting,
@@ -28,7 +28,6 @@ from fastsketch.sketching._engines import (
     put_known,
     stays_sparse,
 )
-from fastsketch.sketching._leading_pairs import LEADING_ROUNDING, lanczos, leading
 
 Matrix = NDArray[np.float64]
 

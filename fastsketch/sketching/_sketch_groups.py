@@ -1,9 +1,8 @@
-"""A sketch for each group of rows: one pass, and a mapping from keys to sketches."""
+"""A sketch for each group of rows: one pass over the rows of all groups, and a mapping from keys to sketches."""
 
 # pyright: reportPrivateUsage=false
-
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,6 +11,7 @@ from fastsketch._core.progress import ProgressLine
 from fastsketch._core.validation import (
     MOST_SIZE,
     all_finite,
+    as_array,
     as_choice,
     as_dtype,
     as_integer,
@@ -20,16 +20,100 @@ from fastsketch._core.validation import (
     is_sparse,
     natural_dtype,
     not_finite,
+    refuse_final_nul,
 )
 from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._frame.parameters import choice, flag, float_dtype, integer, real
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.sources import naming
+from fastsketch.data.names._id_columns import MIXED, ids_in
+from fastsketch.data.sources import Source, asked_as, naming, open_rows
 from fastsketch.sketching._frequent_directions import FrequentDirections
-from fastsketch.sketching._groups._keys import Key, key_arrays, keys_from, kind_of
-from fastsketch.sketching._groups._rows import KeyedRows
+
+Key = int | str
+
+# Of strings in a state file: UTF-8, and where each ends. A lone surrogate, from a file name say, is a string as well.
+_TEXT = "key_text", "key_ends", "surrogatepass"
+
+
+def keys_at(values: Any, source: Source, first: int) -> list[Any]:
+    """Return the keys of the rows of a chunk as Python's ints, or as strings.
+
+    ValueError for one that is missing, or none of the two, or of another type than the first; it names the row.
+    """
+    with naming(source, first):
+        try:
+            kind, keys = ids_in(values, "the keys of groups")
+        except TypeError as error:
+            raise ValueError(error) from None
+        if kind == MIXED:
+            kept = type(keys[0]) if isinstance(keys[0], Key) else Key
+            row = next(row for row, key in enumerate(keys) if not isinstance(key, kept))
+            raise ValueError(f"the keys of groups must be all integers or all strings: row {row} has {keys[row]!r}")
+        refuse_final_nul(keys, "the keys of groups")
+        return keys
+
+
+def kind_of(keys: Iterable[Key]) -> str:
+    """Return what kind of keys these are, "str" or "int"."""
+    return "str" if isinstance(next(iter(keys), None), str) else "int"
+
+
+def key_arrays(keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
+    """Return keys as arrays of a state file."""
+    if kind_of(keys) == "int":
+        return {"keys": np.array(keys, np.int64)}
+    return checks.text_arrays(cast("Sequence[str]", keys), *_TEXT)
+
+
+def keys_from(arrays: dict[str, NDArray[Any]]) -> Sequence[Key]:
+    """Return the inverse; ValueError for what is none."""
+    return arrays["keys"].tolist() if "keys" in arrays else checks.texts_of(arrays, *_TEXT)
+
+
+# (rows, their keys, the number of the first row, position after them)
+Keyed = Iterator[tuple[Any, list[Any], int, int]]
+
+
+class KeyedRows:
+    """Rows, and beside each the key of its group, from a column that the rows then lack, or from an array."""
+
+    def __init__(self, x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> None:
+        if by is None:
+            raise TypeError("by must be the name or position of a column, or the keys of the rows, got None")
+        self._by: NDArray[Any] | None = None
+        if isinstance(by, str | int | np.integer) and not isinstance(by, bool):
+            column = by if isinstance(by, str) else as_integer(by, "by", -(1 << 62))
+            with asked_as("by"):
+                self.source = open_rows(x, columns=columns, beside=column, **options)
+            return
+        self.source, self._by = open_rows(x, columns=columns, **options), as_array(by, "by")
+        if self._by.dtype.kind == "U" and isinstance(by, list | tuple):
+            self._by = np.asarray(by, object)  # NumPy makes strings of the numbers among strings, and drops final NULs
+        if self._by.ndim != 1:
+            raise ValueError(f"by must be a column, or the keys of the rows (n,), got shape {self._by.shape}")
+        if self.source.n_rows is not None and len(self._by) != self.source.n_rows:
+            raise ValueError(f"by has {len(self._by)} keys, {self.source.name} has {self.source.n_rows} rows")
+
+    def chunks(self) -> Keyed:
+        """Yield chunks of rows; they hold until the next is asked for."""
+        first = 0
+        for rows, values, position in self.source.chunks_beside() if self._by is None else self._beside(self._by):
+            yield rows, keys_at(values, self.source, first), first, position
+            first += rows.shape[0]
+
+    def _beside(self, keys: NDArray[Any]) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        first = 0
+        for rows, position in self.source.chunks():
+            stop = first + rows.shape[0]
+            if stop > len(keys):
+                raise ValueError(f"by has {len(keys)} keys, {self.source.name} has more rows")
+            yield rows, keys[first:stop], position
+            first = stop
+        if first < len(keys):
+            raise ValueError(f"by has {len(keys)} keys, {self.source.name} has {first} rows")
+
 
 MAX_FLOAT = float(np.finfo(np.float64).max)
 # "tfd" logs the mass removed in each direction, which is as large as the rows of a small sketch: it is for one sketch.
