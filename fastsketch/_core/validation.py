@@ -346,7 +346,7 @@ def all_finite(values: NDArray[Any]) -> bool:
     return bool(np.isfinite(values).all())
 
 
-def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
+def check_finite(rows: Any, name: str = "rows", offset: int = 0, dtype: Any = None) -> None:
     """Raise ValueError naming row (counted from offset) and column of the first entry that is not finite."""
     dense = not is_sparse(rows)
     values: NDArray[Any] = np.asarray(rows if dense else rows.data)
@@ -359,7 +359,7 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
         entry = int(np.argmin(np.isfinite(values)))
         row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
         column = int(rows.indices[entry])
-    raise not_finite(offset + row, name=name, column=column)
+    raise not_finite(offset + row, dtype, name, column)
 
 
 def rows_with_weight(

@@ -7,6 +7,9 @@ from fastsketch._kernels.sketching.shrink import top_eigh
 
 
 def spectrum(kind, n, rng):
+    if kind.startswith("tridiagonal"):
+        d, e = TRIDIAGONAL[kind.partition(" ")[2]](n, rng)
+        return np.diag(d) + np.diag(e, -1)
     q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     values = {
         "even": np.linspace(0, 1, n),
@@ -21,13 +24,45 @@ def spectrum(kind, n, rng):
     return (q * values) @ q.T
 
 
-KINDS = ["even", "steep", "low rank", "clusters", "indefinite", "zero", "huge", "tiny"]
+# (diagonal, subdiagonal), which the reduction leaves as they are: made to hurt divide and conquer
+TRIDIAGONAL = {
+    "random": lambda n, rng: (rng.standard_normal(n), rng.standard_normal(n - 1)),
+    "Wilkinson": lambda n, rng: (np.abs(np.arange(n) - (n - 1) / 2), np.ones(n - 1)),
+    "Toeplitz": lambda n, rng: (2 * np.ones(n), -np.ones(n - 1)),
+    "glued": lambda n, rng: (
+        np.tile(np.abs(np.arange(21) - 10.0), n // 21 + 1)[:n],
+        np.where(np.arange(1, n) % 21, 1.0, 1e-9),
+    ),
+    "diagonal": lambda n, rng: (rng.standard_normal(n), np.zeros(n - 1)),
+    "constant": lambda n, rng: (np.ones(n), np.zeros(n - 1)),
+    "zero": lambda n, rng: (np.zeros(n), np.zeros(n - 1)),
+    "graded down": lambda n, rng: (np.logspace(0, -14, n), 0.5 * np.logspace(0, -14, n)[1:]),
+    "graded up": lambda n, rng: (np.logspace(-14, 0, n), 0.5 * np.logspace(-14, 0, n)[1:]),
+    "cluster": lambda n, rng: (1 + 1e-13 * rng.standard_normal(n), 1e-12 * rng.standard_normal(n - 1)),
+    "half zero": lambda n, rng: (
+        np.where(np.arange(n) < n // 2, rng.standard_normal(n), 0.0),
+        np.where(np.arange(1, n) < n // 2, rng.standard_normal(n - 1), 0.0),
+    ),
+    "huge": lambda n, rng: (1e30 * rng.standard_normal(n), 1e30 * rng.standard_normal(n - 1)),
+    "tiny": lambda n, rng: (1e-30 * rng.standard_normal(n), 1e-30 * rng.standard_normal(n - 1)),
+}
+KINDS = [
+    "even",
+    "steep",
+    "low rank",
+    "clusters",
+    "indefinite",
+    "zero",
+    "huge",
+    "tiny",
+    *(f"tridiagonal {name}" for name in TRIDIAGONAL),
+]
 
 
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [1, 2, 5, 15, 16, 17, 31, 33, 39, 40, 47, 64, 99, 128, 200, 300])
+@pytest.mark.parametrize("n", [1, 2, 5, 15, 16, 17, 31, 33, 39, 40, 41, 47, 64, 65, 99, 128, 200, 257, 300])
 def test_top_eigenpairs(n, kind, dtype):
     a = spectrum(kind, n, np.random.default_rng(n))
     a = np.tril(a) + np.tril(a, -1).T

@@ -10,14 +10,11 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, stedc
+from fastsketch._kernels.linalg.blas cimport real, blas_int, gemm, stedc
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.secular cimport (
     FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_weights, secular_vectors)
 from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
-
-import numpy as np
-
 
 follow()
 join()
@@ -405,20 +402,3 @@ cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z
     for i in range(n):
         d[i] = <real> (t.d[t.order[i]] * scale)
     return 0
-
-
-def eigh_tridiagonal_top(real[::1] d, real[::1] e, Py_ssize_t top):
-    """For tests: (eigenvalues ascending, top eigenvectors as rows, largest last) of copies of d and e."""
-    cdef Py_ssize_t n = d.shape[0]
-    dtype = np.asarray(d).dtype
-    values, off = np.array(d), np.append(np.asarray(e), 0).astype(dtype)
-    z = np.empty((n, n), dtype)
-    cdef real[::1] values_v = values, off_v = off, work = np.empty(2 * n * n + 600, dtype)
-    cdef real[:, ::1] z_v = z
-    cdef double[::1] doubles = np.empty(doubles_size(n))
-    cdef blas_int[::1] integers = np.empty(integers_size(n), np.intc)
-    cdef int info
-    with nogil:
-        info = tridiagonal_top(n, top, &values_v[0], &off_v[0], &z_v[0, 0], &work[0], &doubles[0], &integers[0])
-    converged(info, "the leaf solver")
-    return values, z[n - top:]
