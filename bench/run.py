@@ -37,6 +37,7 @@ COMMANDS = {
     "components.components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; audits",
     "components.components.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
     "covariance.anomalies": "SketchedCovariance: areas under ROC curves, false alarms, beside IsolationForest",
+    "covariance.adbench": "SketchedCovariance on ADBench's sets beside its plain distance and IsolationForest",
     "covariance.covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
     "covariance.covariance.covariance_few": "the outliers where rows are few for their columns",
     "hashing.frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",

@@ -176,7 +176,7 @@ PROVOKED = {
     "sklearn/_mrcd.py": [few_kept_rows],
     "sklearn/_missing.py": [empty_column],
     "sklearn/_sketched_covariance.py": [equal_rows],
-    "sklearn/_alarms.py": [merged_without_rows],
+    "sklearn/_outlier_estimator.py": [merged_without_rows],
     "data/names/_triples.py": [times_of_a_frame],
     "data/names/_events.py": [times_of_a_file],
     "data/names/_table_rows.py": [columns_of_dates],

@@ -1,9 +1,9 @@
-"""Covariance matrices in two forms, out of a sketch, shrunk, and distances of rows under a Gaussian with them.
+"""Covariance matrices, spiked or dense: inverses, determinants, Mahalanobis distances, and intensities of shrinkage.
 
-Matrices and rows are in standard units: ``_column_scales.py`` brings them there and back.
+Matrices and rows are in standard units; ``_column_scales.py`` converts them.
 
-``SpikedCovariance`` is V' diag(values - rest) V + rest I: a few directions with eigenvalues of their own, one
-eigenvalue for all others; everything but the matrix itself takes O(k d). ``DenseCovariance`` is a d x d matrix.
+``SpikedCovariance`` is V' diag(values - rest) V + rest I: k directions with separate eigenvalues, and one eigenvalue
+for all others. Its methods take O(k d), except those that return a d x d matrix. ``DenseCovariance`` is a d x d matrix.
 """
 
 # pyright: basic
@@ -23,22 +23,26 @@ from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
 
 Matrix = NDArray[np.float64]
 
-# Units of rounding, of the dtype of a sketch, below which what is left of the trace counts as none.
-NOTHING_LEFT = 64
-# Share of the variance of a column that every direction has at least when rows are scored, so that a sum which always
-# held is nearly certain and not ignored, as it is by a pseudo-inverse. Far above rounding, far below any real variance.
-LEAST_VARIANCE = 1e-9
+# A remainder of the trace below this many units of rounding (of the sketch's dtype) counts as zero.
+ROUNDING_UNITS = 64
+# Minimum variance of a direction when rows are scored, relative to that of a column. A pseudo-inverse would ignore a
+# linear relation that always held; with this floor a row that violates it is far away. Far above rounding errors, far
+# below any measured variance.
+MIN_VARIANCE_SHARE = 1e-9
 
 
 def centred_blocks(rows: Any, mean: Matrix) -> Any:
-    """Yield (slice, float64 rows - mean) of a few rows of an array or CSR container at a time."""
+    """Yield (slice, rows - mean) for blocks of the rows of an array or CSR container, as dense float64."""
     for start in range(0, rows.shape[0], ROWS_IN_CACHE):
         part = rows[start : start + ROWS_IN_CACHE]
         yield slice(start, start + ROWS_IN_CACHE), (part if isinstance(part, np.ndarray) else part.toarray()) - mean
 
 
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-    """Return (V (x - mean), squared distance of x - mean to the span of V) of every row; sparse rows stay sparse."""
+    """Project centred rows on orthonormal directions V (k, d); sparse rows are not made dense.
+
+    Return the coordinates V (x - mean), (n, k), and the squared distances of x - mean to the span of V, (n,).
+    """
     inside, outside = np.empty((rows.shape[0], len(vectors))), np.empty(rows.shape[0])
     if isinstance(rows, np.ndarray):
         for part, moved in centred_blocks(rows, mean):
@@ -54,7 +58,10 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
 
 @dataclass(frozen=True)
 class SpikedCovariance:
-    """Matrix V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0."""
+    """Matrix V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0.
+
+    `vectors` is V; `rest` is the eigenvalue of all directions orthogonal to it.
+    """
 
     values: Matrix
     vectors: Matrix
@@ -62,17 +69,19 @@ class SpikedCovariance:
 
     @classmethod
     def pooled(cls, values: Matrix, vectors: Matrix, *, certain: Matrix, trace: float, rounding: float) -> Self:
-        """Spread what the trace leaves over the directions that are not kept.
+        """Build the matrix from estimated eigenpairs and the exact trace.
 
-        Kept directions of which no more is certain than the mean of the rest are pooled with it. Parts of the trace
-        below `rounding` are none. The vectors may be orthonormal to the rounding of float32.
+        The remainder of the trace is shared equally by the directions that have no eigenpair. From the last pair on,
+        pairs whose eigenvalue, or whose lower bound `certain`, does not exceed that share are pooled with them. A
+        remainder below `rounding` counts as zero. Vectors that are orthonormal only up to float32 rounding are
+        orthonormalised.
         """
         k, d = vectors.shape
         rest = 0.0
         while k:
             left = trace - float(values[:k].sum())
             rest = left / (d - k) if k < d and left > rounding else 0.0
-            # all directions kept, and something left: it belongs to the last
+            # With k = d nothing can share the remainder: pool the last direction, so that it takes it.
             whole = k < d or left <= rounding
             if whole and min(values[k - 1], certain[k - 1]) > max(rest, rounding):
                 break
@@ -80,13 +89,13 @@ class SpikedCovariance:
         else:
             rest = trace / d if trace > rounding else 0.0
         kept = vectors[:k].astype(np.float64)
-        # one Newton step to the nearest orthonormal rows: V <- V + (I - V V') V / 2
+        # One Newton step towards the nearest orthonormal rows: V <- V + (I - V V') V / 2
         kept += 0.5 * (np.eye(k) - kept @ kept.T) @ kept
         return cls(values[:k], kept, rest)
 
     @property
     def n_features(self) -> int:
-        """Return the number of columns d."""
+        """Number of columns d."""
         return self.vectors.shape[1]
 
     @property
@@ -102,22 +111,22 @@ class SpikedCovariance:
         return float(values @ values) + (self.n_features - len(self.values)) * rest * rest
 
     def shrunk(self, share: float, floor: float) -> Self:
-        """Return (1 - share) times the matrix, plus floor I."""
+        """Compute (1 - share) times the matrix, plus floor I."""
         return type(self)((1 - share) * self.values + floor, self.vectors, (1 - share) * self.rest + floor)
 
     @property
     def log_determinant(self) -> float:
-        """Return the logarithm of the determinant, -inf if the matrix is singular."""
+        """Logarithm of the determinant, -inf if the matrix is singular."""
         others = self.n_features - len(self.values)
         with np.errstate(divide="ignore"):
             return float(np.log(self.values).sum() + (others * np.log(self.rest) if others else 0.0))
 
     def matrix(self) -> Matrix:
-        """Return the matrix, (d, d)."""
+        """Form the matrix, (d, d)."""
         return self._dense(self.values, self.rest)
 
     def inverse(self) -> Matrix:
-        """Return the inverse, or pseudo-inverse, (d, d)."""
+        """Compute the inverse, or the pseudo-inverse of a singular matrix, (d, d)."""
         return self._dense(1 / self.values, 1 / self.rest if self.rest else 0.0)
 
     def _dense(self, values: Matrix, rest: float) -> Matrix:
@@ -126,7 +135,7 @@ class SpikedCovariance:
         return out
 
     def inverse_columns(self, columns: NDArray[np.intp]) -> Matrix:
-        """Return some columns of the inverse, (d, k); the matrix must not be singular."""
+        """Compute the given columns (k,) of the inverse, (d, k); the matrix must not be singular."""
         spread = (1 / self.values - 1 / self.rest)[:, np.newaxis] if self.rest else 1 / self.values[:, np.newaxis]
         out: Matrix = self.vectors.T @ (spread * self.vectors[:, columns])
         if self.rest:
@@ -134,21 +143,24 @@ class SpikedCovariance:
         return out
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
-        """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
+        """Compute squared Mahalanobis distances (n,) of rows, array or CSR (n, d), from `mean` (d,).
+
+        If the matrix is singular, only directions of nonzero variance count.
+        """
         inside, outside = projected(rows, mean, self.vectors)
         distances = np.einsum("ij,ij,j->i", inside, inside, 1 / self.values)
         return distances + outside / self.rest if self.rest else distances
 
 
 class DenseCovariance:
-    """Positive semi-definite matrix (d, d) float64; factored when that is first needed."""
+    """Positive semi-definite matrix (d, d) float64, which is not copied; it is factored once, on first use."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix
 
     @property
     def n_features(self) -> int:
-        """Return the number of columns d."""
+        """Number of columns d."""
         return len(self._matrix)
 
     @property
@@ -163,7 +175,7 @@ class DenseCovariance:
         return float(np.einsum("ij,ij->", self._matrix / total, self._matrix / total)) if total > 0 else 0.0
 
     def shrunk(self, share: float, floor: float) -> "DenseCovariance":
-        """Return (1 - share) times the matrix, plus floor I."""
+        """Compute (1 - share) times the matrix, plus floor I."""
         if not share and not floor:
             return self
         out = (1 - share) * self._matrix
@@ -172,25 +184,25 @@ class DenseCovariance:
 
     @cached_property
     def _factor(self) -> "Matrix | SpikedCovariance":
-        """Return the lower Cholesky factor; of a singular matrix its eigenvalues above 0 with their directions."""
+        """The lower Cholesky factor, or the eigenpairs of nonzero eigenvalue if the matrix is singular to rounding."""
         from scipy.linalg import LinAlgError, cholesky, eigh
         from scipy.linalg.lapack import dpocon
 
-        # as pinvh counts: a smaller share of the largest eigenvalue is rounding
-        least = self.n_features * np.finfo(np.float64).eps
+        # As scipy's pinvh: eigenvalues below this share of the largest are rounding errors.
+        rounding = self.n_features * np.finfo(np.float64).eps
         try:
             lower: Matrix = cholesky(self._matrix, lower=True, check_finite=False)
-            if dpocon(lower, float(np.abs(self._matrix).sum(axis=0).max()), uplo="L")[0] > least:
+            if dpocon(lower, float(np.abs(self._matrix).sum(axis=0).max()), uplo="L")[0] > rounding:
                 return lower
         except LinAlgError:
             pass
         values, vectors = eigh(self._matrix, check_finite=False)
-        kept = values > least * np.abs(values).max()
+        kept = values > rounding * np.abs(values).max()
         return SpikedCovariance(values[kept], vectors[:, kept].T, 0.0)
 
     @property
     def log_determinant(self) -> float:
-        """Return the logarithm of the determinant, -inf if the matrix is singular."""
+        """Logarithm of the determinant, -inf if the matrix is singular to rounding."""
         factor = self._factor
         if isinstance(factor, SpikedCovariance):
             return factor.log_determinant
@@ -201,7 +213,7 @@ class DenseCovariance:
         return self._matrix.copy()
 
     def inverse(self) -> Matrix:
-        """Return the inverse, or pseudo-inverse, (d, d)."""
+        """Compute the inverse, or the pseudo-inverse of a singular matrix, (d, d)."""
         if isinstance(self._factor, SpikedCovariance):
             return self._factor.inverse()
         from scipy.linalg.lapack import dpotri
@@ -214,11 +226,14 @@ class DenseCovariance:
         return self.inverse()
 
     def inverse_columns(self, columns: NDArray[np.intp]) -> Matrix:
-        """Return some columns of the inverse, (d, k); the whole inverse is computed once."""
+        """Return the given columns (k,) of the inverse, (d, k); the first call computes and caches the inverse."""
         return self._inverse[:, columns]
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
-        """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
+        """Compute squared Mahalanobis distances (n,) of rows, array or CSR (n, d), from `mean` (d,).
+
+        If the matrix is singular, only directions of nonzero variance count.
+        """
         from scipy.linalg import solve_triangular
 
         if isinstance(self._factor, SpikedCovariance):
@@ -230,9 +245,12 @@ class DenseCovariance:
         return out
 
 
-# -- shrinkage towards a multiple of I, from a few sums ----------------------------------------------------------------
+# -- intensity of linear shrinkage, from sums over the rows ------------------------------------------------------------
 def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int) -> float:
-    """Compute the share of Ledoit and Wolf 2004, Lemma 3.4, from trace(S), ||S||_F^2 and the sum of ||x - mean||^4."""
+    """Compute the intensity of shrinkage of Ledoit and Wolf (2004, Lemma 3.4), in [0, 1].
+
+    `trace` is that of the covariance S, `squares` is ||S||_F^2, `fourth` the sum of ||x - mean||^4 over n rows.
+    """
     if d == 1 or n <= 0:
         return 0.0
     distance = (squares - trace * trace / d) / d
@@ -241,10 +259,11 @@ def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int
 
 
 def oracle_approximating(squares: float, *, n: float, size: int) -> float:
-    """Compute the share of Chen, Wiesel, Eldar and Hero 2010, equation 23, without 2 / size as in scikit-learn.
+    """Compute the OAS intensity of shrinkage (Chen, Wiesel, Eldar, Hero 2010, equation 23), in [0, 1].
 
-    Of `size` eigenvalues by their sum of squares, in units of the square of their sum: 1 where they differ no more than
-    n rows of one variance make them, whatever n is; 0 where all are.
+    The terms in 2 / d are left out, as in scikit-learn's OAS. `squares` is ||S||_F^2 / trace(S)^2 of a matrix of `size`
+    columns that vary. The result is 1 if the eigenvalues differ no more than those of n rows of equal variance would,
+    and 0 for a single column and for a matrix of zeros.
     """
     if size <= 1 or squares <= 0:
         return 0.0
@@ -253,14 +272,14 @@ def oracle_approximating(squares: float, *, n: float, size: int) -> float:
 
 
 def effective_rows(weights: Matrix) -> float:
-    """Compute Kish's effective number of rows of these weights, (sum)^2 / sum of squares."""
+    """Compute Kish's effective sample size of weights, (sum of weights)^2 / sum of squared weights."""
     weights = weights / weights.max()
     return float(weights.sum() ** 2 / (weights @ weights))
 
 
-# -- out of a sketch ---------------------------------------------------------------------------------------------------
+# -- covariance of a sketch --------------------------------------------------------------------------------------------
 class ShrunkCovariance(NamedTuple):
-    """Covariance matrix as it is given out, and how it was shrunk: (1 - share) S + floor I."""
+    """Shrunk covariance (1 - share) S + floor I, with its parameters."""
 
     matrix: SpikedCovariance | DenseCovariance
     share: float
@@ -268,16 +287,16 @@ class ShrunkCovariance(NamedTuple):
 
 
 def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
-    """Return the d x d products of an exact sketch and the mean (d,) that was subtracted, None if none was."""
+    """Return the sums of products X'X (d, d) of an exact sketch, and the mean (d,) that was subtracted, or None."""
     engine: Any = sketch._seen_engine().clone()
     unit = np.ldexp(1.0, engine.exponent)
     with np.errstate(over="ignore", under="ignore"):
-        gram: Matrix = engine.gram() * unit * unit  # which settles the mean
+        gram: Matrix = engine.gram() * unit * unit  # gram() also updates engine.mean
     return gram, engine.mean * unit if sketch.center else None
 
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance:
-    """Return the covariance that a sketch has which is not exact, nothing shrunk and nothing added."""
+    """Compute the covariance that a sketch represents, without shrinkage or ridge; `total` is the sum of weights."""
     if METHODS[sketch.method].tracks:
         values, vectors = seen_of(sketch._seen_engine())
         certain = values
@@ -291,7 +310,7 @@ def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCova
 
 
 def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tuple[Matrix, Matrix]:
-    """Return (values (k,) descending, directions (k, d)) of a covariance: of a dense one `size` at most."""
+    """Return the leading eigenvalues (k,), descending, and eigenvectors (k, d); of a dense matrix at most `size`."""
     if isinstance(matrix, SpikedCovariance):
         return matrix.values, matrix.vectors
     dense = matrix.matrix()
@@ -301,15 +320,15 @@ def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tupl
 
 
 def sketch_size_of(sketch: FrequentDirections) -> int:
-    """Return the rows of the sketch that are in use."""
+    """Return the number of rows l that the sketch was resolved to."""
     return int(sketch.resolved["sketch_size"])
 
 
 def least_trace(sketch: FrequentDirections, trace: float) -> float:
-    """Return the part of a trace of which less is rounding."""
-    return NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
+    """Return the amount of a trace that is indistinguishable from rounding errors in the sketch's dtype."""
+    return ROUNDING_UNITS * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
 
 
 def rounding_of(sketch: FrequentDirections) -> float:
-    """Return the part of the certificate that is not Delta."""
+    """Return the part of the sketch's error bound that covers rounding: the bound minus that from Delta."""
     return max(0.0, sketch.error_bound - METHODS[sketch.method].error_bound(sketch.shrinkage))

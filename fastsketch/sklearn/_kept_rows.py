@@ -1,4 +1,4 @@
-"""A uniform sample of the rows of a stream, as they came: what a threshold is set by."""
+"""A uniform random sample (bottom-k reservoir) of the rows of a stream, from which thresholds are computed."""
 
 # pyright: basic
 
@@ -12,43 +12,43 @@ from fastsketch._core.validation import is_sparse
 from fastsketch.data.files import _checks as checks
 from fastsketch.ridge._held_out import mixed
 
-# Most rows of a sample: the share of new rows beyond a threshold of 1% is within 1.5 times that in 97% of cases with
-# 3,000 exchangeable rows, and in 99% with these.
+# Maximum number of rows. By the binomial law the share of new rows beyond a 1% threshold is within a factor of 1.5 of
+# 1% with probability .97 for 3,000 exchangeable rows, and .99 for this many.
 MOST_ROWS = 4000
-# Bytes of the sample that is kept in the end; while rows come, up to twice as many are held.
-MOST_BYTES = 5e7
-# Keys that are drawn at a time.
-AHEAD = 1024
+# Maximum bytes of the sample; during learning up to twice as many are buffered.
+MAX_BYTES = 5e7
+# Keys are computed in blocks of this size.
+KEYS_PER_BLOCK = 1024
 NO_ROWS = Piece(np.empty((0, 0)), np.empty(0, np.uint64), np.empty(0))
 
 
 class KeptRows:
-    """The rows with the least keys; the key of a row is a function of its place in the stream alone."""
+    """Bottom-k sample: the `size` rows of the smallest keys. A key depends only on the row's index in the stream."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._rows: BottomK | None = None
-        self._drawn = 0, np.empty(0, np.uint64)  # keys from a place on
+        self._drawn = 0, np.empty(0, np.uint64)  # first index, and the keys of the rows from there on
 
     @classmethod
     def like(cls, rows: Any) -> Self:
-        """Return an empty sample, with the size that rows such as these, array or CSR, leave room for."""
+        """Return an empty sample whose size is limited by MOST_ROWS and, for rows as large as these, by MAX_BYTES."""
         each = (12.0 * rows.nnz if is_sparse(rows) else float(rows.nbytes)) / max(1, rows.shape[0])
-        return cls(max(1, min(MOST_ROWS, int(MOST_BYTES / max(each, 1.0)))))
+        return cls(max(1, min(MOST_ROWS, int(MAX_BYTES / max(each, 1.0)))))
 
     def chosen(
         self, rows: Any, weights: NDArray[np.float64] | None, *, first: int, complete: NDArray[np.bool_] | None = None
     ) -> Piece | None:
-        """Select from rows `first`, `first` + 1, ... those that ``add`` puts into the sample.
+        """Select the rows of a batch that enter the sample; None if there are none. The sample is not changed.
 
         Parameters
         ----------
         rows : array or CSR (n, d)
         weights : (n,) array, optional
         first : int
-            Place of the first of these rows in the stream.
+            Index of the first of these rows in the stream.
         complete : (n,) array of bool, optional
-            Rows that may be selected; all by default.
+            Which rows may be selected; all by default.
         """
         keys = self._keys_of(first, first + rows.shape[0])
         able = np.arange(len(keys)) if complete is None else np.flatnonzero(complete)
@@ -58,7 +58,7 @@ class KeptRows:
         return Piece(rows[able], keys[able], np.ones(len(able)) if weights is None else weights[able])
 
     def after(self, rows: Any, weights: NDArray[np.float64] | None, **where: Any) -> Self:
-        """Return the sample with those of these rows that ``chosen`` selects; this one stays as it is."""
+        """Return the sample updated by a batch; the arguments are those of ``chosen``. This sample is not changed."""
         part = self.chosen(rows, weights, **where)
         if part is None:
             return self
@@ -67,19 +67,20 @@ class KeptRows:
         return out
 
     def add(self, part: Piece) -> None:
-        """Add rows that ``chosen`` has returned."""
+        """Add rows that ``chosen`` returned, in place."""
         if self._rows is None:
             self._rows = BottomK(self.size, part.chosen(slice(0, 0)))
         self._rows.offer(part)
 
     def _keys_of(self, first: int, stop: int) -> NDArray[np.uint64]:
         start, keys = self._drawn
-        if not start <= first <= stop <= start + len(keys):  # single rows do not draw one each
-            start, keys = self._drawn = first, mixed(np.arange(first, max(stop, first + AHEAD)).astype(np.uint64))
+        if not start <= first <= stop <= start + len(keys):  # a block, so that single rows are cheap
+            indices = np.arange(first, max(stop, first + KEYS_PER_BLOCK))
+            start, keys = self._drawn = first, mixed(indices.astype(np.uint64))
         return keys[first - start : stop - start]
 
     def sample(self) -> tuple[Any, NDArray[np.float64]]:
-        """Return (rows, weights) of the sample in the order of their keys, which is a random one."""
+        """Return (rows, weights) of the sample in random order, that of their keys; ValueError if it is empty."""
         rows, _, weights = self._settled()
         assert weights is not None
         return rows, weights
@@ -93,7 +94,7 @@ class KeptRows:
 
     @property
     def n_held(self) -> int:
-        """Return how many rows are held."""
+        """Number of rows in memory, which may be more than `size` until the sample is read."""
         return 0 if self._rows is None else self._rows.n_held
 
     def copy(self) -> Self:
@@ -103,20 +104,20 @@ class KeptRows:
         return out
 
     def in_order(self) -> tuple[Any, NDArray[np.float64]]:
-        """Return (rows, weights) in the order of the stream, of a sample of all of its rows."""
+        """Return (rows, weights) in the order of the stream; the sample must hold all of its rows."""
         rows, weights = self.sample()
-        place = np.argsort(np.argsort(self._keys_of(0, len(weights))))
-        return rows[place], weights[place]
+        ranks = np.argsort(np.argsort(self._keys_of(0, len(weights))))
+        return rows[ranks], weights[ranks]
 
     def joined(self, other: Self) -> Self:
-        """Return the sample of the rows of both streams."""
+        """Merge the samples of two streams into a new one."""
         out = type(self)(min(self.size, other.size))
         for piece in (kept._settled() for kept in (self, other) if kept._rows is not None):
             out.add(piece)
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sample by name, for a file."""
+        """Return the sample as named arrays, for a file."""
         if self._rows is None:
             return {"kept_size": np.array([float(self.size)])}
         rows, keys, weights = self._settled()
@@ -134,7 +135,7 @@ class KeptRows:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> Self:
-        """Return what ``arrays`` has written; raise ValueError if it is inconsistent."""
+        """Restore a sample from the result of ``arrays``; ValueError if it is inconsistent."""
         out = cls(int(checks.not_negative(arrays, "kept_size", (1,))[0]))
         checks.number_within(out.size, "kept_size", 1, MOST_ROWS)
         if "kept_keys" not in arrays:

@@ -1,12 +1,12 @@
 """Anomaly scores: the squared Mahalanobis distance of the minimum regularised covariance determinant (MRCD).
 
-The mean and the covariance are those of the rows of a sample that lie nearest: concentration steps compute the
-distances of all rows of the sample, keep the nearest ones and fit again. The covariance is shrunk on the correlation
-scale, so that the variances of the columns are not. A sample with few rows for its columns is not trimmed: then mean
-and covariance are those of all rows learned from.
+Concentration steps fit a mean and a covariance to the nearest rows of a random sample: each step computes the distances
+of all rows of the sample, selects the nearest ones and refits. The correlation matrix is shrunk, so that the variances
+of the columns are not. A sample with few rows per column is not trimmed, and neither is one whose nearest rows are an
+exact fit; the caller then uses the mean and the covariance of all rows learned from.
 
-The threshold is conformal. The rows of the sample are measured by cross-validation: each fold is removed from the
-moments, by a downdate, before its rows are measured.
+The threshold is conformal, from cross-validated distances of the sample: a downdate removes each fold from the moments
+before the distances of its rows are computed.
 
 References
 ----------
@@ -27,7 +27,7 @@ from fastsketch._core.validation import is_sparse
 from fastsketch._core.warning import warn_caller
 from fastsketch.sklearn._column_scales import CONSTANT
 from fastsketch.sklearn._gaussian import (
-    LEAST_VARIANCE,
+    MIN_VARIANCE_SHARE,
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
@@ -36,26 +36,29 @@ from fastsketch.sklearn._gaussian import (
 
 Floats = NDArray[np.float64]
 
-# Steps from the distances of all rows. FAST-MCD takes two from each of its starts (Rousseeuw and Van Driessen 1999,
-# section 3.3; n_iter=2 in scikit-learn's select_candidates).
+# Concentration steps, which start from the distances by all rows. FAST-MCD takes two from each of its starts (Rousseeuw
+# and Van Driessen 1999, section 3.3; n_iter=2 in scikit-learn's select_candidates).
 CONCENTRATION_STEPS = 2
-# A sample is trimmed if it leaves more rows than this for each column (Rousseeuw and van Zomeren, JASA 85 (1990)).
+# A sample is trimmed only if more rows than this per column are left (Rousseeuw and van Zomeren, JASA 85 (1990)).
 ROWS_PER_COLUMN = 5
-# Folds of cross-validation (Kohavi, IJCAI 1995: ten).
+# Folds of cross-validation (ten: Kohavi, IJCAI 1995).
 FOLDS = 10
 
 
 class Moments(NamedTuple):
-    """Mean and covariance of weighted rows, in standard units divided by ``scale``."""
+    """Total weight, mean, standard deviations and correlation matrix of weighted rows in standard units."""
 
-    total: float  # weight of the rows
-    mean: Floats  # (d,), in standard units
-    scale: Floats  # (d,) deviations in standard units; those of all rows for a column that does not vary in these
-    covariance: Floats  # (d, d), whose diagonal is 1, or 0 for a column that does not vary
+    total: float  # sum of the weights
+    mean: Floats  # (d,)
+    scale: Floats  # (d,) standard deviations; a given scale for a column that does not vary in these rows
+    covariance: Floats  # (d, d) correlation matrix; the row and column of a column that does not vary are 0
 
     @classmethod
     def of(cls, rows: Floats, weights: Floats, spread: Floats, *, center: bool) -> Self:
-        """Compute the moments of dense rows (n, d) in standard units; `spread` (d,) are the deviations of all rows."""
+        """Compute the moments of dense rows (n, d) in standard units.
+
+        `spread` (d,) is the scale of columns that do not vary. center=False takes the mean to be zero.
+        """
         total = float(weights.sum())
         mean = weights @ rows / total if center else np.zeros(rows.shape[1])
         moved = rows - mean
@@ -65,44 +68,47 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_correlation(cls, total: float, correlation: Floats) -> Self:
-        """Return the moments of rows whose standard units are those of all rows."""
+        """Wrap the correlation matrix of all rows: in standard units their means are 0 and their deviations 1."""
         d = len(correlation)
         return cls(total, np.zeros(d), np.ones(d), correlation)
 
     def fitted(self, n: int, share: float, ridge: float) -> "Fit":
-        """Return the fit to all of the n rows of a sample."""
+        """Build the fit that uses all n rows of a sample, with shrinkage intensity `share`."""
         return Fit(Scorer(self.shrunk(share, ridge)), self, np.ones(n, bool), share)
 
     def shrunk(self, share: float, ridge: float) -> DenseCovariance:
-        """Return (1 - share) R + share I for the correlation matrix R, plus ridge I; always invertible."""
+        """Compute (1 - share) R + (share + ridge) I of the correlation matrix R; always invertible.
+
+        A column that does not vary has the variance 1 + ridge.
+        """
         out = (1 - share) * self.covariance
-        out[np.diag_indices_from(out)] = 1.0 + ridge + LEAST_VARIANCE
+        out[np.diag_indices_from(out)] = 1.0 + ridge + MIN_VARIANCE_SHARE
         return DenseCovariance(out)
 
     def without(self, rows: Floats, weights: Floats, *, center: bool) -> Self:
-        """Return the moments without some of the rows, (k, d) in standard units, by a downdate."""
-        left = self.total - float(weights.sum())
-        if not left > 0:
+        """Downdate: compute the moments without the given rows, (k, d) in standard units, which were part of them."""
+        remaining = self.total - float(weights.sum())
+        if not remaining > 0:
             raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
         moved = (rows - self.mean) / self.scale
-        covariance = (moved * (-weights / left)[:, np.newaxis]).T @ moved
-        covariance += self.total / left * self.covariance
+        covariance = (moved * (-weights / remaining)[:, np.newaxis]).T @ moved
+        covariance += self.total / remaining * self.covariance
         shift = np.zeros(len(self.mean))
-        if center:  # the other rows sum up to -s around the mean of all
-            sums = weights @ moved
-            shift = -sums / left
+        if center:
+            # The weighted deviations from the mean sum to 0, so those of the remaining rows to -weights @ moved.
+            shift = -(weights @ moved) / remaining
             covariance -= np.outer(shift, shift)
         scale, covariance = _as_correlation(covariance, CONSTANT, 1.0)
-        return type(self)(left, self.mean + shift * self.scale, self.scale * scale, covariance)
+        return type(self)(remaining, self.mean + shift * self.scale, self.scale * scale, covariance)
 
 
-def _as_correlation(covariance: Floats, least: Floats | float, spread: Floats | float) -> tuple[Floats, Floats]:
-    """Return (deviations (d,), correlation matrix). Where a variance is at most `least`: the spread, and entries 0.
+def _as_correlation(covariance: Floats, rounding: Floats | float, spread: Floats | float) -> tuple[Floats, Floats]:
+    """Split a covariance into (standard deviations (d,), correlation matrix (d, d)); overwrites `covariance`.
 
-    The covariance is written to.
+    A column whose variance is at most `rounding` does not vary: its deviation is `spread`, its correlations are 0.
     """
     variances = covariance.diagonal()
-    varies = variances > least
+    varies = variances > rounding
     scale = np.where(varies, np.sqrt(np.where(varies, variances, 1.0)), spread)
     inverse = np.where(varies, 1 / scale, 0.0)
     covariance *= inverse
@@ -111,15 +117,15 @@ def _as_correlation(covariance: Floats, least: Floats | float, spread: Floats | 
 
 
 class Scorer(NamedTuple):
-    """The Gaussian by which rows are scored; rows are in standard units."""
+    """Gaussian that scores rows in standard units by their squared Mahalanobis distance."""
 
     matrix: SpikedCovariance | DenseCovariance
-    mean: Floats | None = None  # (d,) of the rows that were kept by the concentration steps; None: that of all rows
-    scale: Floats | None = None  # (d,) their deviations
-    factor: float = 1.0  # of consistency: the covariance is multiplied by it
+    mean: Floats | None = None  # (d,) mean of the rows selected by the concentration steps; None: that of all rows
+    scale: Floats | None = None  # (d,) standard deviations of these rows; None: those of all rows
+    factor: float = 1.0  # consistency factor, by which the covariance is multiplied
 
     def scaled(self, rows: Any, origin: Floats) -> tuple[Any, Floats]:
-        """Return rows, array or CSR (n, d), and their mean (d,), divided by the deviations."""
+        """Divide rows, array or CSR (n, d), by `scale`; return them and the mean to subtract from them, (d,)."""
         if self.mean is None or self.scale is None:
             return rows, origin
         if is_sparse(rows):
@@ -133,11 +139,11 @@ class Scorer(NamedTuple):
         return self.matrix.distances(*self.scaled(rows, origin)) / self.factor
 
     def marginal_distances(self, rows: Any, origin: Floats, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Compute squared distances over all columns but the missing ones, from those over all columns.
+        """Compute the squared distances over the observed columns from those over all columns, (n,).
 
-        The rows and `origin` are those that ``scaled`` returns. With the precision P and y = P (x - mean), the distance
-        over the observed columns is less by y_M' P_MM^-1 y_M for the missing columns M: the Schur complement. So any
-        number may stand in a missing column.
+        The rows and `origin` are those that ``scaled`` returns. Let P be the precision matrix, y = P (x - mean), and M
+        the missing columns. By the Schur complement of P_MM, the distance over the observed columns is that over all
+        columns minus y_M' P_MM^-1 y_M. The result does not depend on the values in the missing columns.
         """
         columns = self.matrix.inverse_columns(missing)
         y = rows @ columns - origin @ columns
@@ -146,11 +152,11 @@ class Scorer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A fit to the rows of a sample that were kept."""
+    """Gaussian fitted to the selected rows of a sample, with what cross-validation needs to refit it."""
 
     scorer: Scorer
-    moments: Moments  # of the rows that were kept
-    kept: NDArray[np.bool_]  # (n,)
+    moments: Moments  # of the selected rows
+    kept: NDArray[np.bool_]  # (n,) whether a row of the sample was selected
     share: float  # intensity of shrinkage
 
 
@@ -163,8 +169,12 @@ def concentrated(
     ridge: float,
     *,
     center: bool,
-) -> Fit:
-    """Compute the MRCD of the rows of a sample.
+) -> Fit | None:
+    """Fit the MRCD to a sample by concentration steps; return None for an exact fit.
+
+    An exact fit is a column that varies in the sample but not among the nearest rows, such as the indicator of a rare
+    category. The determinant of the covariance of these rows is then 0 whatever their other columns are, so it cannot
+    select rows. The concentration steps end there, as those of FAST-MCD (Rousseeuw and Van Driessen 1999).
 
     Parameters
     ----------
@@ -172,43 +182,50 @@ def concentrated(
         In standard units.
     weights : (n,) array of float64
     spread : (d,) array of float64
-        Deviations of all rows, which a column has that does not vary in the rows that are kept.
+        Deviations of all rows, the scale of a column that does not vary in the sample.
     support_fraction : float
-        Share of the rows that the concentration steps keep.
+        Share of the rows that the concentration steps select.
     share_of : callable
-        share_of(correlation matrix, weights of the rows) is the intensity of shrinkage.
+        ``share_of(correlation, weights)`` computes the intensity of shrinkage.
     ridge : float
-        Added to the variances in standard units.
+        Added to the diagonal of the correlation matrix.
     center : bool
-        Whether the mean is subtracted; else it is taken to be zero.
+        False takes the mean to be zero.
     """
     n, d = rows.shape
     n_kept, kept = int(np.ceil(support_fraction * n)), np.ones(n, bool)
+    n_varying = 0
     for step in range(CONCENTRATION_STEPS + 1):
         moments = Moments.of(rows[kept], weights[kept], spread, center=center)
+        n_varying_before, n_varying = n_varying, int(np.count_nonzero(moments.covariance.diagonal()))
+        if n_varying < n_varying_before:
+            return None
         share = share_of(moments.covariance, weights[kept])
         scorer = Scorer(moments.shrunk(share, ridge), moments.mean, moments.scale)
         if step < CONCENTRATION_STEPS:
             distances = scorer.distances(rows, np.zeros(d))
             kept = np.zeros(n, bool)
             kept[np.argpartition(distances, n_kept - 1)[:n_kept]] = True
-    factor = consistency_factor(n_kept / n, max(1, int(np.count_nonzero(moments.covariance.diagonal()))))
+    factor = consistency_factor(n_kept / n, max(1, n_varying))
     return Fit(scorer._replace(factor=factor), moments, kept, share)
 
 
 def consistency_factor(share: float, d: int) -> float:
-    """Compute the factor of the covariance of the nearest `share` of normal rows (Croux and Haesbroeck 1999)."""
+    """Compute the consistency factor of a trimmed covariance (Croux and Haesbroeck 1999).
+
+    The covariance of the nearest `share` of d-variate normal rows, times this factor, is that of all rows.
+    """
     from scipy.stats import chi2
 
     return share / float(chi2.cdf(chi2.ppf(share, d), d + 2)) if share < 1 else 1.0
 
 
-# -- rows that took no part --------------------------------------------------------------------------------------------
+# -- cross-validated distances -----------------------------------------------------------------------------------------
 def cross_validated(rows: Any, origin: Floats, weights: Floats, fit: Fit, ridge: float, *, center: bool) -> Floats:
-    """Compute the distance of each row of a sample by the moments without the rows of its fold, (n,).
+    """Compute cross-validated squared distances of a sample, (n,).
 
-    Rows i, i + FOLDS, ... are a fold; a sample is in random order. Neither the intensity of shrinkage nor the other
-    rows that are kept are chosen again.
+    Rows i, i + FOLDS, ... are fold i, since a sample is in random order. A downdate removes each fold from the fitted
+    moments. The selection of the other rows, the intensity of shrinkage and the consistency factor are not recomputed.
     """
     out, none = np.empty(len(weights)), np.zeros(len(origin))
     for first in range(min(FOLDS, len(weights))):
@@ -232,27 +249,29 @@ def leave_one_out(
     *,
     center: bool,
 ) -> Floats:
-    """Compute the distance of each row by the covariance of a sketch without this row, (n,).
+    """Compute leave-one-out squared distances of a sample by the covariance of a sketch, (n,).
 
-    The row is removed from the span of the directions kept by the formula of Sherman and Morrison, and from the
-    variance that all other directions share.
+    Within the span of the sketch's directions the Sherman-Morrison formula removes the row. Its squared residual is
+    subtracted from the variance that all other directions share.
 
     Parameters
     ----------
-    rows, origin, weights : of the sample
+    rows : (n, d) array or CSR
+        In standard units; `origin` (d,) is their mean.
+    weights : (n,) array of float64
     matrix : SpikedCovariance
-        Covariance of all rows, not shrunk.
+        Covariance of all rows learned from, before shrinkage.
     shrunk : ShrunkCovariance
-        How it is shrunk.
+        Its intensity of shrinkage and its floor.
     total : float
-        Weight of all rows.
+        Sum of the weights of all rows learned from.
     """
-    left = total - weights
-    if not left.min() > 0:
+    remaining = total - weights
+    if not remaining.min() > 0:
         raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
     inside, outside = projected(rows, origin, matrix.vectors)
-    grown, stretch = total / left, (total / left) ** 2 if center else np.ones(len(weights))
-    removed = weights / left * (grown if center else 1.0)
+    grown, stretch = total / remaining, (total / remaining) ** 2 if center else np.ones(len(weights))
+    removed = weights / remaining * (grown if center else 1.0)
     linear = 1 - shrunk.share
     n_others = matrix.n_features - len(matrix.values)
     squares = inside**2
@@ -266,15 +285,18 @@ def leave_one_out(
 
 
 class Threshold(NamedTuple):
-    """Scores of the rows of a sample, which are rows that took no part in the fit."""
+    """Conformal threshold: the sample with its in-sample and its cross-validated squared distances."""
 
-    rows: Any  # (m, d) array or CSR, and
-    origin: Floats  # (d,) as ``Scorer.scaled`` returns them
-    fitted: Floats  # (m,) their distances by the model of all rows
-    held_out: Floats  # (m,) their distances by a model without them
+    rows: Any  # (m, d) array or CSR of the sample, as ``Scorer.scaled`` returns it
+    origin: Floats  # (d,) mean to subtract from these rows
+    fitted: Floats  # (m,) distances by the fit that includes them
+    held_out: Floats  # (m,) cross-validated distances
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
-        """Return (the distance that this share of new rows exceeds, the interval of the share itself, of 95%)."""
+        """Compute the distance that the given share of new rows exceeds, and a 95% interval (2,) of that share.
+
+        The distance is a conformal quantile of `held_out`. UserWarning if the sample is too small for the share.
+        """
         from scipy.stats import beta
 
         m = len(self.held_out)
@@ -288,17 +310,17 @@ class Threshold(NamedTuple):
         return level, np.asarray(beta.ppf([0.025, 0.975], beyond, m + 1 - beyond))
 
     def comparable(self, scorer: Scorer, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Return the distances over all columns that are as rare as these over the columns that are not missing.
+        """Map distances over the observed columns to distances over all columns of the same tail probability, (n,).
 
-        The tail probability of a distance is its rank among those of the sample with the same columns missing (the
-        exact form of conformal prediction with missing data augmentation: Zaffran, Dieuleveut, Josse, Romano, ICML
-        2023). Beyond all of them distances are proportional.
+        The tail probability is the rank among the distances of the sample with the same columns masked: conformal
+        prediction with missing data augmentation (Zaffran, Dieuleveut, Josse, Romano, ICML 2023, exact form). A
+        distance beyond all of these is scaled in proportion. A row with all columns missing gets the median distance.
         """
-        if len(missing) == len(self.origin):  # a row without a number is an ordinary one
+        if len(missing) == len(self.origin):
             return np.full(len(distances), np.median(self.held_out))
         masked = scorer.marginal_distances(self.rows, self.origin, self.fitted, missing)
         ratio = np.divide(self.held_out, self.fitted, out=np.ones_like(masked), where=self.fitted > 0)
         masked = np.sort(masked * ratio)
         ranked = np.interp(distances, masked, np.sort(self.held_out))
-        most = masked[-1]
-        return ranked * np.maximum(distances / most, 1.0) if most > 0 else ranked
+        largest = masked[-1]
+        return ranked * np.maximum(distances / largest, 1.0) if largest > 0 else ranked

@@ -1,4 +1,4 @@
-"""Covariance on a sketch, or on the exact matrix where that costs little more."""
+"""SketchedCovariance: a covariance in one pass, from a sketch, or from the exact matrix where it is affordable."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -21,7 +21,6 @@ from fastsketch.data.sources import Source, with_missing
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._alarms import WITHOUT_ROWS, AlarmEstimator
 from fastsketch.sklearn._column_scales import MOST_SCALE_ROWS, ColumnScales
 from fastsketch.sklearn._estimator import (
     Arrays,
@@ -31,7 +30,7 @@ from fastsketch.sklearn._estimator import (
     whole_or_as_before,
 )
 from fastsketch.sklearn._gaussian import (
-    NOTHING_LEFT,
+    ROUNDING_UNITS,
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
@@ -42,6 +41,7 @@ from fastsketch.sklearn._gaussian import (
 )
 from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._missing import complete_rows
+from fastsketch.sklearn._outlier_estimator import WITHOUT_ROWS, OutlierEstimator
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")
@@ -49,110 +49,112 @@ MOST = float(np.finfo(np.float64).max)
 
 
 @estimator
-class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
-    """Covariance, precision, Mahalanobis distances and likelihood in one pass, exact or in O(sketch_size d) memory.
+class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
+    """Covariance estimator and outlier detector that learns in one pass, exactly or in O(sketch_size d) memory.
 
-    Where the d x d matrix is in memory it is used as it is. Otherwise the leading eigenvalues are the variances along
-    the directions that the sketch keeps. All other directions share the remainder of the trace, which is known exactly;
-    kept directions whose variance is not above that mean are pooled with them.
+    It estimates covariance and precision matrices, Mahalanobis distances, Gaussian likelihoods and anomaly scores.
+    Where the d x d matrix is affordable it is accumulated exactly. Otherwise a sketch keeps sketch_size directions with
+    their variances. All other directions share the remainder of the trace, which is known exactly; kept directions
+    whose variance does not exceed that share are pooled with them.
 
     Columns are standardised internally: shrinkage, directions, distances and scores are those of the correlation
-    matrix, so that they do not depend on the unit of a column. A sketch learns columns divided by powers of two
-    (``scale_rows``). Its answers are the same if a unit is changed by a power of two; after any other change of unit
-    they are those of a column that is scaled by a factor between one half and two.
+    matrix, and do not depend on the units of the columns. A sketch divides columns by powers of two (``scale_rows``)
+    rather than by their deviations: its answers are unchanged if a unit is multiplied by a power of two, and otherwise
+    change as if the column were multiplied by a factor between one half and two.
 
     Parameters
     ----------
     sketch_size : int, default 64
-        Rows l of the sketch; above n_features nothing is lost.
+        Number of rows l of the sketch. If it exceeds n_features, the sketch is exact.
     alpha0 : float, default 0.0
-        Ridge: alpha0 / (sum of weights) I is added to the covariance of columns in standard units. May change at any
-        time.
+        Ridge: alpha0 / (sum of weights) I is added to the covariance of standardised columns. May change after fit.
     assume_centered : bool, default False
-        Take the mean to be zero. ``from_model`` sets it to True for a sketch with center=False, which has no mean.
+        Whether the mean is taken to be zero. ``from_model`` sets it for a sketch with center=False, which has no mean.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
-        "auto" accumulates the exact matrix up to the n_features that `max_memory` allows, and where that takes no more
-        than about four times the time of the sketch (n_features <= 44 sketch_size + 1200); "gram" is for speed first.
+        "exact" accumulates the d x d matrix, "gram" and "svd" are the solvers of the sketch. "auto" is "exact" if
+        `max_memory` allows it and n_features <= 44 sketch_size + 1200, where it takes up to about four times the time
+        of the sketch, and else "gram".
     method : {"tfd", "rfd", "fd", "pfd", "cfd", "isvd"}, default "tfd"
-        See ``fastsketch.FrequentDirections``; without effect on the exact matrix.
+        Of the sketch: see ``fastsketch.FrequentDirections``. Without effect on the exact matrix.
     beta : float in [0, 1], optional
-        Of methods "tfd" (0.45 if not given) and "pfd": 0.1 is more exact where rows come in no order, 0.45 where
-        directions of their own come late.
+        Parameter of methods "tfd" (default 0.45) and "pfd". 0.1 is more accurate for rows in random order, 0.45 where
+        new directions appear late in the stream.
     shrinkage : None, "ledoit-wolf", "oas", "auto" or float in [0, 1], default "auto"
         A float is the intensity s of (1 - s) R + s I, where R is the correlation matrix; the variances of the columns
         are not shrunk. "oas" computes s as scikit-learn's OAS does for standardised columns, "ledoit-wolf" as
-        LedoitWolf does, with fourth moments of the retained rows (with contamination=None rows are retained if this is
-        set when learning begins). "auto" is "oas". The number of rows in these formulas is Kish's effective number,
-        (sum of weights)^2 / sum of squared weights. With a sketch R is the matrix that the sketch stands for, with the
-        trace shared by the directions that it does not keep. May change at any time: no further pass is needed.
+        LedoitWolf does, with fourth moments of the retained rows (set it before
+        learning if contamination is None, so that rows are retained). "auto" is "oas". The number of rows in these
+        formulas is Kish's effective sample size, (sum of weights)^2 / sum of squared weights. For a sketch, R is the
+        matrix that the sketch represents, all its eigenvalues included. May change after fit, without another pass.
     max_memory : float, default 1e9
-        Bytes that the exact matrix and its copies (32 n_features^2) may take.
+        Maximum bytes of the exact matrix with its copies, 32 n_features^2.
     contamination : float or None, default 0.01
-        Share of alarms (-1 of ``predict``) among new rows that are exchangeable with those learned from, unmarked
-        anomalies among them; above 0, at most 0.5. May change at any time. A uniform sample of the rows without missing
-        numbers is retained, 4,000 or 50 MB at most: scores and threshold are fitted to it. None: no rows are retained,
-        and there are no alarms.
+        Share of alarms (``predict`` returns -1) among new rows, in (0, 0.5]; it assumes that new rows and training rows
+        are exchangeable, unmarked anomalies included. May change after fit. Scores and threshold are fitted to a
+        uniform random sample of the training rows without missing values, which is retained: at most 4,000 rows or
+        50 MB. With None no rows are retained, and ``predict`` raises ValueError.
     support_fraction : float in [0.5, 1], default 0.75
-        Share of the retained rows to which the scores are fitted, those that lie nearest, as in scikit-learn's
-        MinCovDet; 0.75 is recommended by Rousseeuw and Van Driessen (1999). 1 trims no rows. May change at any time.
+        Share of the retained rows to which scores are fitted, those of the smallest distances, as in scikit-learn's
+        MinCovDet; 0.75 is recommended by Rousseeuw and Van Driessen (1999). 1 disables trimming. May change after fit.
     fill : {"mean", "drop"} or None, default None
-        What becomes of rows with NaN: refused, learned with the mean of the column so far, or left out. In both cases
-        ``score_samples`` and ``predict`` judge new rows by the columns that they have, and ``mahalanobis``,
-        ``leverage`` and ``projection_distance`` put ``location_`` in place of missing numbers.
+        Treatment of training rows with NaN: None raises ValueError, "mean" imputes the mean of the column so far,
+        "drop" skips these rows. With "mean" or "drop", ``score_samples`` and ``predict`` use the observed columns of
+        new rows, and ``mahalanobis``, ``leverage`` and ``projection_distance`` impute ``location_``.
     scale_rows : int, default 100
-        With a sketch, the first rows of positive weight, 4,000 at most, that fix what each column is divided by before
-        the sketch learns it: the power of two nearest to its deviation among them. A column that had one number c in
-        all of them is divided by that nearest to c; one of zeros by that nearest to its root mean square when it first
-        has another number. The rows are kept until so many have come, and are then no longer needed.
+        Only with a sketch: number of first rows of positive weight, at most 4,000, from which the scale of each column
+        is computed, the power of two nearest to its standard deviation. For a column that is a constant c in them it is
+        the power of two nearest to c; for zeros, that nearest to the root mean square once the column is nonzero. These
+        rows are buffered until the scales are fixed.
 
     Attributes
     ----------
     location_ : ndarray (n_features,)
-        Mean, exact; zeros with assume_centered.
+        Exact mean; zeros with assume_centered.
     covariance_, precision_ : ndarray (n_features, n_features)
-        float64, in the units of the rows, made when they are read: at large d use ``mahalanobis`` and ``score``, which
-        need O(l d) a row.
+        float64, in the units of the rows, computed on each access. At large d use ``mahalanobis`` and ``score``, which
+        take O(l d) per row with a sketch.
     scale_ : ndarray (n_features,)
-        What brings columns to standard units: of the exact matrix their deviations, 0 for a column that never varied,
-        which is zero in ``covariance_`` and ``precision_``; with a sketch powers of two (``scale_rows``), 0 for a
-        column of zeros; ones for a sketch from elsewhere (``from_model``, a job).
+        Divisor of each column. With the exact matrix: its standard deviation, 0 for a constant column, which is zero in
+        ``covariance_`` and ``precision_``. With a sketch: a power of two (``scale_rows``), 0 for a column of zeros, and
+        1 for a sketch that was made elsewhere (``from_model``, a job).
     shrinkage_ : float
-        The intensity in use.
+        Intensity of shrinkage in use.
     eigenvalues_ : ndarray (k,)
-        Of the covariance in standard units, those of its kept directions, descending (of the exact matrix the leading
-        sketch_size).
+        Eigenvalues of the shrunk covariance of standardised columns, descending: of the directions that the sketch
+        keeps, or the leading sketch_size of the exact matrix.
     noise_variance_ : float
-        Mean variance of all other directions in standard units; with a sketch the eigenvalue that they share.
+        Mean variance of all other directions of standardised columns.
     n_samples_seen_, n_features_in_ : int
     error_bound_ : float
-        Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus
-        ``alpha0 / n diag(scale_ ** 2)``: what the sketch does not know, and shrinkage.
+        Bound on the spectral norm of the difference between ``covariance_`` and the empirical covariance with the ridge
+        ``alpha0 / n diag(scale_ ** 2)`` added. It covers the error of the sketch, shrinkage and rounding.
     robust_ : bool
-        Whether scores are fitted to the nearest retained rows: if ``support_fraction`` is below 1 and these are more
-        than five for each column (Rousseeuw and van Zomeren 1990). Otherwise they are those of all rows.
+        Whether scores are fitted to the nearest retained rows (MRCD). They are if ``support_fraction`` is below 1, if
+        these rows are more than five per column (Rousseeuw and van Zomeren 1990), and if they are not an exact fit,
+        that is, if every column that varies in the retained rows also varies in the nearest ones. Otherwise scores are
+        the distances by all rows.
     offset_ : float
-        Rows of a lower ``score_samples`` are alarms.
+        Rows with ``score_samples`` below it are alarms.
     alarm_interval_ : ndarray (2,)
-        95% interval of the share of alarms among new rows, by the Beta distribution of a conformal threshold; it is
+        95% interval of the share of alarms among new rows, from the Beta distribution of a conformal threshold. It is
         narrower the more rows are retained.
     n_missing_ : int
-        Number of entries that were filled (fill="mean"), or of rows that were left out (fill="drop").
+        Number of imputed entries (fill="mean") or of skipped rows (fill="drop").
     sketch_ : fastsketch.FrequentDirections
 
     Notes
     -----
-    ``covariance_`` and ``mahalanobis`` are those of all rows. ``score_samples`` is minus the squared Mahalanobis
-    distance of the minimum regularised covariance determinant (MRCD): two concentration steps from the distances of all
-    retained rows keep the nearest ones, and the covariance of these is shrunk by "oas" (or by the number that
-    `shrinkage` is) and multiplied by its consistency factor. Anomalies that are many and all in one place may withstand
+    ``covariance_`` and ``mahalanobis`` use all rows. ``score_samples`` is minus the squared Mahalanobis distance of the
+    minimum regularised covariance determinant (MRCD): two concentration steps, which start from the distances by all
+    retained rows, select the nearest ones. Their correlation matrix is shrunk by "oas" (or by a number given as
+    `shrinkage`), and their covariance is multiplied by its consistency factor. Many anomalies in one place may survive
     these steps.
 
-    ``contamination`` is a share of new rows; in scikit-learn's detectors it is one of the rows learned from, which lie
-    nearer to the model than new rows do. So ``fit_predict`` raises fewer alarms than these do. The threshold is
-    conformal: the retained rows are measured by ten-fold cross-validation, in which each fold is removed from the
-    moments (a single row from those of a sketch). The more rows are retained the nearer is the share of alarms to
-    `contamination`: it is within a factor of 1.5 of 5% from about 500 rows on, and of 1% from about 3,000. Weights are
-    not used in the threshold.
+    ``contamination`` refers to new rows. In scikit-learn's detectors it refers to the training rows, which lie nearer
+    to the model than new rows do, so that ``fit_predict`` raises more alarms there. The threshold is a conformal
+    quantile of cross-validated distances of the retained rows: ten folds with the exact matrix and the MRCD,
+    leave-one-out with a sketch. The more rows are retained, the nearer is the share of alarms to `contamination`:
+    within a factor of 1.5 of 5% from about 500 rows, and of 1% from about 3,000. Weights are not used in the threshold.
 
     Distances of new rows under the exact matrix without shrinkage are too large by about 1 + d / n: with n below about
     3 d^1.5 more than twice too many normal rows lie beyond the 1% threshold of the chi-squared law (d = 1,000, n =
@@ -199,17 +201,27 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
+        """Learn from X, after discarding all that was learned before.
 
-        A source (``fs.open_rows``, a data set of HDF5, ...) is read in chunks, and takes no weights.
+        A source (``fs.open_rows``, an HDF5 data set, ...) is read in chunks, and takes no weights.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features), or source
         y : ignored
         sample_weight : array_like (n_samples,), optional
-            Nonnegative: a row of weight w counts as w rows in means and covariances. Of the number of rows by which
-            the intensity of shrinkage is chosen see `shrinkage`; concentration steps and threshold count each row once.
+            Nonnegative. A row of weight w counts as w rows in means and covariances. The intensity of shrinkage uses
+            Kish's effective sample size; threshold and selection of the nearest rows count each row once.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X has NaN and `fill` is None, infinity, or values whose squares overflow. The estimator is then as before
+            the call.
         """
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._fit_source(source)
@@ -220,7 +232,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size, or from a source of rows.
+        """Learn from another batch of any size, or from a source of rows, in addition to what was learned before.
 
         Parameters
         ----------
@@ -228,6 +240,10 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         y : ignored
         sample_weight : array_like (n_samples,), optional
             As for ``fit``.
+
+        Returns
+        -------
+        self
         """
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
@@ -262,7 +278,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return self
 
     def _first_scales(self, sketch: FrequentDirections, n_features: int) -> ColumnScales | None:
-        """Return the scales with which a sketch begins; None for an exact sum."""
+        """Return the column scales for a new sketch; None for the exact matrix, which needs none."""
         n_first = as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
         return None if sketch.solver == "exact" else ColumnScales.begin(n_first, n_features)
 
@@ -346,11 +362,11 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return total
 
     def _effective_rows(self) -> float:
-        """Return Kish's effective number of rows; for a sketch from elsewhere the total weight."""
+        """Return Kish's effective sample size; for a sketch made elsewhere the sum of weights."""
         return self._total() if self._weight_squares is None else self._total() ** 2 / self._weight_squares
 
     def _share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
-        """Return the intensity of shrinkage that the parameter stands for; `matrix` is in standard units."""
+        """Compute the intensity of shrinkage, given the covariance of standardised columns."""
         asked, n, d = self._shrinkage_asked(), self._effective_rows(), self._n_varying()
         if not isinstance(asked, str):
             return asked or 0.0
@@ -368,7 +384,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return ledoit_wolf(matrix.trace, matrix.squares * matrix.trace**2, fourth, n=n, d=d)
 
     def _read(self) -> ShrunkCovariance:
-        """Return the shrunk covariance in standard units, made once for each pair of parameters."""
+        """Return the shrunk covariance of standardised columns; cached for the current `shrinkage` and `alpha0`."""
         return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
 
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
@@ -403,8 +419,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     def get_precision(self) -> NDArray[np.float64]:
         """Compute the inverse of ``covariance_``, (d, d).
 
-        Where it is singular, the pseudo-inverse of the covariance of standardised columns, in the units of the rows;
-        zeros for columns that never varied.
+        If it is singular, this is the pseudo-inverse of the covariance of standardised columns, converted to the units
+        of the rows. Constant columns have zeros.
         """
         scale = self._standard()[0].scale
         inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
@@ -420,26 +436,34 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             shrunk[np.diag_indices_from(shrunk)] -= ridge
             values = np.linalg.eigvalsh(shrunk * units.scale * units.scale[:, np.newaxis])
             return float(np.abs(values).max()) + rounding_of(sketch) / total
-        # B'B, and covariance_ without the ridge, in the directions of B; all else has one eigenvalue
+        # Compare B'B with covariance_ less the ridge within the span of B; outside it both have one eigenvalue.
         s, basis = sketch.singular_values.astype(np.float64), sketch.components.astype(np.float64)
         turn = matrix.vectors @ basis.T
         own = (turn.T * (matrix.values - matrix.rest)) @ turn + (matrix.rest - ridge) * np.eye(len(s))
         values = np.linalg.eigvalsh(np.diag(s**2 / total) - own) if len(s) else np.zeros(0)
         if len(s) < matrix.n_features:
             values = np.append(values, ridge - matrix.rest)
-        # A'A - B'B lies in [0, Delta], or in [-Delta, Delta]
+        # The eigenvalues of A'A - B'B lie in [0, Delta], or in [-Delta, Delta] for methods that compensate.
         delta = sketch.shrinkage / total
         least = float(values.min()) - (delta if METHODS[sketch.method].compensates else 0.0)
         most = float(values.max()) + delta
         largest = float(units.scale.max())
         return (max(-least, most, 0.0) + rounding_of(sketch) / total) * largest * largest
 
-    # -- rows against it -------------------------------------------------------------------------------------------
+    # -- distances of rows ------------------------------------------------------------------------------------------
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
-        """Compute squared Mahalanobis distances (n_samples,) of the rows of X, array or sparse (n_samples, n_features).
+        """Compute squared Mahalanobis distances of the rows of X by ``location_`` and ``covariance_``.
 
-        Where the covariance of columns in standard units is singular, of their projections on its range; where it is
-        zero, as that of one row, all are 0, and a UserWarning says so.
+        If the covariance is singular, they are those of the projections of the rows on its range. If it is zero, as
+        after a single row, all distances are 0, with a UserWarning.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float64 (n_samples,)
 
         Examples
         --------
@@ -463,14 +487,23 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             )
 
     def score(self, X_test: Rows, y: Any = None) -> float:
-        """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf where ``covariance_`` is singular.
+        """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf if ``covariance_`` is singular.
 
-        A column that never varied counts in standard units, as if its deviation were 1.
+        A constant column counts as if its standard deviation were 1.
+
+        Parameters
+        ----------
+        X_test : array_like or sparse (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
         """
         return float(self._densities(X_test).mean())
 
     def _densities(self, X: Rows) -> NDArray[np.float64]:
-        """Return Gaussian log-densities of the rows of X, (n_samples,); -inf where the covariance is singular."""
+        """Compute Gaussian log-densities of the rows of X, (n_samples,); -inf if the covariance is singular."""
         check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
         matrix, d = self._read().matrix, self.n_features_in_
@@ -486,13 +519,13 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         ----------
         X : array_like or sparse (n_samples, n_features)
         n_components : int, optional
-            Directions that count; by default all that are kept.
+            Number of leading directions; by default all of ``eigenvalues_``.
 
         Returns
         -------
         ndarray (n_samples,)
-            Large for rows that are rare within the subspace. n times it is the part of the squared Mahalanobis
-            distance (Hotelling's T^2) that lies there.
+            Large for rows that are rare within the subspace. The leverage times n is the contribution of the subspace
+            to the squared Mahalanobis distance (Hotelling's T^2).
 
         Examples
         --------
@@ -507,8 +540,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
         values, vectors = self._kept(n_components)
-        least = NOTHING_LEFT * np.finfo(np.float64).eps * values.max(initial=0.0)  # less is rounding
-        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > least)
+        rounding = ROUNDING_UNITS * np.finfo(np.float64).eps * values.max(initial=0.0)
+        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > rounding)
         squares = self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[0] ** 2 @ inverse)
         return squares / self._total()
 
@@ -519,13 +552,13 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         ----------
         X : array_like or sparse (n_samples, n_features)
         n_components : int, optional
-            Directions of the subspace; by default all that are kept.
+            Dimension of the subspace; by default that of ``eigenvalues_``.
 
         Returns
         -------
         ndarray (n_samples,)
-            Large for rows unlike any linear mixture of what was seen. Its square is the Q statistic, or squared
-            prediction error, of process monitoring.
+            Large for rows that no linear combination of the directions explains. Its square is the Q statistic (squared
+            prediction error) of process monitoring.
 
         Examples
         --------
@@ -543,7 +576,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return np.sqrt(self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[1]))
 
     def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (eigenvalues (k,) of the shrunk covariance in standard units, directions (k, d))."""
+        """Return the leading eigenvalues (k,) of the shrunk standardised covariance, and the eigenvectors (k, d)."""
         matrix, share, floor = self._read()
         if isinstance(matrix, SpikedCovariance):
             values, vectors = matrix.values, matrix.vectors

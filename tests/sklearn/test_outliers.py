@@ -216,6 +216,21 @@ def test_few_rows_a_column_are_not_trimmed():
     assert not SketchedCovariance(contamination=None).fit(rows_of(0, 600, 12)).robust_
 
 
+@pytest.mark.parametrize("solver", ["exact", "gram"])
+def test_an_exact_fit_is_not_trimmed(solver):
+    """An indicator of a category that is rare, and absent from the nearest rows: their determinant is zero."""
+    X = rows_of(0, 600, 12)
+    rare = np.arange(600) % 20 == 0
+    X[rare] *= 4
+    with_flag = np.column_stack([X, rare])
+    model = SketchedCovariance(16, solver=solver).fit(with_flag)
+    assert not model.robust_
+    assert np.allclose(-model.score_samples(with_flag), model.mahalanobis(with_flag), rtol=1e-6)
+    assert SketchedCovariance(16, solver=solver).fit(X).robust_
+    constant = np.column_stack([X, np.full(600, 3.0)])  # which has no part in the determinant
+    assert SketchedCovariance(16, solver=solver).fit(constant).robust_
+
+
 def test_a_fifth_of_the_rows_far_away_does_not_widen_the_distances():
     rng = np.random.default_rng(0)
     X, away = rng.standard_normal((2000, 8)), rng.random(2000) < 0.2
@@ -330,7 +345,7 @@ def test_every_row_is_as_likely():
 
 
 def test_wide_rows_are_fewer(monkeypatch):
-    monkeypatch.setattr(kept_rows, "MOST_BYTES", 1e4)
+    monkeypatch.setattr(kept_rows, "MAX_BYTES", 1e4)
     assert KeptRows.like(np.zeros((5, 100))).size == 12
     assert KeptRows.like(sparse.csr_array(np.eye(100))).size == 833
     assert KeptRows.like(np.zeros((5, 10_000))).size == 1

@@ -1,4 +1,4 @@
-"""Alarms of an estimator of covariance: scores, a threshold from rows kept aside, rows with missing numbers."""
+"""Outlier detection of SketchedCovariance: anomaly scores, conformal thresholds, rows with missing values."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -18,7 +18,7 @@ from fastsketch.sketching._engines import by_column
 from fastsketch.sklearn._column_scales import ColumnScales, Standardization
 from fastsketch.sklearn._estimator import Arrays, SketchEstimator, checked
 from fastsketch.sklearn._gaussian import (
-    LEAST_VARIANCE,
+    MIN_VARIANCE_SHARE,
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
@@ -43,13 +43,13 @@ from fastsketch.sklearn._mrcd import (
     leave_one_out,
 )
 
-# Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
-MOST_SQUARES = 1e300
-# Largest number of a row that is asked about, in standard deviations of its column, and at all.
-MOST_ASKED, MOST_SIZE = 1e140, MOST_SQUARES**0.5
-# Mean of these squares, where there are any: below it inverses leave that range.
-LEAST_SQUARES = 1e-280
-# Why an estimator has kept no rows, by the number in its files.
+# Largest sum of squared deviations from the mean: beyond it the d x d products overflow.
+MAX_SQUARES = 1e300
+# Largest value of a query row, in standard deviations of its column and absolutely: beyond it distances overflow.
+MAX_QUERY_DEVIATIONS, MAX_QUERY_VALUE = 1e140, MAX_SQUARES**0.5
+# Smallest positive mean of the squared deviations: below it inverse covariances overflow.
+MIN_MEAN_SQUARES = 1e-280
+# Why an estimator has retained no rows; files store the index.
 WITHOUT_ROWS = (
     "it began to learn with contamination=None; set contamination and call fit",
     "its sketch came from elsewhere, as that of a job, which keeps none; learn by fit or partial_fit",
@@ -57,8 +57,8 @@ WITHOUT_ROWS = (
 )
 
 
-class AlarmEstimator(OutlierMixin, SketchEstimator):
-    """Base of SketchedCovariance that scores rows, sets a threshold, and takes rows with missing numbers."""
+class OutlierEstimator(OutlierMixin, SketchEstimator):
+    """Mixin of SketchedCovariance: anomaly scores, the threshold of `predict`, and missing values."""
 
     contamination: float | None
     fill: Any
@@ -68,11 +68,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     assume_centered: bool
     n_missing_: int
     _kept_rows: KeptRows | None
-    _without_rows: int  # a place in WITHOUT_ROWS
-    _weight_squares: float | None  # sum of the squares of the weights of all rows; None for a sketch from elsewhere
-    _scales: ColumnScales | None  # of a sketch; None of an exact sum, and of a sketch that came from elsewhere
+    _without_rows: int  # index in WITHOUT_ROWS
+    _weight_squares: float | None  # sum of squared weights; None for a sketch that was not learned here
+    _scales: ColumnScales | None  # None for the exact matrix, and for a sketch that was not learned here
 
-    # of the subclass: its covariance as given out, its weight, log-densities of rows
+    # Methods of the subclass: the shrunk covariance, the sum of the weights, log-densities of rows, ...
     _read: Callable[[], ShrunkCovariance]
     _total: Callable[[], float]
     _shrinkage_asked: Callable[[], float | str | None]
@@ -91,7 +91,10 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return self._standard()[0].scale.copy()
 
     def _standard(self) -> tuple[Standardization, SpikedCovariance | DenseCovariance]:
-        """Return the standard units of the columns, and the covariance in them, nothing shrunk and nothing added."""
+        """Return the column standardisation and the covariance of standardised columns, before shrinkage and ridge.
+
+        The result is cached until more rows are learned.
+        """
         return self._read_once("standard", self._standardize)
 
     def _standardize(self) -> tuple[Standardization, SpikedCovariance | DenseCovariance]:
@@ -121,7 +124,10 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
     def _checked_asked(self, X: Any) -> tuple[Any, list[Pattern]]:
-        """Return (checked query rows with means in place of missing numbers, which columns are missing in which)."""
+        """Validate query rows; return them with missing values replaced by means, and the patterns of missing columns.
+
+        ValueError if a value is too large for distances.
+        """
         check_is_fitted(self, "sketch_")
         rows, patterns = self._checked(X, reset=False), []
         if self.fill is not None:
@@ -131,7 +137,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         largest = max(float(data.max(initial=0.0)), -float(data.min(initial=0.0)))
         units, matrix = self._standard()
         deviations = units.scale * np.sqrt(matrix.trace / len(units.scale))
-        most = np.where(deviations > 0, np.minimum(MOST_ASKED * deviations, MOST_SIZE), MOST_SIZE)
+        most = np.where(deviations > 0, np.minimum(MAX_QUERY_DEVIATIONS * deviations, MAX_QUERY_VALUE), MAX_QUERY_VALUE)
         if largest > most.min():
             excess = np.abs(data) > (most if dense else most[rows.indices])
             if excess.any():
@@ -145,11 +151,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return rows, patterns
 
     def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
-        """Return measure(rows, mean) of the rows of X in standard units, some at a time, (n_samples,)."""
+        """Validate X and compute ``measure(rows, mean)`` of its standardised rows in blocks, (n_samples,)."""
         return self._standard()[0].measured(self._checked_asked(X)[0], measure)
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
-        """Return rows to learn from as ``fill`` has them, their weights, and n_missing_ with those of these rows."""
+        """Fill or drop rows with missing values as `fill` says; return the rows, their weights, the new n_missing_."""
         before = 0 if first else self.n_missing_
         if self.fill is None:
             return X, weights, before
@@ -158,7 +164,10 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return rows, weights, before + missing
 
     def _check_squares(self, X: Any, weights: NDArray[np.float64] | None, *, first: bool) -> None:
-        """Raise ValueError where the squares of all rows leave the range of numbers; `first`: none were learned."""
+        """Raise ValueError if the sum of squared deviations, of these and earlier rows, would overflow or underflow.
+
+        `first` is whether these are the first rows.
+        """
         total = float(X.shape[0]) if weights is None else float(weights.sum())
         mean, before = np.zeros(X.shape[1]), 0.0
         scales = None if first else self._scales
@@ -176,11 +185,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             sums: Any = X.T @ (np.ones(X.shape[0]) if weights is None else weights)
             mean = np.asarray(sums, np.float64).ravel() / total
         squares = before + squares_around(X, weights, mean)
-        check_squares(squares, MOST_SQUARES)
-        if squares < LEAST_SQUARES * total and (squares > 0 or differ(X, weights, mean)):
+        check_squares(squares, MAX_SQUARES)
+        if squares < MIN_MEAN_SQUARES * total and (squares > 0 or differ(X, weights, mean)):
             raise ValueError(
-                f"the rows differ, but by so little that their squares are below {LEAST_SQUARES:g} in the mean, or no "
-                "numbers at all: scale the rows up"
+                f"the rows differ, but by so little that their squares are below {MIN_MEAN_SQUARES:g} in the mean, or "
+                "no numbers at all: scale the rows up"
             )
 
     def __sklearn_tags__(self) -> Any:
@@ -188,14 +197,14 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         tags.input_tags.allow_nan = self.fill is not None
         return tags
 
-    # -- rows that are kept -----------------------------------------------------------------------------------------
+    # -- retained rows ----------------------------------------------------------------------------------------------
     def _kept_arrays(self) -> Arrays:
-        """Return the rows kept by name, or why there are none."""
+        """Return the arrays of the retained rows for a file, or the reason why there are none."""
         without = {"without_rows": np.array([float(self._without_rows)])}
         return without if self._kept_rows is None else {**without, **self._kept_rows.arrays()}
 
     def _kept_arrays_with(self, other: Any) -> Arrays:
-        """Return ``_kept_arrays`` with the other's rows too; UserWarning where one of both has none."""
+        """Return ``_kept_arrays`` of the merged samples; UserWarning if only one of the two estimators has rows."""
         if self._kept_rows is not None and other._kept_rows is not None:
             return {**self._kept_arrays(), **self._kept_rows.joined(other._kept_rows).arrays()}
         if self._kept_rows is None and other._kept_rows is None:
@@ -214,17 +223,30 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
 
     # -- alarms ----------------------------------------------------------------------------------------------------
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Score the rows of X, (n_samples,): the lower, the more abnormal.
+        """Compute anomaly scores of the rows of X: the lower, the more abnormal.
 
-        Minus the squared Mahalanobis distance. Its mean and covariance are those of the share `support_fraction` of the
-        retained rows that lie nearest (the minimum regularised covariance determinant, MRCD) if these are more than
-        five for each column, and otherwise those of all rows, shrunk as ``covariance_`` is; ``robust_`` says which.
+        The score is minus the squared Mahalanobis distance. If ``robust_`` is True, mean and covariance are those of
+        the minimum regularised covariance determinant (MRCD): fitted to the share `support_fraction` of the retained
+        rows that lie nearest. Otherwise they are those of all rows, and the covariance is shrunk as ``covariance_`` is.
 
-        A row with missing numbers has the distance that is as rare among complete rows as its own distance over the
-        observed columns is among the retained rows with the same numbers missing. A row that differs from a column that
-        never varied has there the deviation that it would have as the only row of all that differs, (n + 1) / sqrt(n).
-        Without retained rows (``contamination=None``, a job) the score is the Gaussian log-density by ``covariance_``,
-        -inf where that is singular.
+        A row with missing values is scored over its observed columns. That distance is mapped to the distance of the
+        same tail probability over all columns, so that such a row is an alarm as often as a complete one. In a column
+        that was constant during learning, a row with another value has the deviation (n + 1) / sqrt(n), as if it were
+        the only one of n + 1 rows that differs. Without retained rows (``contamination=None``, a job) the score is the
+        Gaussian log-density under ``covariance_``, which is -inf if that is singular.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float64 (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            If fewer than two rows were retained, although rows were to be.
 
         Examples
         --------
@@ -256,12 +278,16 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
     def _leading(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the leading eigenvalues and eigenvectors of the covariance in standard units; they are cached."""
+        """Compute the leading eigenpairs, before shrinkage, of the covariance of standardised columns; cached."""
         return self._read_once("leading", lambda: leading_pairs(self._standard()[1], sketch_size_of(self.sketch_)))
 
     @property
     def robust_(self) -> bool:
         check_is_fitted(self, "sketch_")
+        return self._has_rows_to_trim() and self._scorer()[0].mean is not None
+
+    def _has_rows_to_trim(self) -> bool:
+        """Return whether the retained rows that trimming leaves are more than five for each column."""
         if self._kept_rows is None or self._support_asked() == 1.0:
             return False
         n_kept = np.ceil(self.support_fraction * len(self._kept_rows.sample()[1]))
@@ -271,19 +297,22 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return as_real(self.support_fraction, "support_fraction", 0.5, 1.0)
 
     def _n_varying(self) -> int:
-        """Count the columns that vary, at least 1."""
+        """Count the columns of nonzero scale, at least 1."""
         return max(1, int(np.count_nonzero(self._standard()[0].scale)))
 
     def _spread(self) -> NDArray[np.float64]:
-        """Return the deviations of all rows in standard units; at least that of a direction without variance."""
+        """Return the standard deviations of all rows in standard units, (d,), each at least a small positive number.
+
+        They are 1 for the exact matrix; for a sketch they differ from 1, since its units are powers of two.
+        """
         scale = self._standard()[0].scale
         if self._scales is None:
             return np.ones(len(scale))
         deviations = np.sqrt(self._scales.variance.value()) / np.where(scale > 0, scale, 1.0)
-        return np.maximum(deviations, np.sqrt(LEAST_VARIANCE))
+        return np.maximum(deviations, np.sqrt(MIN_VARIANCE_SHARE))
 
     def _robust_share(self, correlation: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        """Return the intensity of shrinkage of the MRCD: the one that is set, or the oracle approximating one."""
+        """Compute the intensity of shrinkage of the MRCD: the number `shrinkage`, or that of OAS for any name."""
         asked = self._shrinkage_asked()
         if not isinstance(asked, str):
             return asked or 0.0
@@ -300,20 +329,21 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         if len(weights) < 2:
             raise ValueError(f"a threshold needs at least 2 rows, got {len(weights)}")
         rows, origin = units.apply(sample)
-        ridge, center = self.alpha0 / self._total(), self.sketch_.center
-        if self.robust_:
+        ridge, center, fit = self.alpha0 / self._total(), self.sketch_.center, None
+        if self._has_rows_to_trim():
             dense = np.empty(rows.shape)
             for part, moved in centred_blocks(rows, origin):
                 dense[part] = moved
-            rows, origin = dense, np.zeros(len(origin))
             fraction, share_of = self._support_asked(), self._robust_share
             fit = concentrated(dense, weights, self._spread(), fraction, share_of, ridge, center=center)
-            scorer, held_out = fit.scorer, cross_validated(rows, origin, weights, fit, ridge, center=center)
-        elif isinstance(matrix, DenseCovariance):
+            if fit is not None:
+                rows, origin = dense, np.zeros(len(origin))
+        if fit is None and isinstance(matrix, DenseCovariance):
             fit = Moments.of_correlation(self._total(), matrix.matrix()).fitted(len(weights), shrunk.share, ridge)
+        if fit is not None:
             scorer, held_out = fit.scorer, cross_validated(rows, origin, weights, fit, ridge, center=center)
         else:
-            floor = max(shrunk.floor, LEAST_VARIANCE * matrix.trace / self._n_varying())
+            floor = max(shrunk.floor, MIN_VARIANCE_SHARE * matrix.trace / self._n_varying())
             scorer = Scorer(matrix.shrunk(shrunk.share, floor))
             held_out = leave_one_out(
                 rows, origin, weights, matrix, shrunk._replace(floor=floor), self._total(), center=center
@@ -346,7 +376,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return self._level()[1]
 
     def decision_function(self, X: Rows) -> NDArray[np.float64]:
-        """Return ``score_samples(X) - offset_``, (n_samples,): negative for alarms.
+        """Compute ``score_samples(X) - offset_``, (n_samples,): negative for alarms.
 
         Parameters
         ----------
@@ -360,7 +390,9 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Rows) -> NDArray[np.int64]:
-        """Return 1 for rows like those learned from, and -1 for alarms, (n_samples,).
+        """Classify rows: -1 for alarms, 1 for all others, (n_samples,).
+
+        About the share `contamination` of new rows that are distributed like the training rows are alarms.
 
         Parameters
         ----------
