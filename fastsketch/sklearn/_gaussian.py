@@ -69,7 +69,7 @@ class SpikedCovariance:
 
     @classmethod
     def pooled(cls, values: Matrix, vectors: Matrix, *, certain: Matrix, trace: float, rounding: float) -> Self:
-        """Build the matrix from estimated eigenpairs and the exact trace.
+        """Return the matrix of these eigenpairs whose trace is `trace`.
 
         The remainder of the trace is shared equally by the directions that have no eigenpair. From the last pair on,
         pairs whose eigenvalue, or whose lower bound `certain`, does not exceed that share are pooled with them. A
@@ -122,7 +122,7 @@ class SpikedCovariance:
             return float(np.log(self.values).sum() + (others * np.log(self.rest) if others else 0.0))
 
     def matrix(self) -> Matrix:
-        """Form the matrix, (d, d)."""
+        """Compute the matrix, (d, d)."""
         return self._dense(self.values, self.rest)
 
     def inverse(self) -> Matrix:

@@ -68,12 +68,12 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_correlation(cls, total: float, correlation: Floats) -> Self:
-        """Wrap the correlation matrix of all rows: in standard units their means are 0 and their deviations 1."""
+        """Return the moments of all rows, given their correlation matrix: in standard units means 0, deviations 1."""
         d = len(correlation)
         return cls(total, np.zeros(d), np.ones(d), correlation)
 
     def fitted(self, n: int, share: float, ridge: float) -> "Fit":
-        """Build the fit that uses all n rows of a sample, with shrinkage intensity `share`."""
+        """Return the fit that uses all n rows of a sample, with shrinkage intensity `share`."""
         return Fit(Scorer(self.shrunk(share, ridge)), self, np.ones(n, bool), share)
 
     def shrunk(self, share: float, ridge: float) -> DenseCovariance:
@@ -86,7 +86,7 @@ class Moments(NamedTuple):
         return DenseCovariance(out)
 
     def without(self, rows: Floats, weights: Floats, *, center: bool) -> Self:
-        """Downdate: compute the moments without the given rows, (k, d) in standard units, which were part of them."""
+        """Compute the moments without the given rows by a downdate; these rows (k, d) must be among those of `self`."""
         remaining = self.total - float(weights.sum())
         if not remaining > 0:
             raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
@@ -310,7 +310,7 @@ class Threshold(NamedTuple):
         return level, np.asarray(beta.ppf([0.025, 0.975], beyond, m + 1 - beyond))
 
     def comparable(self, scorer: Scorer, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Map distances over the observed columns to distances over all columns of the same tail probability, (n,).
+        """Convert distances over the observed columns to distances over all columns of the same tail probability, (n,).
 
         The tail probability is the rank among the distances of the sample with the same columns masked: conformal
         prediction with missing data augmentation (Zaffran, Dieuleveut, Josse, Romano, ICML 2023, exact form). A

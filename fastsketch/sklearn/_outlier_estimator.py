@@ -390,7 +390,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Rows) -> NDArray[np.int64]:
-        """Classify rows: -1 for alarms, 1 for all others, (n_samples,).
+        """Predict which rows are alarms: -1 for alarms, 1 for all others, (n_samples,).
 
         About the share `contamination` of new rows that are distributed like the training rows are alarms.
 
