@@ -1,6 +1,6 @@
-"""The ridge by cross-validation: generalised from sums alone, or leave-one-out of the rows that are at hand.
+"""Choice of the ridge by cross-validation: generalised, from sums alone, or leave-one-out on rows that are at hand.
 
-Both take every ridge of one grid from one eigendecomposition.
+Both compute the error of every ridge of a grid from one eigendecomposition.
 """
 
 from typing import Any
@@ -12,44 +12,46 @@ from fastsketch.ridge._gram_model import Matrix
 from fastsketch.ridge._moments import EPS, TINY, Moments, times
 from fastsketch.ridge._read_out import Rows, Scorer
 
-# Ridges of the grid in a decade.
+# Number of ridges of the grid in each decade.
 PER_DECADE = 4
-# What is left of a row by itself and is no more than this is rounding.
+# One less a leverage that is at most this is rounding.
 ROUNDING = 1e-12
 
 
 def grid(least: float, largest: float, n: int) -> Matrix:
-    """Return ridges (p,), ascending, four in each decade, for eigenvalues of X'X of rows whose larger side is n.
+    """Return a grid of ridges (p,), ascending, PER_DECADE in each decade.
 
-    They go from n eps times the `least`, below which ``numpy.linalg.matrix_rank`` takes values for rounding, to n times
-    the largest eigenvalue, where the coefficients are an n-th of those of the regressions on single columns.
+    It begins at n eps times the eigenvalue `least`; below that ``numpy.linalg.matrix_rank`` regards values as rounding.
+    It ends at n times the largest eigenvalue, where coefficients are an n-th of those of regressions on single columns.
+    n is the larger side of the matrix of rows.
     """
-    if not largest > 0:  # constant columns: every ridge predicts the mean
+    if not largest > 0:  # all columns are constant: every ridge predicts the mean
         return np.ones(1)
     first, last = np.log10(n * EPS) + np.log10(least), np.log10(n) + np.log10(largest)
     return 10.0 ** (last - np.arange(int(PER_DECADE * (last - first)), -1, -1) / PER_DECADE)
 
 
 class GeneralisedCrossValidation:
-    """Score of every ridge by sums over rows, and by the leverages of a sample of these where there is one.
+    """Generalised cross-validation of every ridge, corrected by the leverages of a sample of rows where there is one.
 
     Golub, Heath and Wahba (1979, Technometrics 21:215, equation 1.4): with the hat matrix H(r) of a ridge r,
 
         V(r) = n |(I - H(r)) y|^2 / tr(I - H(r))^2.
 
-    The numerator is y'y - sum_j z_j^2 / s_j + sum_j (z_j^2 / s_j) (r / (s_j + r))^2 and the trace n - 1 - sum_j
-    s_j / (s_j + r), where s_j are the eigenvalues of X'X of centred columns in units of the penalty, z_j are those
-    coordinates of X'y, and 1 is the intercept. With weights n is Kish's effective number of rows: for rows of equal
-    noise the weighted residuals then lose the share tr H / n to the fit. V is relative to the variance of the target.
+    The numerator is y'y - sum_j z_j^2 / s_j + sum_j (z_j^2 / s_j) (r / (s_j + r))^2, and the trace is n - 1 - sum_j s_j
+    / (s_j + r). Here s_j are the eigenvalues of X'X of centred columns in units of the penalty, z_j are the coordinates
+    of X'y, and 1 is for the intercept. With weights n is Kish's effective number of rows: for rows of equal noise the
+    weighted residuals then lose the share tr H / n to the fit. V is relative to the variance of the target.
 
-    That is the leave-one-out error if all rows have the mean leverage. ``leave_one_out`` has those of a sample instead.
+    V equals the leave-one-out error if all rows have the mean leverage. ``leave_one_out`` uses the leverages of a
+    sample.
     """
 
     def __init__(self, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> None:
-        """Compute the eigenvectors of X'X (d, d) of all n rows in units of the penalty (d,)."""
+        """Compute the eigenvectors of X'X (d, d) of all n rows, in units of the penalty (d,)."""
         root = _root_of_inverse(moments, penalty)
         system = gram * root * root[:, np.newaxis]
-        # in units of the longest column and of the targets, whose squares overflow nowhere
+        # in units of the longest column and of the targets, so that squares cannot overflow
         self._unit = float(system.diagonal().max(initial=0.0)) or 1.0
         values, vectors = np.linalg.eigh(system / self._unit)
         largest, side = float(values.max(initial=0.0)), max(n, len(values))
@@ -62,7 +64,7 @@ class GeneralisedCrossValidation:
         self.ridges = grid(self._unit * largest, self._unit * largest, side)
 
     def scores(self, shares: Matrix) -> Matrix:
-        """Compute V (p,) of every ridge, over targets with their shares (c,); infinite where no row is left over."""
+        """Compute V (p,) of every ridge, summed over targets with weights (c,); infinite without degrees of freedom."""
         free = self._moments.n_effective - self._center - float(len(self._values))
         trace = free + self._left().sum(axis=1)
         squares = self._residual(shares)
@@ -70,10 +72,11 @@ class GeneralisedCrossValidation:
         return np.divide(squares, (trace / self._moments.n_effective) ** 2, out=out, where=trace > 0)
 
     def leave_one_out(self, shares: Matrix, rows: Rows) -> Matrix:
-        """Estimate the leave-one-out error (p,) of every ridge, over targets with their shares (c,).
+        """Estimate the leave-one-out error (p,) of every ridge, summed over targets with weights (c,).
 
-        A ratio estimate (Cochran 1977, Sampling Techniques, chapter 6): the mean squared residual of all rows, known
-        exactly, times the ratio of leave-one-out errors to residuals in the sample. Of all rows it is exact.
+        This is a ratio estimate (Cochran 1977, Sampling Techniques, chapter 6): the mean squared residual of all rows,
+        known exactly, times the ratio of leave-one-out errors to residuals in the sample. It is exact for a sample of
+        all rows.
         """
         mean, level = self._moments.mean @ self._turn, self._moments.target_mean
         x, y = times(rows.x, self._turn) - mean, (rows.y - level) / self._lengths
@@ -95,7 +98,7 @@ class GeneralisedCrossValidation:
         return ridges / (self._values + ridges)
 
     def _residual(self, shares: Matrix) -> Matrix:
-        """Return the squared residuals (p,) of all rows as shares of the squares of their targets."""
+        """Return the squared residuals (p,) of all rows, relative to the squares of their targets."""
         explained = self._cross**2 / self._values[:, np.newaxis]
         residual = np.maximum(1.0 - explained.sum(axis=0), 0.0) + self._left() ** 2 @ explained
         out: Matrix = residual @ shares
@@ -103,12 +106,13 @@ class GeneralisedCrossValidation:
 
 
 class LeaveOneOut:
-    """Predictions of every row (n, d) by ridge regression of all others, exact, by one decomposition.
+    """Exact leave-one-out predictions of every row (n, d) at every ridge, from one decomposition.
 
-    X are weighted, centred rows, D a penalty, U the eigenvectors of X D^-1 X' that have no part in the mean, S their
-    eigenvalues. At ridge r the residual of row i is what is left of its target, (U r / (S + r) U'y)_i, over what is
-    left of its leverage, (U r / (S + r) U')_ii (Allen 1974, Technometrics 16:125). Of more rows than columns U are the
-    left singular vectors, and what they do not span of target and leverage is left at every ridge.
+    X are weighted, centred rows, D a penalty, U the eigenvectors of X D^-1 X' that are orthogonal to the mean, S their
+    eigenvalues. At ridge r the leave-one-out residual of row i is (U r / (S + r) U'y)_i, the residual of its target,
+    divided by (U r / (S + r) U')_ii, one less its leverage (Allen 1974, Technometrics 16:125). With more rows than
+    columns U are the left singular vectors; the parts of targets and leverages outside their span are the same at every
+    ridge.
     """
 
     def __init__(self, rows: Rows, moments: Moments, penalty: Matrix, *, center: bool) -> None:
@@ -135,13 +139,13 @@ class LeaveOneOut:
         self._vectors: Matrix = vectors
         self._y, self._root = rows.y, root
         self._turned: Matrix = vectors.T @ y
-        # of columns in unlike units small ridges matter to the shortest
+        # if columns have different units, small ridges matter to the shortest column
         squares, largest = moments.variance / penalty * moments.weight, float(self._values.max(initial=0.0))
         least = float(np.min(squares, where=squares > 0, initial=largest))
         self.ridges = grid(max(least, max(n, d) * EPS * largest), largest, max(n, d))
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets (n, c) of each row by the others."""
+        """Predict the targets (n, c) of each row by the other rows."""
         if ridge > 0:
             by = 1.0 / (self._values / ridge + 1.0)
         else:  # least squares
@@ -150,17 +154,18 @@ class LeaveOneOut:
         own = self._own + self._vectors**2 @ by
         off = left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
         if not ridge > 0:
-            off[own <= ROUNDING] = np.inf  # of a row that no other has anything to say of
+            off[own <= ROUNDING] = np.inf  # the other rows do not determine the prediction
         return self._y - off
 
     def errors(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute the error of each row (n,) at every ridge of the grid, (p, n)."""
+        """Compute the error of each row at every ridge of the grid, (p, n)."""
         return np.stack([scorer.errors(self.predict(float(ridge)), rows) for ridge in self.ridges])
 
     def residuals(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute the error of predictions of each row (n, c) by the others, at the ridge that is best for the others.
+        """Compute the leave-one-out residuals (n, c), each at the ridge that is best for the other rows.
 
-        A ridge that a row has chosen itself flatters it: of ten rows intervals would hold a tenth less than they say.
+        A ridge that a row has helped to choose makes its residual too small: for ten rows, intervals would cover a
+        tenth less.
         """
         errors, out = self.errors(scorer, rows), np.empty_like(rows.y)
         best = (errors.sum(axis=1, keepdims=True) - errors).argmin(axis=0)
@@ -171,7 +176,7 @@ class LeaveOneOut:
 
 
 def _root_of_inverse(moments: Moments, penalty: Matrix) -> Matrix:
-    """Return penalty^(-1/2) (d,), 0 for constant columns, of whose deviations only rounding is left."""
+    """Return penalty^(-1/2) (d,), and 0 for constant columns, whose deviations are only rounding."""
     return np.where(moments.variance > 0, penalty**-0.5, 0.0)
 
 

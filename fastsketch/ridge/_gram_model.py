@@ -1,11 +1,11 @@
-"""Models of X'X, and systems that they solve: the sum itself, or rows of a sketch and what these lack of the diagonal.
+"""Models of X'X and solvers for (X'X + penalty) W = Z: the sum itself, or a sketch with a diagonal correction.
 
-A sketch stands for Z Q Z' + diag(lost). Z (d, t) are its rows, one row for each column; Q takes the level of what was
-lost from every eigenvalue; lost_j puts back on the diagonal what is then missing of the sum of squares of column j,
-which is known exactly, or of all columns the same.
+A sketch stands for Z Q Z' + diag(lost). The columns of Z (d, t) are its rows; Q removes from every eigenvalue what the
+sketch has added to it; and lost_j restores what is missing of the sum of squares of column j, which is known exactly,
+or is the same for all columns.
 
-(Z Q Z' + D)^-1 with D = diag(lost) + a penalty is D^-1 - D^-1 Z M Z' D^-1, M = (Q^-1 + Z' D^-1 Z)^-1: nothing larger
-than Z is needed.
+By Woodbury's identity the inverse of Z Q Z' + D, where D = diag(lost) + a penalty, is D^-1 - D^-1 Z M Z' D^-1 with
+M = (Q^-1 + Z' D^-1 Z)^-1. Nothing larger than Z is needed.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 Matrix = NDArray[np.float64]
-# Right-hand sides (d, c) to solutions.
+# Maps right-hand sides (d, c) to solutions.
 Solver = Callable[[Matrix], Matrix]
 
-# Columns at a time, whose products are summed up in double: a block of them stays in the second cache.
+# Rows of Z multiplied at a time; such a block fits in the L2 cache.
 BLOCK = 1024
-# Of D over its mean, and of h: what is smaller is rounding.
+# Entries of D below this share of their mean are rounding.
 LEAST_SHARE = 1e-12
 
 
@@ -31,7 +31,10 @@ class GramSum(NamedTuple):
     gram: Matrix
 
     def solver(self, penalty: Matrix) -> Solver:
-        """Return what solves (X'X + diag(penalty)) W = Z (d, c); of the solutions of a singular system the shortest."""
+        """Return a function that solves (X'X + diag(penalty)) W = Z (d, c).
+
+        A singular system has the shortest solution.
+        """
         system = self.gram.copy()
         system[np.diag_indices_from(system)] += penalty
         try:
@@ -43,18 +46,18 @@ class GramSum(NamedTuple):
 
 
 class GramModel(NamedTuple):
-    """Model of X'X in stored units: one of them is `unit` squared units of the rows."""
+    """Model of X'X from a sketch, in stored units: one of them is `unit` squared units of the rows."""
 
-    z: NDArray[Any]  # (d, t), or of `columns` alone: all other rows are 0
+    z: NDArray[Any]  # (d, t), or only the rows of `columns`; all others are 0
     root: Matrix  # (t, r), Q = root root'
     lost: Matrix  # (d,)
     unit: float
     columns: slice | NDArray[np.int64] = slice(None)
 
     def solver(self, penalty: Matrix) -> Solver:
-        """Return what solves (Z Q Z' + diag(lost + penalty)) W = right (d, c), in squared units of the rows."""
+        """Return a function that solves (Z Q Z' + diag(lost + penalty)) W = right (d, c), in units of the rows."""
         diagonal, level = scaled_diagonal(self.lost + penalty / self.unit)
-        # M of the system over its level
+        # M of the system divided by its level
         inner = inner_of(gram_of(self.z, diagonal[self.columns]) / level, self.root) / level
         by = diagonal[:, np.newaxis]
 
@@ -69,7 +72,7 @@ class GramModel(NamedTuple):
 
 
 def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
-    """Return (D over its mean, this mean): so nothing leaves the range of float32, nor is anything zero."""
+    """Return (D divided by its mean, the mean). So nothing overflows in float32, and nothing is zero."""
     level = float(diagonal.mean())
     if not level > 0:
         level = float(np.finfo(np.float64).tiny)
@@ -77,7 +80,7 @@ def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
 
 
 def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
-    """Compute Z' diag(1 / diagonal) Z (t, t) in double."""
+    """Compute Z' diag(1 / diagonal) Z (t, t) in float64, by blocks of rows."""
     out = np.zeros((z.shape[1], z.shape[1]))
     by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
     for start in range(0, len(z), BLOCK):
@@ -89,7 +92,7 @@ def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
 
 
 def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> Matrix:
-    """Compute Z_j' turn Z_j of every column (d,), or (`squared`) |Z_j' turn|^2."""
+    """Compute Z_j' turn Z_j for every row Z_j of Z, (d,), or with `squared` |Z_j' turn|^2."""
     out = np.empty(len(z))
     for start in range(0, len(z), BLOCK):
         own = z[start : start + BLOCK]

@@ -1,4 +1,4 @@
-"""What models share that sketch rows and hold some of them out: all or nothing, fading, merges, the state of both."""
+"""Base of models that sketch rows and hold some of them out: atomic updates, fading, merging, state files."""
 
 # pyright: reportPrivateUsage=false
 
@@ -13,67 +13,71 @@ from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
 
-# Of the names of arrays.
+# Prefixes of the names of arrays in a state file.
 OF_SKETCH, HELD = "sketch_", "held"
 
 
 class HeldOutLearner(MergeableModel, abstract=True):
-    """A sketch of rows and a reservoir of some that it has not seen, on which a ridge is chosen."""
+    """A sketch of rows, and a reservoir of rows that the sketch has not seen, on which a ridge is chosen."""
 
-    # parameters, which subclasses declare
+    # parameters that subclasses declare
     decay: float
     reservoir_size: int
     seed: int
 
-    # What an update changes: whatever a subclass has learned beside these.
+    # Attributes that an update changes; subclasses add theirs.
     LEARNED: ClassVar[tuple[str, ...]] = ("_n", "_sketch", "_held", "_last", "_feature_names")
 
     def _begin(self) -> None:
         self._n = 0
         self._sketch = self._empty_sketch(0)
         self._held: HeldOut | None = None
-        self._last: Any = None  # what was last read out
+        self._last: Any = None  # cached answers
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
-        """Return a sketch that has seen no rows."""
+        """Return an empty sketch."""
         raise NotImplementedError
 
     def _faded(self, factor: float) -> dict[str, Any]:
-        """Return attributes whose sums have faded, by name."""
+        """Return the attributes whose sums are multiplied by a factor, by name."""
         raise NotImplementedError
 
     def _rows_held(self, held: HeldOut) -> Any:
-        """Return rows held out as the sketch takes them."""
+        """Return the rows of a reservoir in the form that the sketch takes."""
         return held.rows
 
     # -- learning --------------------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Return the number of rows seen, empty ones included."""
+        """Return the number of rows learned, empty ones included."""
         return self._n
 
     def _settle(self, learned: dict[str, Any], rows: Any, weights: Any) -> None:
-        """Take what has been learned, and give the sketch among it rows: all of it or nothing."""
+        """Assign the learned attributes and update the sketch among them with rows, atomically."""
         sketch: FrequentDirections = learned["_sketch"]
         before, n_rows = {name: getattr(self, name) for name in self.LEARNED}, sketch.n_rows
         try:
-            # first of all, and in one step, so that nothing is left to be done when the sketch has learned
+            # before the sketch learns, and in one step: nothing remains to be done afterwards
             vars(self).update(learned, _last=None)
             if rows.shape[0]:
-                sketch._absorb(rows, weights)  # a row of weight 0 stands for one held out, and ages the others
+                sketch._absorb(rows, weights)  # a row of weight 0 is one that was held out; it ages the others
         except BaseException:
-            if rows.shape[0] and sketch.n_rows == n_rows:  # it has refused them, or was interrupted
+            if rows.shape[0] and sketch.n_rows == n_rows:  # the sketch has refused them, or was interrupted
                 vars(self).update(before)
             raise
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+        """Multiply the weight of everything learned so far by a factor: decay by batch, or by day.
 
         Parameters
         ----------
-        factor : float
+        factor : float in (0, 1]
+
+        Returns
+        -------
+        self
 
         Examples
         --------
@@ -95,11 +99,11 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self
 
     def _eat(self, sketch: FrequentDirections, held: HeldOut) -> FrequentDirections:
-        """Give a sketch rows of the past, at the weights that they have now."""
+        """Update a sketch with held-out rows, at the weights to which they have decayed. Return the sketch."""
         rows = self._rows_held(held)
         if self.decay == 1.0:
             return sketch.update(rows, held.weight) if len(held) else sketch
-        # a sketch of its own, whose decay their weights undo: a merge ages nothing
+        # a separate sketch, whose decay the weights divide out; merging it ages nothing
         step = held_out.undone(self.decay)
         for start in range(0, len(held), step):
             part, weight = rows[start : start + step], held.weight[start : start + step]
@@ -117,12 +121,12 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._empty_sketch(n_features)._state_bytes(n_features)
 
     def _known_held(self, *, came: int | None = None) -> HeldOut:
-        """Return the rows held out with the weights that they have now, once rows have been seen."""
+        """Return the held-out rows with the weights to which they have decayed. Rows must have been learned."""
         assert self._held is not None
         return self._held.aged(self.decay, self._n, came=came)
 
     def _joined(self, other: Self) -> tuple[dict[str, Any], HeldOut]:
-        """Return attributes that know the rows of both by name, and those that leave the reservoir for the sketch."""
+        """Return (attributes of the merged model, rows that leave the reservoir and are still to be sketched)."""
         n = self._n + other._n
         rows = held_out.joined([model._known_held(came=n - 1) for model in (self, other)])
         held, rest = rows.chosen(slice(0, self.reservoir_size)), rows.chosen(slice(self.reservoir_size, None))
@@ -131,7 +135,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _held_state(self) -> tuple[Any, Arrays, Arrays]:
-        """Return the state of the sketch, arrays of the reservoir and of the sketch, once rows have been seen."""
+        """Return (state of the sketch, arrays of the reservoir, arrays of the sketch). Rows must have been learned."""
         assert self._held is not None
         about, arrays = self._sketch._state()
         of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
@@ -140,7 +144,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
     def _validate_held(
         self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int, size: int, fewest: int, dtype: Any
     ) -> None:
-        """Raise ValueError unless these could be a sketch of d columns and a reservoir of rows of this width."""
+        """Raise ValueError unless these could be a sketch of d columns and a reservoir of rows of `width` columns."""
         about = state["sketch"]["engine"]
         if about is not None and about["n_features"] != d:
             raise ValueError(f"its sketch has {about['n_features']} columns, its sums have {d}")
@@ -149,10 +153,12 @@ class HeldOutLearner(MergeableModel, abstract=True):
         self._empty_sketch(d)._validate(state["sketch"], _of_sketch(arrays))
 
     def _restore_held(self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int) -> None:
+        """Set the sketch and the reservoir from a state file."""
         self._n, self._sketch = state["n_rows"], self._empty_sketch(d)
         self._held = held_out.from_arrays(arrays, width, HELD)
         self._sketch._restore(state["sketch"], _of_sketch(arrays))
 
 
 def _of_sketch(arrays: Arrays) -> Arrays:
+    """Return the arrays of the sketch, under the names that it has given them."""
     return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}

@@ -1,8 +1,8 @@
-"""A uniform sample of rows that is kept out of the sketch, so that a ridge can be chosen on them.
+"""A uniform sample of rows that is kept out of a sketch, so that a ridge can be chosen on them (bottom-k sampling).
 
-Every row that may be held out (of users those with two items at least) has a key, a function of the seed, its place in
-the stream and what it holds; those of the least keys are held out. So the choice depends on neither batches nor the
-order of merges, and two parts of a stream with the same seed choose apart.
+Every row that may be held out (for users: those with two items at least) has a pseudorandom key, a function of the
+seed, its position in the stream and its content. The rows with the smallest keys are held out. So the sample depends
+neither on batches nor on the order of merges, and two parts of a stream with the same seed are sampled independently.
 """
 
 import heapq
@@ -19,11 +19,11 @@ from fastsketch.data.files import _checks as checks
 
 Keys = NDArray[np.uint64]
 
-# Random numbers are drawn for this many places at a time, and rows are looked at for this many.
+# Random numbers are drawn for this many rows at a time, and rows are compared in such blocks.
 BLOCK = 4096
-# Powers of a decay are undone up to this factor.
+# Powers of a decay are divided out up to this factor.
 MOST_UNDONE = 1e12
-# Of SplitMix64.
+# Constants of SplitMix64.
 STEP, LAST_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(31)
 SHUFFLES = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
@@ -33,48 +33,48 @@ SHUFFLES = (
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows (users) in the order of their keys; no array ever changes."""
+    """Held-out rows (users) in the order of their keys. Immutable: methods return new objects."""
 
-    rows: Any  # CSR (r, items), of a regression with the targets as its last columns; dense ones as r arrays, objects
-    weight: NDArray[np.float64]  # (r,) when they came, faded since
+    rows: Any  # CSR (r, items), for a regression with targets as last columns; or an object array of r dense rows
+    weight: NDArray[np.float64]  # (r,) at their arrival, since then only faded
     key: Keys  # (r,) ascending
-    came: NDArray[np.int64]  # (r,) number of the row in the stream; of those of a merge that of the last before it
+    came: NDArray[np.int64]  # (r,) number of the row in the stream; after a merge that of the last row before it
 
     def __len__(self) -> int:
         return len(self.key)
 
     @property
     def n_events(self) -> int:
-        """Return the number of events of all users; nnz of scipy costs ten times as much, at every row of an update."""
+        """Return the number of stored entries, ten times as fast as scipy's ``nnz``."""
         return len(self.rows.data)
 
     def chosen(self, where: slice | NDArray[np.int64]) -> "HeldOut":
-        """Return some of the users, in this order."""
+        """Return the rows at these positions, in this order."""
         taken = self.rows.dtype != object and isinstance(where, np.ndarray)
         rows = lines(self.rows, cast("NDArray[np.int64]", where)) if taken else self.rows[where]
         return HeldOut(rows, self.weight[where], self.key[where], self.came[where])
 
     def own(self) -> "HeldOut":
-        """Return the same users with a copy of their rows, which may be a caller's, in less time than scipy takes."""
+        """Return a copy of the rows, whose arrays may belong to the caller."""
         rows = copy(self.rows)
         rows.data, rows.indices, rows.indptr = rows.data.copy(), rows.indices.copy(), rows.indptr.copy()
         return HeldOut(rows, self.weight, self.key, self.came)
 
     def faded(self, factor: float) -> "HeldOut":
-        """Return the same users with weights times a factor."""
+        """Return the rows with weights multiplied by a factor."""
         return replace(self, weight=self.weight * factor)
 
     def aged(self, decay: float, n_rows: int, *, came: int | None = None) -> "HeldOut":
-        """Return the same users with the weights that they have after n_rows rows, as if they had come in the last.
+        """Return the rows with the weights to which they have decayed after n_rows rows, as if they had arrived last.
 
-        `came`: its number in another stream.
+        `came` replaces their number in the stream, if they continue in another stream.
         """
         age = (n_rows - 1 - self.came).astype(np.float64)
         last = np.full(len(self), n_rows - 1 if came is None else came)
         return replace(self, weight=self.weight * decay**age, came=last)
 
     def with_items(self, places: NDArray[np.int64], width: int) -> "HeldOut":
-        """Return the same users with their items at other places."""
+        """Return the rows with items moved to other columns of a matrix of this width."""
         rows, indices = self.rows, places[self.rows.indices].astype(np.int32)
         moved: Any = type(rows)((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
         moved.sort_indices()
@@ -82,12 +82,12 @@ class HeldOut:
 
 
 def empty(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
-    """Return a reservoir without users."""
+    """Return an empty reservoir."""
     return HeldOut(empty_rows(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
 def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
-    """Return CSR rows without items."""
+    """Return CSR rows without stored entries."""
     from scipy.sparse import csr_array
 
     return csr_array((n_rows, n_items), dtype=dtype)
@@ -96,9 +96,11 @@ def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
 def offer(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
 ) -> tuple[HeldOut, HeldOut]:
-    """Offer rows `first`, `first` + 1, ... of a stream, CSR (k, items): (reservoir, rows for the sketch in order).
+    """Offer CSR rows `first`, `first` + 1, ... of a stream to a reservoir.
 
-    With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
+    Return (reservoir, rows for the sketch in order).
+
+    With decay < 1 the sketch gets one row for each that arrives, an empty one if need be, since rows age its contents.
     """
     k, r = int(rows.shape[0]), len(held)
     key, own = keys_of(rows, first, seed), np.arange(r, r + k)
@@ -106,9 +108,9 @@ def offer(
     able = (length >= 2) & (weight > 0)
     if r >= size:
         able &= key < held.key[-1] if size else False
-    if not able.any() and (decay < 1.0 or length.all()):  # as most single rows are, once the reservoir is full
+    if not able.any() and (decay < 1.0 or length.all()):  # the usual case for single rows once the reservoir is full
         return held, HeldOut(rows, weight, key, own + (first - r))
-    # sources of what the sketch gets at each place: a held user, r + a row, or -1
+    # source of what the sketch gets in each place: a held-out row, r + a new row, or -1
     given: NDArray[np.int64] = np.where((length > 0) | (decay < 1.0), own, -1)
     kept = exchange(held.key, key, able, size=size, given=given)
     every = stacked([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)])
@@ -125,26 +127,38 @@ def offer(
 def exchange(
     held: Keys, key: Keys, able: NDArray[np.bool_], *, size: int, given: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the sources of the reservoir (at most size,) in the order of their keys: a place in it, or r + a row.
+    """Return the sources of the new reservoir in the order of keys: i < r is position i of the old one, r + j is row j.
 
-    `held`: the r keys of the reservoir before; `able`: rows that may be held out. `given` (k,), sources of what the
-    sketch gets in the place of each row, becomes that which leaves the reservoir for it, -1 where nothing does.
+    Parameters
+    ----------
+    held : ndarray (r,)
+        Keys of the reservoir before.
+    key, able : ndarray (k,)
+        Keys of the rows, and whether each may be held out.
+    size : int
+        Size of the reservoir.
+    given : ndarray (k,)
+        On entry the source of what the sketch gets in the place of each row. Changed in place: where a row is held out
+        it becomes the source that this row evicts, or -1 if it evicts none.
     """
     r = len(held)
     some = np.flatnonzero(able & (key < held[-1]) if 0 < size <= r else able & (size > 0))
     if not len(some):
         return np.arange(r)
-    if len(some) == 1:  # without a look at all others: a row that comes alone
+    if len(some) == 1:  # a shortcut for single rows
         i, full = some[0], r >= size
         given[i] = out = r - 1 if full else -1
         kept = np.insert(np.arange(r), np.searchsorted(held, key[i]), r + i)
         return kept[kept != out] if full else kept
-    first, some = np.split(some, [max(size - r, 0)])  # there is room for the first
+    first, some = np.split(some, [max(size - r, 0)])  # the first ones fill the reservoir
     given[first] = -1
     source = np.concatenate([np.arange(r), r + first])
     by_source = np.concatenate([held, key])
     source = source[np.argsort(by_source[source], kind="stable")]
-    stayed, entered = len(source), list[tuple[int, int]]()  # a heap with the largest key first, of equal ones the last
+    stayed, entered = (
+        len(source),
+        list[tuple[int, int]](),
+    )  # a heap, largest key first; of equal keys the last row first
     for start in range(0, len(some), BLOCK):
         part = some[start : start + BLOCK]
         for i in part[key[part] < by_source[source[stayed - 1]]].tolist() if stayed else part.tolist():
@@ -162,7 +176,7 @@ def exchange(
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Return CSR matrices of one width one below the other; scipy's vstack takes ten times as long for short ones."""
+    """Stack CSR matrices of one width vertically, in a tenth of the time of scipy's ``vstack`` for short ones."""
     ends: NDArray[np.int64] = np.cumsum([0, *(part.indptr[-1] for part in parts)])
     indptr = np.concatenate([parts[0].indptr[:1], *(p.indptr[1:] + end for p, end in zip(parts, ends, strict=False))])
     data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
@@ -170,7 +184,7 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 def lines(rows: Any, where: NDArray[np.int64]) -> Any:
-    """Return some rows of CSR, in this order: as rows[where] does, in less time for short ones."""
+    """Return CSR rows at these positions, as rows[where], but faster for short ones."""
     before: NDArray[np.int64] = rows.indptr
     starts = before[where]
     lengths = before[where + 1] - starts
@@ -181,7 +195,7 @@ def lines(rows: Any, where: NDArray[np.int64]) -> Any:
 
 
 def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
-    """Return all rows of some parts, one after the other: dense ones apart, where all are, else CSR."""
+    """Concatenate reservoirs. The rows stay dense if all of them are, else they become CSR."""
     some = [part for part in parts if len(part)] or parts[:1]
     apart = all(part.rows.dtype == object for part in some)
     rows: Any = np.concatenate([p.rows for p in some]) if apart else stacked([csr_of(p) for p in some])
@@ -190,7 +204,7 @@ def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
 
 
 def csr_of(held: HeldOut) -> Any:
-    """Return the rows as CSR, of dense ones every entry."""
+    """Return the rows as CSR; dense ones with every entry stored."""
     from scipy.sparse import csr_array
 
     if held.rows.dtype != object:
@@ -202,16 +216,16 @@ def csr_of(held: HeldOut) -> Any:
 
 
 def apart(rows: NDArray[np.float64]) -> NDArray[Any]:
-    """Return dense rows (r, d) as r arrays of their own, which leave and enter without a copy of the others."""
+    """Return dense rows (r, d) as an object array of r arrays, so that rows are replaced one by one."""
     out = np.empty(len(rows), object)
     out[:] = [row.copy() for row in rows]
     return out
 
 
 def joined(parts: Sequence[HeldOut]) -> HeldOut:
-    """Return all users of some parts in the order of their keys, whatever the order of the parts.
+    """Merge reservoirs: all rows in the order of their keys, whatever the order of the reservoirs.
 
-    The same items in the same place of two streams have the same key: then it is by their values and weights.
+    Equal content at the same position of two streams has equal keys. Such rows are ordered by their values and weights.
     """
     every = concatenated(parts)
     rows = csr_of(every) if len(every) else every.rows
@@ -220,18 +234,18 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
 
 
 def undone(decay: float) -> int:
-    """Return the number of rows over which powers of a decay are undone."""
+    """Return the number of rows over which powers of a decay are divided out without loss of digits."""
     return max(1, int(np.log(MOST_UNDONE) / -np.log(decay))) if decay < 1.0 else 2**62
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 def keys_of(rows: Any, first: int, seed: int) -> Keys:
-    """Return the keys (k,) of CSR rows that are `first`, `first` + 1, ... of their stream."""
+    """Return the keys (k,) of CSR rows `first`, `first` + 1, ... of a stream."""
     return numbered(_sums(rows, _names(rows)), first, seed)
 
 
 def numbered(content: Keys, first: int, seed: int) -> Keys:
-    """Return the keys (k,) of rows `first`, `first` + 1, ... of a stream, by a number for what each holds."""
+    """Return the keys (k,) of rows `first`, `first` + 1, ... of a stream, given a hash of the content of each."""
     k = len(content)
     if k == 0:
         return np.empty(0, np.uint64)
@@ -243,7 +257,7 @@ def numbered(content: Keys, first: int, seed: int) -> Keys:
 
 
 def _names(rows: Any) -> Keys:
-    """Return a random number for the item of every entry, so that sums tell sets apart."""
+    """Return a pseudorandom number for the column of every entry; their sums distinguish sets of columns."""
     return mixed(rows.indices.astype(np.uint64))
 
 
@@ -256,10 +270,7 @@ def _sums(rows: Any, values: Keys) -> Keys:
 
 
 def mixed(values: Keys) -> Keys:
-    """Return 64-bit numbers permuted so that they look random.
-
-    The last steps of SplitMix64 (Steele, Lea, Flood 2014).
-    """
+    """Permute 64-bit numbers so that they look random: the last steps of SplitMix64 (Steele, Lea, Flood 2014)."""
     out = values + STEP
     for shift, factor in SHUFFLES:
         out ^= out >> shift
@@ -270,12 +281,12 @@ def mixed(values: Keys) -> Keys:
 
 # -- state -------------------------------------------------------------------------------------------------------------
 def names_of(prefix: str) -> list[str]:
-    """Return the names of the arrays of users in a file."""
+    """Return the names of the arrays of a reservoir in a state file."""
     return [f"{prefix}_{name}" for name in ("indptr", "indices", "data", "weight", "key", "came")]
 
 
 def arrays_of(held: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays of users by name, for a file."""
+    """Return the arrays of a reservoir for a state file."""
     rows = csr_of(held)
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
     arrays = indptr, indices, rows.data, held.weight, held.key, held.came
@@ -283,7 +294,7 @@ def arrays_of(held: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
 
 
 def from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
-    """Return the users whom ``arrays_of`` has written."""
+    """Return the reservoir that ``arrays_of`` has written."""
     from scipy.sparse import csr_array
 
     indptr, indices, data, weight, key, came = (arrays[name] for name in names_of(prefix))
@@ -293,9 +304,9 @@ def from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
 def validate(
     arrays: checks.Arrays, prefix: str, n_items: int, *, size: int, fewest: int, n_rows: int, dtype: np.dtype[Any]
 ) -> None:
-    """Raise ValueError unless these could be users of n_rows rows, `size` at most, each of `fewest` items or more.
+    """Raise ValueError unless the arrays could be a reservoir of a stream of n_rows rows.
 
-    With `fewest` 0 they are rows of any numbers.
+    It has at most `size` rows, each with `fewest` positive entries or more. With `fewest` 0 entries may be any numbers.
     """
     of_indptr, of_indices, of_data, of_weight, of_key, of_came = names_of(prefix)
     key = checks.array_of(arrays, of_key, arrays[of_key].shape[:1], np.uint64)

@@ -1,7 +1,7 @@
-"""Weighted means, squares and cross products of rows and targets, which add up and are taken away again.
+"""Weighted means, sums of squares and cross products of rows and targets, which can be added and subtracted.
 
-Products are of deviations from the means of the same rows, so that digits that all rows share cost none of the answer.
-Sparse rows stay sparse: X'W(Y - nu) is the same as (X - mu)'W(Y - nu).
+Products are of deviations from the means of the same rows, so that digits which all rows share do not cost accuracy.
+Sparse rows stay sparse, since X'W(Y - nu) equals (X - mu)'W(Y - nu).
 """
 
 from math import hypot, sqrt
@@ -19,9 +19,9 @@ Matrix = NDArray[np.float64]
 FLOAT64 = np.dtype(np.float64)
 
 TINY = float(np.finfo(np.float64).tiny)
-# Of the weight that rows have together: what is left of less is rounding.
+# A difference of weights below this share of the total is rounding.
 LEAST_SHARE = 1e-12
-# Of a mean: what deviations are no larger than this, on average, are rounding.
+# Mean deviations of at most this share of a mean are rounding.
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 64 * EPS
 
@@ -43,11 +43,12 @@ def turned_times(rows: Any, right: Matrix) -> Matrix:
 
 
 def _entries(rows: Any) -> tuple[Any, Any, Any]:
+    """Return the arrays of a CSR matrix in the dtypes of the kernels."""
     return in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), in_place(rows.data, np.float64)
 
 
 class Moments(NamedTuple):
-    """Sums over rows x (d,) and targets y (c,) of weight w, of deviations from the means, or from 0 if not centred."""
+    """Weighted sums over rows x (d,) and targets y (c,), of deviations from the means, or from 0 without centring."""
 
     weight: float
     weight_norm: float  # square root of the sum of squared weights
@@ -67,7 +68,7 @@ class Moments(NamedTuple):
             targets = targets - target_mean
         if is_sparse(rows):
             entry_weights = np.repeat(weights, np.diff(rows.indptr))
-            # about the mean, entry by entry, and of zeros all at once: no difference of large sums
+            # around the mean, entry by entry, and the zeros together: avoids the difference of large sums
             apart = entry_weights * (rows.data - mean[rows.indices]) ** 2
             squares: Matrix = np.bincount(rows.indices, apart, rows.shape[1]).astype(np.float64, copy=False)
             stored = np.bincount(rows.indices, entry_weights, rows.shape[1])
@@ -83,7 +84,7 @@ class Moments(NamedTuple):
         return cls(total, weight_norm, mean, target_mean, squares, target_squares, turned_times(rows, weighted))
 
     def plus(self, other: Self) -> Self:
-        """Return the moments of the rows of both."""
+        """Return the moments of the rows of both. Without weight in total, these moments."""
         total = self.weight + other.weight
         if total <= LEAST_SHARE * self.weight:
             return self
@@ -104,7 +105,7 @@ class Moments(NamedTuple):
         )
 
     def without(self, other: Self) -> Self:
-        """Return the moments of these rows but for those of `other`, some of them; of all if that leaves no weight."""
+        """Return the moments of all rows except those of `other`, which must be among them."""
         weight_norm = sqrt(max(self.weight_norm - other.weight_norm, 0.0) * (self.weight_norm + other.weight_norm))
         return self.plus(other.faded(-1.0))._replace(weight_norm=weight_norm)
 
@@ -115,26 +116,27 @@ class Moments(NamedTuple):
 
     @property
     def variance(self) -> Matrix:
-        """Return that of each column (d,), 0 where no more than the rounding of the mean is left."""
+        """Return the variance of each column (d,), 0 where it is not larger than the rounding of the mean."""
         return self._variance(self.squares, self.mean)
 
     @property
     def target_variance(self) -> Matrix:
-        """Return that of each target (c,), as `variance`."""
+        """Return the variance of each target (c,), 0 where it is not larger than the rounding of the mean."""
         return self._variance(self.target_squares, self.target_mean)
 
     def _variance(self, squares: Matrix, mean: Matrix) -> Matrix:
         variance = squares / max(self.weight, TINY)
-        # a mean of n numbers rounds by 10 sqrt(n) units (Higham and Mary 2019, SIAM J. Sci. Comput. 41:A2815)
+        # a mean of n numbers has a rounding error of up to 10 sqrt(n) units (Higham and Mary 2019, SIAM J. Sci. Comput.
+        # 41:A2815)
         rounding = max(ROUNDING, 5.0 * EPS * sqrt(self.n_effective))
         return np.where(variance > (rounding * mean) ** 2, variance, 0.0)
 
     def is_finite(self) -> bool:
-        """Return whether all sums are numbers."""
+        """Return whether all sums are finite."""
         return all(bool(np.isfinite(sums).all()) for sums in self)
 
     def faded(self, factor: float) -> Self:
-        """Return the moments with all weights times a factor."""
+        """Return the moments with all weights multiplied by a factor."""
         return self._replace(
             weight=self.weight * factor,
             weight_norm=self.weight_norm * abs(factor),
@@ -145,15 +147,16 @@ class Moments(NamedTuple):
 
 
 def column_lengths(matrix: Matrix) -> Matrix:
-    """Compute the length of each column (m,), of entries whose squares overflow or underflow too."""
+    """Compute the length of each column (m,), also where squares of entries would overflow or underflow."""
     top = np.maximum(np.abs(matrix).max(axis=0, initial=0.0), TINY)
     return top * np.linalg.norm(matrix / top, axis=0)
 
 
 class LeftOut:
-    """What rows that are left out take from X'X about the mean of all: with its own mean the rest has H - this.
+    """What left-out rows contribute to X'X around the mean mu of all rows.
 
-    sum w (x - mu)(x - mu)' of those rows, and W' (mu' - mu)(mu' - mu)' of the rest, whose mean is mu'.
+    X'X of the other rows, around their own mean mu' and of weight W', is H less sum w (x - mu)(x - mu)' of the left-out
+    rows less W' (mu' - mu)(mu' - mu)'.
     """
 
     def __init__(self, whole: Moments, rest: Moments, rows: Any, weights: Matrix) -> None:

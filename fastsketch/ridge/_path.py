@@ -1,6 +1,6 @@
-"""Paths of ridges: a search among them by the scores of rows that were held out, and what of it is as good as the best.
+"""Search for the best ridge by the scores of held-out rows, and which other ridges are as good.
 
-A few hundred rows know the best ridge only roughly: what loses less than they can tell is as good.
+A few hundred rows determine the best ridge only roughly, so a loss below their standard error does not count.
 """
 
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 
-# From one ridge of a path to the next.
+# Ratio of neighbouring ridges of a search.
 STEP = 10.0**0.5
-# Standard errors of a difference that another ridge is given before the best is taken.
+# Number of standard errors within which a loss against the best ridge does not count.
 SLACK = 0.5
 
 
 def climbed(
     scores: Callable[[float], Values], least: float, most: float, *, start: float = 0.0, gain: float = 0.0
 ) -> dict[float, Values]:
-    """Search from a step in the direction of better scores until they are worse again, and return what was tried.
+    """Hill-climb along powers of STEP to better scores until they are worse again. Return all scores tried, by step.
 
-    `scores` gives those of every row (k,) at STEP**step times the first ridge, which stays in [least, most]. With
-    `gain` the search ends where a step gains less than this share of the score.
+    `scores(step)` gives the score of every row (k,) at STEP**step times the first ridge, and STEP**step stays in
+    [least, most]. With `gain` the search also ends where a step improves the mean score by less than this share.
     """
     tried = {start + step: scores(start + step) for step in (-1.0, 0.0, 1.0)}
     while True:
@@ -37,18 +37,18 @@ def climbed(
 
 
 def best_step(tried: dict[float, Values]) -> float:
-    """Return the step of the best mean score, of equal ones the largest."""
+    """Return the step of the best mean score; of equal ones the largest."""
     return max(tried, key=lambda step: (tried[step].mean(), step))
 
 
 def as_good(tried: dict[float, Values]) -> list[float]:
-    """Return the steps that lose no more to the best than rows can tell."""
+    """Return the steps whose scores are as good as the best, by ``is_as_good``."""
     best = tried[best_step(tried)]
     return [step for step in sorted(tried) if is_as_good(best - tried[step])]
 
 
 def is_as_good(behind: Values) -> bool:
-    """Return whether rows lose no more by a choice than a few hundred of them can tell."""
+    """Return whether the mean loss against the best, given for each row, is at most SLACK standard errors."""
     return behind.mean() <= SLACK * error_of(behind)
 
 

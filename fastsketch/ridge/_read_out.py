@@ -1,4 +1,4 @@
-"""Coefficients out of moments and a sketch: tail and ridge chosen on rows held out, and how far predictions are off."""
+"""Coefficients from normal equations, the error that chooses the ridge, the search for it, conformal quantiles."""
 
 # pyright: reportPrivateUsage=false
 
@@ -13,39 +13,41 @@ from fastsketch.ridge._path import STEP, best_step, climbed, error_of
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import columns_of
 
-# How far a path may go from the mean squared length of a row, where it begins.
+# Range of the ridges, in units of the mean squared length of a row.
 LEAST, MOST = 1e-14, 1e6
-# Share of the error that a step of a path gains at least, or it is the last.
+# The search ends when a step lowers the error by less than this share; tol of scikit-learn's MLPRegressor.
 GAIN = 1e-4
-# Steps between the ridges of which the best begins a path.
+# Steps between the ridges of the coarse grid.
 APART = 4
-# Share of the squares that a sketch may lose by rounding.
+# A sketch that lacks at most this share of the squares has lost them by rounding.
 LOST = 1e-9
-# Of what a sketch has lost, on average over columns, a ridge that is far below; rows over columns that hold all of it.
+# A ridge below this share of the mean squares lost by a sketch, and fewer rows than this many times the columns, have
+# another preconditioner.
 FAR_BELOW, TWICE = 0.1, 2
-# Rows of the largest weights that count the same in a choice, or decay would leave it to the latest one or two.
+# The largest weights count equally in a choice, this many of them. Otherwise decay would leave it to one or two rows.
 FEWEST = 20
-# To the factor of scores, and beyond the inverse of the largest of them: labels that are told apart want no end of it.
+# Steps to the factor of scores, and its limit in units of the largest score, since separable labels have no optimum.
 NEWTON_STEPS, MOST_FACTOR = 50, 1e4
 
 
 class RidgePath(NamedTuple):
-    """Ridge penalties of the grid, and the cross-validated error of each.
+    """Ridges that were tried, and the cross-validated error of each.
 
     Attributes
     ----------
     ridge : float
-        The one that is taken: that of the least error.
+        The ridge of least error, which is used.
     ridges : ndarray (p,)
         Ascending, in squared units of the weighted rows.
     errors : ndarray (p,)
-        Mean squared error relative to the variance of each target, mean over targets (1 - R2 about), of leave-one-out
-        or of rows held out; the score of generalised cross-validation; or the log loss.
+        Mean error of each ridge: the squared error relative to the variance of each target, averaged over targets
+        (about 1 - R2), by leave-one-out or on held-out rows; or the score of generalised cross-validation; or the log
+        loss.
     standard_errors : ndarray (p,)
-        Of these means; of generalised cross-validation sqrt(2 / n) of the score, as for n Gaussian residuals. The
-        difference of two of them is far better known, as both are of the same rows.
+        Standard errors of these means; for generalised cross-validation sqrt(2 / n) times the score, as for n Gaussian
+        residuals. The difference of two errors is known far better, as both are of the same rows.
     n_rows : int
-        Rows by which the ridge was chosen.
+        Number of rows by which the ridge was chosen.
     """
 
     ridge: float
@@ -67,18 +69,21 @@ class Coefficients(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows held out, with their targets."""
+    """Held-out rows with their targets and weights."""
 
     x: Any  # array or CSR (n, d)
     y: Matrix  # (n, c)
     weight: Matrix  # (n,)
 
     def first(self, n: int) -> Self:
-        """Return the first n of them."""
+        """Return the first n rows."""
         return type(self)(*(array[:n] for array in self))
 
     def counted(self) -> Matrix:
-        """Return what each row counts in a choice (n,), 1 on average: by weight, but the largest FEWEST the same."""
+        """Return the weight of each row in a choice (n,), 1 on average.
+
+        The FEWEST largest weights are cut to the smallest of them.
+        """
         if len(self.weight) <= FEWEST:
             return np.ones(len(self.weight))
         top = np.partition(self.weight, -FEWEST)[-FEWEST]
@@ -87,24 +92,25 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Normal equations (A + ridge diag(penalty)) W = Z of some rows."""
+    """Normal equations (A + ridge diag(penalty)) W = Z, where A is X'X itself or a model of it from a sketch."""
 
     gram: GramSum | GramModel  # A
     moments: Moments
     scaled: bool
 
     def solver(self, ridge: float) -> Solver:
-        """Return what solves the equations at a ridge for any right-hand sides."""
+        """Return a function that solves the equations for any right-hand sides."""
         penalty = ridge * penalty_of(self.moments, scaled=self.scaled)
-        if isinstance(self.gram, GramModel):  # what is divided by is more than rounding
+        if isinstance(self.gram, GramModel):  # the divisors must exceed rounding
             penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost * self.gram.unit)
         return self.gram.solver(penalty)
 
     def preconditioner(self, ridge: float, *, n_rows: int) -> Solver:
-        """Return what solves the equations nearly, of n_rows rows.
+        """Return a function that approximately solves the equations of all n_rows rows, as a preconditioner.
 
-        Far below the ridge that a sketch has lost its diagonal leads into what rows say nothing about, and out of it
-        again slowly; the same mass on all columns stays in the space of the rows, where the solution is.
+        If the ridge is far below the squares that a sketch has lost, and rows are few, a diagonal of these squares
+        slows convergence down: it leads into directions of which the rows say nothing. Then the same mean is added for
+        all columns.
         """
         penalty = penalty_of(self.moments, scaled=self.scaled)
         if isinstance(self.gram, GramModel) and n_rows < TWICE * len(penalty):
@@ -114,26 +120,26 @@ class Problem(NamedTuple):
         return self.solver(ridge)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
-        """Solve at a ridge."""
+        """Solve for the coefficients and intercepts at a ridge."""
         return completed(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
     @property
     def is_whole(self) -> bool:
-        """Return whether nothing of X'X is lost."""
+        """Return whether nothing of X'X was lost."""
         return isinstance(self.gram, GramSum) or not self.gram.lost.any()
 
 
 class Scorer(NamedTuple):
-    """Errors of predictions by one of the ways to score them, and the factor that they want."""
+    """Error of predictions by ``scoring``, and the factor on coefficients that minimises it."""
 
     scoring: str
-    moments: Moments  # of the rows that were learned
+    moments: Moments  # of the rows learned
     is_whole: bool
 
     def factor(self, predicted: Matrix, rows: Rows) -> float:
-        """Return the factor on coefficients that rows which the problem has not seen want.
+        """Return the least-squares factor on coefficients for rows that were not learned; 1 if nothing of X'X was lost.
 
-        A sketch lacks some of X'X, and X'Y does not: what it gives is too long. Where nothing is lost the factor is 1.
+        A sketch lacks a part of X'X but X'Y is complete, so coefficients are too long.
         """
         if self.is_whole:
             return 1.0
@@ -143,7 +149,7 @@ class Scorer(NamedTuple):
         return above / below if above > 0 and below > 0 else 1.0
 
     def errors(self, predicted: Matrix, rows: Rows) -> Matrix:
-        """Compute the error of predictions for every row (n,), weighted, at the factor that rows want."""
+        """Compute the weighted error of each row (n,), at the best factor."""
         if self.scoring == "log_loss":
             errors = log_losses(predicted, rows.y, rows.counted())
         else:
@@ -152,23 +158,24 @@ class Scorer(NamedTuple):
         return errors * rows.counted()
 
     def relative_shares(self) -> Matrix:
-        """Return what the share of its variance that is left counts for each target (c,): 1 / c, or 0 if it is 0."""
+        """Return the weight of each target's error relative to its variance (c,): 1 / c, or 0 for constant targets."""
         varies = self.moments.target_variance > 0
         return varies / max(1.0, float(np.count_nonzero(varies)))
 
     def shares(self) -> Matrix:
-        """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
+        """Return the weight of each target's squared error (c,): 1 / (variance c), or 0 for constant targets."""
         variance = self.moments.target_variance
         return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
 
 
 def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
-    """Compute the log loss of each row (n,) by scores whose common factor is the best: labels need no length.
+    """Compute the log loss of each row (n,), at the best common factor of the scores.
 
-    Of labels (n, c) with a single 1 in each row that of the softmax of the scores, else the mean of c logistic ones.
+    If each row of the labels (n, c) has exactly one 1, the loss is that of the softmax of the scores; otherwise it is
+    the mean of c logistic losses. The factor is found by Newton's method.
     """
     n, c = labels.shape
-    if c == 1 or ((labels > 0).sum(axis=1) != 1).any():  # two classes in each column
+    if c == 1 or ((labels > 0).sum(axis=1) != 1).any():  # each column has two classes
         scores, right = np.stack([predicted, -predicted], axis=-1).reshape(-1, 2) / 2, (labels < 0).ravel()
         weights = np.repeat(weights, c)
     else:
@@ -177,7 +184,7 @@ def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
     level = max(float(np.abs(scores).max(initial=0.0)), TINY)
     scores, factor = scores / level, 1.0
     for _ in range(NEWTON_STEPS):
-        # d/df of w'log sum exp(f s), and again
+        # first and second derivative of w'log sum exp(f s) by f
         share = np.exp(factor * scores - (factor * scores).max(axis=1, keepdims=True))
         share /= share.sum(axis=1, keepdims=True)
         mean = (share * scores).sum(axis=1)
@@ -195,16 +202,16 @@ def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
 
 
 def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
-    """Return coefficients that solve the equations, of a rank, with their intercepts."""
+    """Return coefficients, reduced to a rank if it is given, with their intercepts."""
     coef = coef if rank is None else reduced(coef, moments.cross, rank)
     return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
 def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
-    """Return a model of X'X of the rows in a sketch, whose columns have these sums of squares."""
+    """Return the model of X'X for a sketch of rows whose columns have these exact sums of squares."""
     reading = sketch._read()
     z, columns = reading.vt.T * reading.s, columns_of(sketch._seen_engine())
-    # in a power of two, so that no product leaves the range of numbers
+    # in units of a power of two, so that no product overflows
     unit = np.ldexp(1.0, int(np.frexp(np.abs(z).max(initial=0.0))[1]))
     z /= unit
     squares = squares / unit / unit
@@ -221,12 +228,12 @@ class Choice(NamedTuple):
 
     ridge: float
     path: RidgePath | None
-    # at which residuals are measured: chosen by rows that measure none; of labels the same ridge; None: not yet chosen
+    # the ridge at which residuals are measured, chosen by other rows (the same ridge for labels); None: not yet chosen
     apart: float | None
 
 
 def least_of(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
-    """Return the path of ridges with their errors, at the least error; of equal ones the largest ridge is taken."""
+    """Return the path of ridges with the least error chosen; of equal errors the largest ridge."""
     best = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
     return RidgePath(best, ridges, errors, standard_errors, n_rows)
 
@@ -234,9 +241,25 @@ def least_of(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: in
 def chosen(
     predict: Callable[[float], Matrix], scorer: Scorer, rows: Rows, first: float, *, low: float, least: float = LEAST
 ) -> Choice:
-    """Choose the ridge by the error on rows that were not learned of what `predict` gives at a ridge.
+    """Choose the ridge with the least error on held-out rows.
 
-    The path begins at the best of a few ridges from `first` to below `low`, and stays above `least` of `first`.
+    Parameters
+    ----------
+    predict : callable
+        Returns the predictions for the held-out rows at a ridge.
+    scorer, rows : Scorer and Rows
+    first : float
+        Largest ridge of the coarse grid, a factor STEP**APART apart, down to below `low`. Its best ridge starts the
+        search, which goes up or down by factors of STEP until the error rises, and then tries half a step to both
+        sides.
+    least : float
+        Smallest ridge that may be tried, as a share of `first`.
+
+    Returns
+    -------
+    Choice
+        ``apart`` is the best ridge for the first half of the rows, at which the residuals of the second half are
+        measured.
     """
     of_half: dict[float, Matrix] = {}
     half = rows.first(len(rows.y) // 2)
@@ -246,7 +269,7 @@ def chosen(
         of_half[step] = -scorer.errors(predicted[: len(half.y)], half)
         return -scorer.errors(predicted, rows)
 
-    # between the ridges of rows and of columns in ordinary units errors may fall, rise and fall again
+    # between the first ridge and `low` the error may have several minima
     n_apart = int(np.log(first / max(min(low, first), first * least)) / np.log(STEP) / APART) + 1
     coarse = (-float(APART * k) for k in range(n_apart + 1))
     start = best_step({step: scores(step) for step in coarse if STEP**step >= least})
@@ -258,15 +281,15 @@ def chosen(
     errors, standard_errors = (np.array([of(-tried[step]) for step in steps]) for of in (np.mean, error_of))
     ridges = first * STEP ** np.array(steps)
     path = RidgePath(first * STEP ** best_step(tried), ridges, errors, standard_errors, len(rows.y))
-    # a log loss leaves the length of scores open, and how far they are off would be that of another length
+    # the log loss leaves the length of scores open, so residuals need the same ridge
     apart = path.ridge if scorer.scoring == "log_loss" else first * STEP ** best_step(of_half)
     return Choice(path.ridge, path, apart)
 
 
 def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
-    """Return the best coefficients of a rank: W projected on the leading eigenvectors of W'Z.
+    """Return the best coefficients of a given rank: W projected onto the leading eigenvectors of W'Z.
 
-    Of more targets than columns these are Q U, with Z' = Q R and U the eigenvectors of R (W Q).
+    With more targets than columns these are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
     """
     if rank >= min(coef.shape):
         return coef
@@ -279,15 +302,15 @@ def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
 
 
 def _leading(matrix: Matrix, rank: int) -> Matrix:
-    """Return the leading eigenvectors as columns."""
+    """Return the leading eigenvectors of the symmetric part of a matrix, as columns."""
     return np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :rank]
 
 
 def quantile(residuals: Matrix, weights: Matrix, coverage: float, *, aged: bool = False) -> Matrix:
-    """Return, of each column of residuals (m, c), the split-conformal quantile of their sizes (c,).
+    """Compute the split-conformal quantile (c,) of the sizes of the residuals (m, c) of each target.
 
-    That of weight `coverage` among the rows and one more, which may be of any size. It weighs as much as a row that is
-    drawn in proportion to the weights does on average; where rows have `aged`, as much as the heaviest.
+    It is the quantile of level `coverage` of the residuals and one more row, whose residual may have any size. That row
+    weighs as much, on average, as a row drawn in proportion to the weights; with `aged`, as much as the heaviest row.
 
     Raises
     ------
@@ -296,7 +319,7 @@ def quantile(residuals: Matrix, weights: Matrix, coverage: float, *, aged: bool 
     """
     sizes, top = np.abs(residuals), float(weights.max(initial=0.0))
     weights = weights / top if top > 0 else weights
-    # in rows of the weight of a new one (without age: Kish's effective number of rows)
+    # number of rows in units of the weight of a new one; without decay Kish's effective number
     m = float(weights.sum() if aged else weights.sum() ** 2 / (weights @ weights)) if top > 0 else 0.0
     if coverage > m / (m + 1) * (1 + 1e-12):
         least = int(np.ceil(coverage / (1 - coverage) - 1e-9))

@@ -1,4 +1,4 @@
-"""Ridge regression by conjugate gradients over rows that are read again, with a sketch as its preconditioner."""
+"""Refining a ridge regression by further passes: preconditioned conjugate gradients, and the choice of the ridge."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -13,26 +13,26 @@ from fastsketch.ridge._path import STEP
 from fastsketch.ridge._read_out import LEAST, MOST, Choice
 from fastsketch.sketching._rereading import Product, StoredForm
 
-# Of a column's standard deviation: as far may its mean and this be from those seen, as sums in another order are.
+# Largest difference of a column's mean and standard deviation, in standard deviations, between passes over equal rows.
 SAME = 1e-6
-# Of Z: what is left of it at a ridge that may be chosen.
+# Largest residual, relative to Z, at a ridge that may be chosen.
 KNOWN = 0.03
 
 
 class Refinement(NamedTuple):
-    """How far coefficients are from those of all rows, W*.
+    """How far refined coefficients W are from those of all rows in memory, W*.
 
     Attributes
     ----------
     passes : int
-        Over the rows, since the last update.
+        Passes over the rows since the last update.
     residual : ndarray (c,)
-        ||Z - (X'X + ridge) W|| of each target over ||Z||, as the recursion of conjugate gradients has it.
+        ||Z - (X'X + ridge) W|| of each target relative to ||Z||, by the recursion of conjugate gradients.
     bound : ndarray (c,)
-        At least the length of W - W* in the norm of X'X + ridge: the residual over sqrt(ridge), after an allowance for
-        rounding is added to the residual (see ``residual_gap``). Infinite at ridge 0.
+        Upper bound on the length of W - W* in the norm of X'X + ridge: the residual plus an allowance for rounding
+        (``residual_gap``), divided by sqrt(ridge). Infinite at ridge 0.
     converged : bool
-        Whether no residual is above the tolerance.
+        Whether all residuals are within the tolerance.
     """
 
     passes: int
@@ -42,23 +42,23 @@ class Refinement(NamedTuple):
 
 
 class ConjugateGradients(NamedTuple):
-    """Solutions W of (H + penalty) W = Z so far, all columns side by side: each has its own steps."""
+    """State of preconditioned conjugate gradients for (H + penalty) W = Z. Each column has step lengths of its own."""
 
     solution: Matrix  # (d, m)
     residual: Matrix  # (d, m)
     direction: Matrix  # (d, m)
-    product: Matrix  # (m,) of residual and what the preconditioner makes of it
-    travelled: Matrix  # (m,) sum of the lengths of all steps of the solution
+    product: Matrix  # (m,) inner products of the residual and the preconditioned residual
+    travelled: Matrix  # (m,) sum of the lengths of all steps
     passes: int
 
     @classmethod
     def start(cls, right: Matrix, solve: Solver) -> Self:
-        """Begin at zero."""
+        """Return the state at W = 0."""
         first = solve(right)
         return cls(np.zeros_like(right), right, first, np.einsum("ij,ij->j", right, first), np.zeros(right.shape[1]), 0)
 
     def step(self, image: Matrix, solve: Solver) -> Self:
-        """Return the state after the product of H + penalty with the direction."""
+        """Return the state after a step, given `image`, the product of H + penalty with the direction."""
         # alpha = r'z / p'Hp; x += alpha p; r -= alpha H p; p = z + (r'z after / before) p
         alpha = _ratio(self.product, np.einsum("ij,ij->j", self.direction, image))
         residual = self.residual - alpha * image
@@ -71,15 +71,15 @@ class ConjugateGradients(NamedTuple):
 
 
 def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, largest_penalty: float) -> Matrix:
-    """Bound how far the residuals of the recursion are from those of the coefficients, for each target (c,).
+    """Bound the difference between the residuals of the recursion and those of the coefficients, for each target (c,).
 
-    Greenbaum (1997, SIAM J. Matrix Anal. Appl. 18:535): the recursion of conjugate gradients updates solution and
-    residual separately, and they part by the rounding of every update and of every product with A = X'X + penalty. A
-    product rounds by gamma ||X||_F^2 times the length of its vector, so that the steps part by gamma ||X||_F^2 times
-    the sum of their lengths, and by a few units of what is updated. X'Y itself rounds by gamma ||X||_F ||Y||. For a sum
-    of m products gamma is at most m units of rounding, and exceeds 10 sqrt(m) units with a probability below 2 m e^-50
-    (Higham and Mary 2019, SIAM J. Sci. Comput. 41:A2815, with lambda = 10). ||X||_F and ||Y|| are of rows as they come,
-    not less their mean, which is subtracted of rounded numbers.
+    Greenbaum (1997, SIAM J. Matrix Anal. Appl. 18:535): conjugate gradients update the solution and the residual
+    separately, and the two drift apart by the rounding of every update and of every product with A = X'X + penalty. A
+    product rounds by gamma ||X||_F^2 times the length of its vector. All steps together therefore add gamma ||X||_F^2
+    times the sum of their lengths, and a few units of rounding of what is updated. X'Y itself rounds by gamma ||X||_F
+    ||Y||. For a sum of m products gamma is at most m units of rounding, and exceeds 10 sqrt(m) units with a probability
+    below 2 m e^-50 (Higham and Mary 2019, SIAM J. Sci. Comput. 41:A2815, with lambda = 10). ||X||_F and ||Y|| are those
+    of the rows before the mean is subtracted, since the mean is subtracted from rounded numbers.
     """
     c = len(moments.target_mean)
     rows = float(moments.squares.sum() + moments.weight * (moments.mean @ moments.mean))
@@ -91,11 +91,11 @@ def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, large
 
 
 class Refined(NamedTuple):
-    """What a refinement has come to."""
+    """Result of a refinement."""
 
     steps: ConjugateGradients
     choice: Choice
-    to_choose: int  # passes by which the ridge was chosen
+    to_choose: int  # passes that chose the ridge
 
     @property
     def passes(self) -> int:
@@ -104,11 +104,11 @@ class Refined(NamedTuple):
 
 
 class Krylov:
-    """Predictions of ridge regressions at every ridge, out of products of H = X'X that begin at Z, all targets apart.
+    """Lanczos process for H = X'X that predicts held-out rows at every ridge; a process for each target.
 
-    With S = D^(-1/2) of the penalty D each step of Lanczos on S H S finds one direction more of V, which starts at S z.
-    In them S H S is a tridiagonal T, and S V (T + ridge)^-1 V'S z are the coefficients of as many steps of plain
-    conjugate gradients, at all ridges at once. No V is kept: what rows held out make of it is enough to choose.
+    With S = D^(-1/2) of the penalty D, each step on S H S adds a direction to V, which starts at S z. In the basis V, S
+    H S is a tridiagonal matrix T, and S V (T + ridge)^-1 V'S z are the coefficients after as many steps of conjugate
+    gradients, at every ridge. V itself is not kept: its products with the held-out rows are enough to choose a ridge.
     """
 
     def __init__(self, moments: Moments, penalty: Matrix, rows: Any) -> None:
@@ -122,11 +122,11 @@ class Krylov:
 
     @property
     def direction(self) -> Matrix:
-        """Return the vectors (d, c) whose products with H come next."""
+        """Return the vectors (d, c) whose products with H are needed next."""
         return self._root * self._v
 
     def take(self, image: Matrix) -> None:
-        """Take a step by H times the direction."""
+        """Make a step, given `image`, the product of H with the direction."""
         # r = S H S v - b v_before; a = v'r; r -= a v; b = |r|; v = r / b
         self._seen.append(times(self._rows, self.direction) - self._moments.mean @ self.direction)
         rest = self._root * image - self._beside[-1] * self._old
@@ -136,7 +136,7 @@ class Krylov:
         self._old, self._v = self._v, rest / np.maximum(self._beside[-1], TINY)
 
     def path(self) -> "KrylovPath":
-        """Return what the steps so far know of every ridge."""
+        """Return the predictions of the steps so far, for every ridge."""
         k, beside = len(self._diagonal), np.array(self._beside[1:])
         tridiagonal = np.zeros((self._v.shape[1], k, k))
         at = np.arange(k)
@@ -148,48 +148,52 @@ class Krylov:
 
 
 class KrylovPath(NamedTuple):
-    """Eigenvalues and eigenvectors of T (c, k), (c, k, k), and what the latter make of rows (n, c, k)."""
+    """Eigenvalues (c, k) and eigenvectors (c, k, k) of T, and the held-out rows in their basis (n, c, k)."""
 
     values: Matrix
     vectors: Matrix
     seen: Matrix
     length: Matrix  # (c,) |S z|
-    beyond: Matrix  # (c,) of T's next entry beside the diagonal
+    beyond: Matrix  # (c,) the next off-diagonal entry of T
     target_mean: Matrix
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets of the rows (n, c)."""
+        """Predict the targets of the held-out rows (n, c)."""
         return self.target_mean + np.einsum("ncj,cj->nc", self.seen, self._solution(ridge))
 
     def residual(self, ridge: float) -> float:
-        """Return how much of Z - (H + ridge D) W is left, as a share of Z, on average over targets."""
+        """Return ||Z - (H + ridge D) W|| relative to ||Z||, averaged over targets."""
         last = np.einsum("cj,cj->c", self.vectors[:, -1], self._solution(ridge))
         return float((np.abs(last) * (self.beyond / np.maximum(self.length, TINY))).mean())
 
     def least(self, first: float) -> float:
-        """Return the least ridge of a path through `first` at which the coefficients are known."""
+        """Return the smallest ridge, by factors of STEP from `first`, at which the residual is at most KNOWN."""
         ridge = first * MOST
         while ridge > first * LEAST and self.residual(ridge / STEP) <= KNOWN:
             ridge /= STEP
         return ridge
 
     def _solution(self, ridge: float) -> Matrix:
+        """Return the coefficients in the basis of eigenvectors (c, k)."""
         return self.vectors[:, 0] / (self.values + ridge) * self.length[:, np.newaxis]
 
 
 @dataclass(frozen=True)
 class MeasuredForm(StoredForm):
-    """Rows as they are multiplied, which are measured while they are read for the first time."""
+    """Rows that are multiplied in a further pass, and whose moments are measured the first time."""
 
     center: bool
-    measured: list[Moments]  # of the rows so far; none once they have been compared
+    measured: list[Moments]  # moments of the rows so far; empty once they have been compared
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
-        """Return the product of ``StoredForm``, of a block of rows that is measured too."""
+        """Multiply a block as ``StoredForm`` does.
+
+        In the first pass its moments are added up too; sparse rows stay sparse.
+        """
         n = int(rows.shape[0])
         if is_sparse(rows):
             check_finite(rows, offset=offset)
-            # X'W (X - 1 mu') q, and the mean again: nothing is made dense
+            # X'W (X - 1 mu') q, then the mean is subtracted: no dense copy of the rows
             z: Matrix = times(rows, q) - self.mean @ q
             z = z if weights is None else weights[:, np.newaxis] * z
             of_q: Matrix = turned_times(rows, z)
@@ -203,7 +207,7 @@ class MeasuredForm(StoredForm):
         return out
 
     def require(self, known: Moments, n_rows: int, n_read: int) -> None:
-        """Raise ValueError unless what was read for the first time are n_rows rows of known moments."""
+        """Raise ValueError unless the first pass has read the rows that were learned, by number and moments."""
         if not self.measured:
             return
         read, weight = self.measured.pop(), max(known.weight, TINY)
@@ -220,5 +224,5 @@ class MeasuredForm(StoredForm):
 
 
 def _ratio(above: Matrix, below: Matrix) -> Matrix:
-    """Return above / below, 0 where a column has converged to nothing."""
+    """Return above / below, and 0 where `below` is 0 because a column has converged."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

@@ -1,4 +1,7 @@
-"""The learning part of a ridge regression: a sketch of the rows, moments of rows and targets, a reservoir."""
+"""The state of a ridge regression: sums or a sketch of the rows, moments of rows and targets, a reservoir of rows.
+
+``RidgeLearner`` learns, merges, saves and loads. ``SketchedRidge``, in _sketched_ridge.py, computes the answers.
+"""
 
 # pyright: reportPrivateUsage=false
 
@@ -29,28 +32,31 @@ from fastsketch.data.sources import Source, naming
 from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut, Keys
-from fastsketch.ridge._moments import Moments, column_lengths
+from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._read_out import Choice, RidgePath
 from fastsketch.ridge._refining import ConjugateGradients, Refined
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._exact_products import column_products
 
-# Of the names of arrays.
-OF_STEPS = ("solution", "residual", "direction", "product", "travelled")  # of conjugate gradients
+# Names of arrays in a state file.
+OF_STEPS = ("solution", "residual", "direction", "product", "travelled")
 OF_PATH = RidgePath._fields[1:4]
 SUMS = Moments._fields[2:]
-# Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
+# A batch of at least this many sparse rows is added to X'X by a sparse product. Fewer rows cost less than the copy of
+# the sum that this takes.
 MANY = 256
 MOST_RIDGE = 1e300
-# Places of rows of a block in the numbering of keys, and of all blocks.
+# The numbering of rows for keys: bits for the rows of a block, and the end of all blocks.
 BLOCK_BITS, MOST_PLACE = 32, 1 << 62
-# Numbers whose squares lose digits, if there are no larger ones.
+# If no number is larger than this, squares underflow.
 SMALLEST = 1e-145
+# Share of nonzeros above which held-out rows are multiplied as arrays.
+DENSE_ABOVE = 0.3
 DOUBLE = np.dtype(np.float64)
 
 
 class RidgeLearner(HeldOutLearner, abstract=True):
-    """Learning part of a ridge regression, from one pass over rows and targets."""
+    """State of a ridge regression learned in one pass over rows and targets."""
 
     sketch_size: int = integer(default=128, at_least=2, below=1 << 16, kw_only=False)
     ridge: float | None = real(default=None, high=MOST_RIDGE)
@@ -67,15 +73,16 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     LEARNED = (*HeldOutLearner.LEARNED, "_moments", "_refined", "_flat", "_scaled")
 
     def _begin(self) -> None:
-        super()._begin()  # an exact sum is of all rows, a sketch of those that are not held
-        self._moments: Moments | None = None  # of all rows, with the weights that they have now
-        self._place = 0  # of the first row, among those that have keys of their own
+        super()._begin()  # an exact sum has all rows, a sketch those that are not held out
+        self._moments: Moments | None = None  # of all rows, at their current (decayed) weights
+        self._place = 0  # number of the first row, for keys
         self._flat = True  # targets are vectors
         self._scaled = self.scale is True  # columns are standardised
         self._refined: Refined | None = None
         self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
+        """Return an empty sketch for X'X, of solver "exact" if X'X itself is kept."""
         return FrequentDirections(
             self.sketch_size,
             solver="exact" if self._sums(n_features) else "gram",
@@ -85,7 +92,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         )
 
     def _sums(self, n_features: int) -> bool:
-        """Return whether X'X is kept as it is."""
+        """Return whether X'X itself is kept, not a sketch of the rows."""
         return self.solver == "exact" or (self.solver == "auto" and 8 * n_features * n_features <= self.max_memory)
 
     @property
@@ -100,7 +107,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     @property
     def is_exact(self) -> bool | None:
-        """Return whether the answer is that of all rows in memory, but for rounding; None before the first batch."""
+        """Return whether coefficients are exact up to rounding; None before the first batch."""
         return None if self.n_features is None else self._sums(self.n_features)
 
     @property
@@ -111,20 +118,20 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Batch, targets: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Add rows with their targets.
+        """Learn rows with their targets.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), table, or source
-            Real and finite. Sparse rows are never made dense as a whole. Tables and sources (``fs.open_rows``) are read
-            in chunks, and learned from whole or not at all.
+            Real and finite. Sparse rows are not converted to a dense array. Tables and sources (``fs.open_rows``) are
+            read in chunks, and learned completely or not at all.
         targets : array_like (n,) or (n, c), optional
-            Real and finite, of the first batch's form. They may be left out where a source has them beside its rows
-            (``beside`` of ``fs.open_rows``, labels of svmlight text that are numbers).
+            Real and finite, of the same form in every batch. They may be left out if the source has them in an extra
+            column (``beside`` of ``fs.open_rows``, or numeric labels of svmlight text).
         sample_weight : array_like (n,) or float, optional
-            Finite, >= 0: the squared error of a row counts so many times. A row of weight 0 is checked and then left
-            out: it is not counted, and earlier rows do not decay by it. The reservoir draws each row once, whatever its
-            weight; there its errors count by the weight.
+            Nonnegative weights: the squared error of a row is multiplied by its weight. A row of weight 0 is checked
+            and then ignored; it is not counted, and earlier rows do not decay by it. The reservoir samples rows
+            whatever their weights, and weights their errors later.
 
         Returns
         -------
@@ -133,8 +140,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         Raises
         ------
         TypeError, ValueError
-            For rows, targets or weights that cannot serve, naming the row, or for more coefficients than `max_memory`
-            holds. The model is then as it was before the call.
+            For invalid rows (the message names the row), targets or weights, or if the coefficients exceed
+            `max_memory`. The model is then unchanged.
 
         Examples
         --------
@@ -155,7 +162,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return self._learn_source(source, targets, sample_weight)
 
     def _learn_source(self, source: Source, targets: Any, sample_weight: Any) -> Self:
-        """Learn from a source by a copy, which takes the place of the state at the end."""
+        """Learn all rows of a source on a copy, which replaces the state at the end."""
         work, beside = self._copied(), targets is None
         if beside and source.beside is None and not source.labelled:
             raise TypeError(
@@ -179,11 +186,16 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         for name, given in (("targets", values), ("sample_weight", weights)):
             if given is not None and given.ndim and len(given) != row:
                 raise ValueError(f"{name} must have one entry for each of the {row} rows, got {len(given)}")
-        # in one step: an interrupt finds the state before or the state after
+        # one step, so that an interrupt finds the state before or after
         vars(self).update({name: value for name, value in vars(work).items() if name not in ("notes", "_guard")})
         return self
 
     def _learn(self, rows: Any, targets: Any, sample_weight: Any) -> None:
+        """Learn checked rows in memory, completely or not at all.
+
+        With a sketch some rows go to the reservoir instead, see ``_hold_out``. With an exact sum the reservoir has
+        copies.
+        """
         x = as_rows(rows, self.n_features)
         n, d = x.shape
         check_finite(x)
@@ -215,17 +227,17 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._settle({**learned, "_refined": None}, x, weights)
 
     def _with_products(self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]) -> FrequentDirections:
-        """Return the exact sum with that of sparse rows, which products of their nonzeros give."""
+        """Return the exact sum plus that of sparse rows, which is computed from products of their nonzeros."""
         block = self._empty_sketch(rows.shape[1])
         block._begin_with(column_products(rows, weights, block._setting).engine)
         return sketch.copy().merge(block)
 
     def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
-        """Return the targets (n, c), and whether they came as a vector."""
+        """Check targets. Return them as float64 (n, c), and whether they were a vector."""
         if is_sparse(targets):
             raise TypeError("targets must be an array of numbers, got a sparse one")
         y = as_array(targets, "targets")
-        y = _numbers(y) if y.dtype.kind in "OU" else y  # words of text
+        y = _numbers(y) if y.dtype.kind in "OU" else y  # strings
         if y.dtype.kind not in "fiub":
             raise TypeError(f"targets must hold real numbers, got dtype {y.dtype}")
         y = y[np.newaxis] if y.ndim == 0 and n == 1 else y
@@ -254,7 +266,11 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _hold_out(
         self, held: HeldOut, x: Any, y: NDArray[np.float64], weights: NDArray[np.float64], *, exact: bool
     ) -> tuple[HeldOut, Any, NDArray[np.float64]]:
-        """Return (reservoir, rows for the sketch, their weights): all of them if it is exact."""
+        """Offer rows to the reservoir. Return (reservoir, rows for the sketch, their weights).
+
+        An exact sum learns all rows. A sketch learns those that are not in the reservoir: the row that a new one evicts
+        takes the new row's position, with the weight to which it has decayed, or with decay a row of weight 0 does.
+        """
         k, r = len(weights), len(held)
         given: NDArray[np.int64] = r + np.arange(k)
         key = held_out.numbered(_content(y), self._place + self._n, self.seed)
@@ -269,7 +285,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         left = held_out.concatenated([held, entered]).chosen(places)
         if exact:
             return left, x, weights
-        # the place of a row that came into the reservoir has that which left it, or, where rows age, nothing
+        # a row that enters the reservoir is replaced by the one that leaves it, or with decay by a row of weight 0
         at = np.flatnonzero((given >= 0) | (self.decay < 1.0))
         source = given[at]
         old = np.flatnonzero((source >= 0) & (source < r))
@@ -283,13 +299,18 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return left, out, out_weights
 
     def _faded(self, factor: float) -> dict[str, Any]:
+        """Return the moments with all weights multiplied by a factor, as attributes by name."""
         return {"_moments": self._known().faded(factor), "_refined": None}
 
     def _rows_held(self, held: HeldOut) -> Any:
+        """Return the features of the rows in a reservoir."""
         return self._split(held)[0]
 
     def _split(self, held: HeldOut) -> tuple[Any, NDArray[np.float64]]:
-        """Return rows held out, an array if they are mostly full, and their targets."""
+        """Return (features, targets) of the rows in a reservoir.
+
+        Features are CSR if at most DENSE_ABOVE of them are nonzero.
+        """
         d, c = self._known().cross.shape
         if held.rows.dtype == object:
             every = np.vstack(held.rows) if len(held) else np.zeros((0, d + c))
@@ -298,12 +319,17 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return rows.toarray() if rows.nnz > DENSE_ABOVE * len(held) * d else rows, targets
 
     def _for_block(self, number: int) -> Self:
-        # rows of two blocks that have one label and one place would be held out together
+        # otherwise rows of two blocks with equal targets and positions would have equal keys
+        """Return an empty model for block `number` of a stream.
+
+        Its rows are numbered apart from those of other blocks.
+        """
         model = super()._for_block(number)
         model._place = (number << BLOCK_BITS) % MOST_PLACE
         return model
 
     def _merge(self, other: Self) -> None:
+        """Add the state of another model. Rows that leave the common reservoir go to the sketch."""
         if (self._flat, self.n_targets) != (other._flat, other.n_targets):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
         if self._scaled != other._scaled:
@@ -317,12 +343,14 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         vars(self).update(joined, _moments=self._known().plus(other._known()), _refined=None)
 
     def _known(self) -> Moments:
+        """Return the moments; ValueError if no rows have been learned."""
         if self._moments is None:
             raise ValueError("the model has seen no rows: call update first")
         return self._moments
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the state for a file: JSON values, and arrays by name."""
         if self._moments is None:
             return {"n_rows": 0, "place": self._place}, {}
         weight, weight_norm, *sums = self._moments
@@ -340,12 +368,13 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return state, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Raise ValueError for a state that no model of these parameters could have."""
         n = checks.as_count(state["n_rows"], "n_rows")
         as_integer(state["place"], "place", 0, MOST_PLACE)
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        steps = OF_STEPS[: len(OF_STEPS) - ("travelled" not in arrays)] if "passes" in state else ()
+        steps = OF_STEPS if "passes" in state else ()
         path = OF_PATH if "n_choosing" in state else ()
         for name in ("passes", "to_choose", *(["n_choosing"] if path else [])) if steps else ():
             checks.as_count(state[name], name)
@@ -357,8 +386,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
         checks.number_within(c, "targets", 1, 1 if as_flag(flat, "flat") else max(1, self.max_memory // (8 * d)))
         as_real(state["weight"], "weight", 0.0, MOST_RIDGE)
-        as_flag(state.get("scaled", False), "scaled")
-        as_real(state.get("weight_norm", 0.0), "weight_norm", 0.0, MOST_RIDGE)
+        as_flag(state["scaled"], "scaled")
+        as_real(state["weight_norm"], "weight_norm", 0.0, MOST_RIDGE)
         shapes = {"mean": (d,), "target_mean": (c,), "cross": (d, c), "squares": (d,), "target_squares": (c,)}
         for name, shape in {
             **shapes,
@@ -371,25 +400,21 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._validate_held(state, arrays, d, width=d + c, size=self.reservoir_size, fewest=0, dtype=DOUBLE)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Set the attributes from what ``_state`` returned."""
         self._begin()
         self._place = state["place"]
         if arrays:
             self._flat = state["flat"]
-            self._scaled = state.get("scaled", self._scaled)  # files of before have it as a parameter
+            self._scaled = state["scaled"]
             sums = [arrays[name] for name in SUMS]
             d, c = arrays["cross"].shape
             self._restore_held(state, arrays, d, width=d + c)
-            self._moments = Moments(state["weight"], state.get("weight_norm", self._norm_of_sample(state)), *sums)
+            self._moments = Moments(state["weight"], state["weight_norm"], *sums)
             held = self._held
-            if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows, as they were
+            if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows are arrays again
                 self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
             if "passes" in state:
-                solution, residual, direction, products = (arrays[name] for name in OF_STEPS[:4])
-                # of a file that does not say it: as if no solution on the way had been longer than the last
-                travelled = arrays.get("travelled")
-                if travelled is None:
-                    travelled = (2 * state["passes"] + 1) * column_lengths(solution)
-                steps = ConjugateGradients(solution, residual, direction, products, travelled, state["passes"])
+                steps = ConjugateGradients(*(arrays[name] for name in OF_STEPS), state["passes"])
                 path = None
                 if "n_choosing" in state:
                     ridges, errors, standard_errors = (arrays[name] for name in OF_PATH)
@@ -397,38 +422,25 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 choice = Choice(state["ridge"], path, state["apart"])
                 self._refined = Refined(steps, choice, state["to_choose"])
 
-    def _norm_of_sample(self, state: dict[str, Any]) -> float:
-        """Estimate the norm of all row weights from the held-out rows, for a state file without it."""
-        weights = self._known_held().weight
-        top = float(weights.max(initial=0.0))
-        if not top > 0:
-            return float(state["weight"] / max(1, self._n) ** 0.5)
-        shares = weights / top  # sum w^2 of all is their weight times that of w^2 over w in the sample
-        return float((state["weight"] * top * (shares @ shares / shares.sum())) ** 0.5)
-
-
-# Share of nonzeros above which rows held out are multiplied as arrays.
-DENSE_ABOVE = 0.3
-
 
 def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:
-    """Return numbers out of words or objects; ValueError names the first row that holds none."""
+    """Convert an array of strings or objects to float64; ValueError names the first row that is not a number."""
     for place, word in np.ndenumerate(words):
         try:
             float(word)
-        except (TypeError, ValueError, OverflowError):  # Python's integers know no bounds
+        except (TypeError, ValueError, OverflowError):  # an integer of Python that exceeds float64
             row = place[0] if place else 0
             raise ValueError(f"targets must hold real numbers: row {row} holds {str(word)!r}") from None
     return words.astype(np.float64)
 
 
 def _content(targets: NDArray[np.float64]) -> Keys:
-    """Return a number (n,) for the targets of each row."""
+    """Return a 64-bit hash (n,) of the targets of each row."""
     return held_out.mixed(np.ascontiguousarray(targets + 0.0).view(np.uint64)).sum(axis=1, dtype=np.uint64)
 
 
 def _beside(rows: Any, targets: NDArray[np.float64]) -> Any:
-    """Return rows and targets (n, d + c) in double, as rows held out are kept."""
+    """Return rows and targets (n, d + c), in float64: as CSR, or as an object array of dense rows."""
     if not is_sparse(rows):
         return held_out.apart(np.hstack([rows, targets]))
     from scipy.sparse import csr_array, hstack
@@ -437,7 +449,7 @@ def _beside(rows: Any, targets: NDArray[np.float64]) -> Any:
 
 
 def _with_rows(rows: Any, places: NDArray[np.int64], others: Any) -> Any:
-    """Return rows (n, d), array or CSR, which may be overwritten, with others at some places."""
+    """Replace rows of an array or CSR matrix (n, d) at the given positions. An array may be changed in place."""
     if not is_sparse(rows):
         out = rows.astype(np.float64, copy=False)
         out[places] = others.toarray() if is_sparse(others) else others

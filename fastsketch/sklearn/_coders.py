@@ -1,4 +1,4 @@
-"""Codes that stand for rows, and binary codes, as transformers that find neighbours by them."""
+"""``SketchCoder`` and ``SketchHasher``: compact codes of rows, as transformers that also find nearest neighbours."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -21,15 +21,15 @@ from fastsketch.neighbours.quantizing import SketchQuantizer
 from fastsketch.neighbours.summaries._summary_model import Method as CodeMethod
 from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, estimator, seed_of, whole_or_as_before
 
-# Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.
+# Default of n_bytes, unless n_features + 1 is smaller.
 DEFAULT_BYTES = 16
-# Bits unless n_bits is given, and there are as many features.
+# Default of n_bits, unless n_features is smaller.
 DEFAULT_BITS = 64
 
 
 @estimator
 class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEstimator):
-    """Base of the estimators of codes; a subclass says how its model begins (``_template``), and makes ``_codes``."""
+    """Base of the two estimators. A subclass defines the empty model and the codes that are searched."""
 
     _FREE: ClassVar = frozenset({"n_neighbors", "oversample", "keep_rows"})
 
@@ -44,14 +44,22 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     random_state: int | np.random.RandomState | None = 0
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
-        """Return codes that the search of the model takes."""
+        """Return codes of checked rows in the form that the model's ``search`` takes."""
         raise NotImplementedError
 
     # -- learning --------------------------------------------------------------------------------------------------
     def fit(self, X: Batch, y: Any = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
+        """Learn the codes of X. Anything learned before is forgotten.
 
-        Of a source (``fs.open_rows``, a data set of HDF5, ...) nothing is kept for ``kneighbors``.
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), source or path
+            The rows of a source are not kept, so ``kneighbors`` cannot be called afterwards.
+        y : ignored
+
+        Returns
+        -------
+        self
         """
         keep_rows = as_flag(self.keep_rows, "keep_rows")
         if (source := as_far_source(X)) is not None:
@@ -64,14 +72,16 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         return self
 
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
-        """Learn from one more batch of any size, or from a source of rows.
-
-        What ``fit`` has kept for ``kneighbors`` is given up.
+        """Learn from one more batch of any size. Rows that ``fit`` has kept for ``kneighbors`` are dropped.
 
         Parameters
         ----------
-        X : array_like or sparse (n_samples, n_features), or source
+        X : array_like or sparse (n_samples, n_features), source or path
         y : ignored
+
+        Returns
+        -------
+        self
         """
         if (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
@@ -92,12 +102,12 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     # -- what the two have of their rows -----------------------------------------------------------------------------
     @property
     def mean_(self) -> NDArray[np.float64] | None:
-        """Return the mean of the rows."""
+        """Return the mean of the rows learned, (n_features,), or None if there are none."""
         return self._learner.mean
 
     @property
     def components_(self) -> NDArray[np.float64]:
-        """Return the principal directions of the sketch."""
+        """Return the principal directions of the sketch, one in each row."""
         return self._learner.components
 
     def __sklearn_tags__(self) -> Any:
@@ -108,7 +118,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     # -- neighbours ------------------------------------------------------------------------------------------------
 
     def _keep(self, X: Any, *, keep_rows: bool) -> None:
-        """Keep the rows of a fit, or their codes alone."""
+        """Keep the rows of ``fit``, or with keep_rows=False only their codes."""
         self._fit_rows = X if keep_rows else None
         self._fit_codes = None if keep_rows else self._codes(X)
 
@@ -117,7 +127,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 
     @property
     def n_samples_fit_(self) -> int:
-        """Return the number of rows that ``kneighbors`` finds: those of ``fit``."""
+        """Return the number of rows that ``kneighbors`` searches. AttributeError if no rows of ``fit`` are kept."""
         check_is_fitted(self)
         kept = self._fit_codes if self._fit_rows is None else self._fit_rows
         if kept is None:
@@ -127,28 +137,28 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     def kneighbors(
         self, X: Rows | None = None, n_neighbors: int | None = None, *, return_distance: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | NDArray[np.int64]:
-        """Find the nearest of the rows of ``fit`` by their codes, ranked by exact distances.
+        """Find the nearest neighbours of X among the rows of ``fit``: candidates by codes, ranked by exact distances.
 
         Parameters
         ----------
         X : array_like or sparse (n_queries, n_features), optional
-            If not given the rows of ``fit``, none of which is then its own neighbour.
+            By default the rows of ``fit``; a row is then not its own neighbour.
         n_neighbors : int, optional
-            Default that of the estimator.
+            By default that of the estimator.
         return_distance : bool, default True
 
         Returns
         -------
         neigh_dist : ndarray float64 (n_queries, n_neighbors)
-            Euclidean distances, ascending; estimates with keep_rows=False. Only if return_distance.
+            Euclidean distances, ascending; estimates with keep_rows=False. Only if return_distance is True.
         neigh_ind : ndarray int64 (n_queries, n_neighbors)
-            Indices of rows of ``fit``.
+            Indices of the rows of ``fit``.
 
         Raises
         ------
         NotFittedError, TypeError, ValueError
-            If nothing has been fitted, or ``partial_fit`` has learned on; if X is no finite matrix of the width of
-            ``fit``, or n_neighbors exceeds its rows.
+            If nothing has been fitted or ``partial_fit`` was called after ``fit``; if X is not a finite matrix of the
+            width of ``fit``; or if n_neighbors exceeds the number of rows.
 
         Examples
         --------
@@ -165,7 +175,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
                 "kneighbors finds rows of fit, and partial_fit keeps none, as sources, sketches, files and merges do: "
                 "encode rows with the model, and search them with its search"
             )
-        wanted = bool(return_distance)  # or ValueError, before codes are kept
+        wanted = bool(return_distance)  # an array raises ValueError here, before codes are kept
         k = as_integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors", 1)
         most = self.n_samples_fit_ - (X is None)
         if k > most:
@@ -173,7 +183,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         if X is None and self._fit_rows is None:
             raise ValueError("X must be given: with keep_rows=False the rows of fit are not kept")
         queries = self._fit_rows if X is None else self._checked(X, reset=False)
-        if self._fit_codes is None:  # when nothing is left to refuse
+        if self._fit_codes is None:  # after all checks
             self._fit_codes = self._codes(self._fit_rows)
         distances, neighbors = self._learner.search(
             queries, self._fit_codes, k=k + (X is None), rescore=self._fit_rows, oversample=self.oversample
@@ -189,14 +199,14 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         *,
         mode: Literal["connectivity", "distance"] = "connectivity",
     ) -> Any:
-        """Return the neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.
+        """Return the nearest neighbours of X as a sparse matrix of ones or of distances.
 
         Parameters
         ----------
         X, n_neighbors
             As for ``kneighbors``.
         mode : {"connectivity", "distance"}, default "connectivity"
-            Ones, or distances.
+            Entries of the matrix: ones, or distances.
 
         Returns
         -------
@@ -217,7 +227,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 def _without_itself(
     distances: NDArray[np.float64], neighbors: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Remove one neighbour of each row: itself, or the first where equal rows have taken its place."""
+    """Remove one neighbour of each row: itself, or the first one where equal rows have taken its place."""
     others = neighbors != np.arange(len(neighbors))[:, np.newaxis]
     others[others.all(axis=1), 0] = False
     shape = len(neighbors), neighbors.shape[1] - 1
@@ -226,26 +236,27 @@ def _without_itself(
 
 @estimator
 class SketchCoder(CodeNeighbors):
-    """Codes that stand for rows, learned from a stream: encoding, decoding, and neighbours by codes.
+    """Codes of a few bytes for each row by transform coding, learned from a stream, as a transformer.
 
     Parameters
     ----------
     n_bytes : int, optional
-        Bytes of a code, at most n_features + 1; default the smaller of 16 and n_features + 1.
+        Bytes of a code, at most n_features + 1. The default is 16, or n_features + 1 if that is smaller.
     method, sketch_size, block_rows
-        Those of fastsketch.SketchQuantizer.
+        See ``fastsketch.SketchQuantizer``.
     n_neighbors : int, default 5
-        Of ``kneighbors``.
+        Number of neighbours that ``kneighbors`` returns.
     oversample : float, default 10
-        ``kneighbors`` ranks this many candidates a neighbour by exact distances; at least 1.
+        ``kneighbors`` computes exact distances of this many candidates for each neighbour; at least 1.
     keep_rows : bool, default True
-        Whether ``fit`` keeps X for ``kneighbors``: without it distances are estimates, and codes alone are kept.
+        Whether ``fit`` keeps X for these distances. With False only codes are kept, and distances are estimates.
     random_state : int, RandomState or None, default 0
-        An int is the seed itself.
+        Seed of the model.
 
     Attributes
     ----------
     quantizer_ : fastsketch.SketchQuantizer
+        The fitted model.
     n_bytes_, n_features_in_, n_samples_seen_, n_samples_fit_ : int
     mean_ : ndarray (n_features,)
     components_ : ndarray (n_directions, n_features)
@@ -291,27 +302,35 @@ class SketchCoder(CodeNeighbors):
         return self._learner.encode(X)
 
     def transform(self, X: Rows) -> NDArray[np.uint8]:
-        """Encode the rows of X as uint8 (n_samples, n_bytes).
+        """Encode rows.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray uint8 (n_samples, n_bytes)
         """
         return self._learner.encode(self._checked(X, reset=False))
 
     def inverse_transform(self, X: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Decode codes (n_samples, n_bytes) to rows (n_samples, n_features).
+        """Decode codes to approximate rows.
 
         Parameters
         ----------
         X : array_like of uint8 (n_samples, n_bytes)
-            Codes.
+            Codes from ``transform``.
+
+        Returns
+        -------
+        ndarray float32 (n_samples, n_features)
         """
         return self._learner.decode(X)
 
     @property
     def n_bytes_(self) -> int:
-        """Return the bytes of a code."""
+        """Return the number of bytes of a code."""
         return self._learner.n_bytes
 
     @property
@@ -321,33 +340,34 @@ class SketchCoder(CodeNeighbors):
 
 @estimator
 class SketchHasher(CodeNeighbors):
-    """Binary codes learned from a stream of rows (FROSH, OSH and relatives), as a transformer.
+    """Binary codes of rows, learned from a stream (FROSH, OSH and related methods), as a transformer.
 
     Parameters
     ----------
     n_bits : int, optional
-        Bits of a code, at most n_features; default the smaller of 64 and n_features.
+        Bits of a code, at most n_features. The default is 64, or n_features if that is smaller.
     method, sketch_size, block_rows, rotation
-        Those of fastsketch.SketchHash.
+        See ``fastsketch.SketchHash``.
     output : {"packed", "bits", "values"}, default "packed"
-        The result of ``transform``: uint8 codes of 8 bits a byte (little bit order), one uint8 of 0 or 1 a bit, or the
-        signed distances whose signs the bits are.
+        Result of ``transform``: uint8 codes with eight bits in a byte (little bit order), one uint8 of 0 or 1 for each
+        bit, or the projections whose signs are the bits.
     n_neighbors : int, default 5
-        Of ``kneighbors``, unless it is told.
+        Number of neighbours that ``kneighbors`` returns.
     oversample : float, default 10
-        ``kneighbors`` ranks n_neighbors times as many candidates by their exact distances; at least 1.
+        ``kneighbors`` computes exact distances of this many candidates for each neighbour; at least 1.
     keep_rows : bool, default True
-        Whether ``fit`` keeps X itself (no copy of it, but it is in every pickle) for those distances. Without it codes
-        alone are kept, and distances are estimates; ``partial_fit`` keeps neither.
+        Whether ``fit`` keeps X (a reference, not a copy, but it is in every pickle) for these distances. With False
+        only codes are kept, and distances are estimates. ``partial_fit`` keeps neither.
     random_state : int, RandomState or None, default 0
-        An int is the seed itself; codes of models with one seed are comparable.
+        Seed of the model. Codes of models with the same seed can be compared.
 
     Attributes
     ----------
     hash_ : fastsketch.SketchHash
+        The fitted model.
     n_bits_, n_features_in_, n_samples_seen_ : int
     n_samples_fit_ : int
-        Rows that ``kneighbors`` finds: those of ``fit``.
+        Number of rows that ``kneighbors`` searches: those of ``fit``.
     mean_ : ndarray (n_features,)
     components_ : ndarray (n_bits, n_features)
         Principal directions of the sketch, before the rotation.
@@ -400,7 +420,18 @@ class SketchHasher(CodeNeighbors):
         return self._learner.encode(X, factors=True)
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Encode the rows of X as ``output`` says."""
+        """Encode rows, in the form that ``output`` names.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray
+            uint8 (n_samples, ceil(n_bits / 8)) for "packed"; uint8 (n_samples, n_bits) for "bits"; float (n_samples,
+            n_bits) for "values".
+        """
         model, rows = self._learner, self._checked(X, reset=False)
         if self.output == "packed":
             return model.encode(rows)
@@ -409,7 +440,7 @@ class SketchHasher(CodeNeighbors):
 
     @property
     def n_bits_(self) -> int:
-        """Return the bits of a code."""
+        """Return the number of bits of a code."""
         return self._learner.n_bits
 
     @property

@@ -1,7 +1,7 @@
-"""Columns in standard units: what is subtracted from each, what it is divided by, and the rule for constant columns.
+"""Columns in standard units: means, scales, and the rule for constant columns.
 
-An exact sum is brought to standard units when it is read (``Standardization``). A sketch cannot be: its rows are
-divided by powers of two before it learns them (``ColumnScales``).
+``Standardization`` standardises an exact sum of products, or rows that are scored, when they are read. A sketch cannot
+be standardised afterwards: ``ColumnScales`` divides its rows before it learns them.
 """
 
 # pyright: basic
@@ -24,34 +24,34 @@ from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
 
-# A deviation of at most this share of the mean is rounding: a column of equal numbers may show it where some of them
-# were filled in by their mean.
+# A standard deviation of at most this share of the mean is rounding: a constant column may have it if some of its
+# entries were filled with their mean.
 CONSTANT = 64 * float(np.finfo(np.float64).eps)
-# Rows that are brought to other units at a time, so that they are never copied as a whole.
+# Rows that are scaled at a time, so that the rows are never copied as a whole.
 ROWS_AT_ONCE = 1024
 
 
 class Standardization(NamedTuple):
-    """Means and scales of columns, by which rows are brought to standard units.
+    """Means and scales of columns, by which rows are standardised.
 
-    A column whose scale is 0 has been constant, and has no unit. A row that differs from it there counts as if it had
-    been one of the rows learned from, the only one that differs: by (n + 1) / sqrt(n) deviations, however large the
-    difference is. Rows that were left out of a fold, the only ones to differ in some column, are measured alike.
+    A constant column has scale 0 and no unit. A row that differs from the constant is treated as if it had been one of
+    the rows learned, and the only one that differs: its standardised entry is (n + 1) / sqrt(n), however large the
+    difference.
     """
 
     mean: Floats  # (d,)
     scale: Floats  # (d,) 0 for a constant column
-    total: float  # weight n of all rows learned from
+    total: float  # weight n of all rows learned
 
     @classmethod
     def of_products(cls, gram: Floats, mean: Floats | None, total: float) -> "Standardization":
-        """Return means and standard deviations of rows whose products around the mean (None: zero) are `gram`."""
+        """Return means and standard deviations, given the products of deviations `gram` (d, d); mean None is zero."""
         mean = np.zeros(len(gram)) if mean is None else mean
         scale = np.sqrt(np.maximum(gram.diagonal(), 0.0) / total)
         return cls(mean, np.where(scale > CONSTANT * np.abs(mean), scale, 0.0), total)
 
     def apply(self, rows: Any) -> tuple[Any, Floats]:
-        """Return rows (n, d), array or CSR, in standard units, and their mean (d,), not subtracted from CSR rows."""
+        """Standardise rows (n, d). Return (rows, mean): arrays are centred (mean 0), CSR rows only divided."""
         divisor, constant = np.where(self.scale > 0, self.scale, 1.0), self.scale == 0
         jump = (self.total + 1) / np.sqrt(self.total)
         if not is_sparse(rows):
@@ -60,7 +60,7 @@ class Standardization(NamedTuple):
                 moved[:, constant] = jump * self._signs(moved[:, constant], self.mean[constant])
             moved /= divisor
             return moved, np.zeros(len(divisor))
-        # absent entries of a constant column are zeros, too: they differ unless it is 0
+        # zeros that are not stored differ from the constant of a column, too, unless it is 0
         mean = np.where(constant, jump * np.sign(self.mean), self.mean / divisor)
         data = rows.data / divisor[rows.indices]
         if constant.any():
@@ -71,23 +71,24 @@ class Standardization(NamedTuple):
 
     @staticmethod
     def _signs(differences: Floats, mean: Floats) -> Floats:
+        """Return the signs of the differences, 0 where a difference is only rounding of the mean."""
         return np.where(np.abs(differences) > CONSTANT * np.abs(mean), np.sign(differences), 0.0)
 
     def of_matrix(self, gram: Floats) -> Floats:
-        """Divide products (d, d) by the scales of both columns, in place; those with a constant column become 0."""
+        """Divide products (d, d) by the scales of both columns, in place. Entries of constant columns become 0."""
         inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
-        gram *= inverse[:, np.newaxis]  # one after the other: a product of scales may leave the range of numbers
+        gram *= inverse[:, np.newaxis]  # one after the other, as a product of scales may overflow
         gram *= inverse
         return gram
 
     def measured(self, rows: Any, measure: Callable[[Any, Floats], Any]) -> Floats:
-        """Return measure(rows, mean) of rows (n, d) in standard units, some at a time, (n,)."""
+        """Standardise rows (n, d) block by block, and return `measure(rows, mean)`, a number for each row."""
         blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
         return np.concatenate([np.asarray(measure(*self.apply(rows[block]))) for block in blocks])
 
     @property
     def log_volume(self) -> float:
-        """Return the sum of the logarithms of the scales; constant columns, whose scale is 0, are left out."""
+        """Return the sum of the logarithms of the scales that are not 0."""
         return float(np.log(self.scale[self.scale > 0]).sum())
 
 
@@ -97,38 +98,39 @@ MOST_SCALE_ROWS = MOST_ROWS
 
 @dataclass(frozen=True)
 class ColumnScales:
-    """Powers of two that columns are divided by before a sketch learns them, and what the rows were before.
+    """Powers of two that columns are divided by before a sketch learns them, and the variances of the original columns.
 
-    The first `n_first` rows of positive weight fix them: the power of two nearest to a column's deviation. Until so
-    many rows have come they wait, and the sketch is made anew with each batch. A column of which all these rows have
-    the same number c has the scale of c; one of zeros gets the root mean square of all rows up to the first that has
-    another number, and the scale 0 until then. A frozen object: learning returns another one.
+    The first `n_first` rows of positive weight fix the scales: the power of two nearest to each column's standard
+    deviation. Until that many rows have arrived they are kept in `waiting`, and every batch makes the sketch again from
+    all of them. A column that is a constant c in the first rows gets the scale of c. A column of zeros has scale 0
+    until its first nonzero entry, and then the root mean square of all rows so far. Objects are immutable: methods
+    return new ones.
     """
 
     n_first: int
-    waiting: KeptRows | None  # the rows so far, as long as they are fewer than n_first
-    scale: Floats  # (d,) of the sketch as it is now
-    variance: FeatureVariance  # of the columns in their own units
+    waiting: KeptRows | None  # the rows so far, while they are fewer than n_first
+    scale: Floats  # (d,) divisors of the current sketch
+    variance: FeatureVariance  # of the original columns
 
     @classmethod
     def begin(cls, n_first: int, n_features: int) -> Self:
-        """Return scales that no row has fixed."""
+        """Return scales that are not fixed yet."""
         return cls(n_first, KeptRows(n_first), np.zeros(n_features), FeatureVariance())
 
     @classmethod
     def of_all(cls, n_first: int, chunks: Iterable[tuple[Any, Floats | None]]) -> Self:
-        """Return the deviations of all rows as scales, from chunks of (rows, weights)."""
+        """Return scales that are the standard deviations of all rows, given as chunks of (rows, weights)."""
         variance, sparse = FeatureVariance(), False
         for rows, weights in chunks:
             variance, sparse = variance.after(rows, weights), sparse or is_sparse(rows)
         size = np.abs(variance.mean())
         deviations = np.sqrt(variance.value())
-        # CSR rows are summed around zero: rounding is the root of what it is else
+        # CSR rows are summed around zero, which makes a relative rounding of CONSTANT its square root
         constant = deviations <= (np.sqrt(CONSTANT) if sparse else CONSTANT) * size
         return cls(n_first, None, np.where(constant, size, deviations), variance)
 
     def divide(self, rows: Any) -> Any:
-        """Return rows divided by the scales, array or CSR, in their dtype; CSR stays CSR."""
+        """Return rows, array or CSR, divided by the scales. The dtype is kept."""
         divisor = np.where(self.scale > 0, self.scale, 1.0).astype(rows.dtype)
         if not is_sparse(rows):
             return rows / divisor
@@ -137,12 +139,13 @@ class ColumnScales:
     def prepare(
         self, sketch: FrequentDirections, rows: Any, weights: Floats | None
     ) -> "tuple[Self, FrequentDirections, Any, Floats | None]":
-        """Return (scales, sketch, rows, weights): this sketch learns these rows, and is that of all rows then.
+        """Return (scales, sketch, rows, weights): this sketch, updated with these rows, is that of all rows so far.
 
-        It is another one than before, or the same in the same state. Nothing else is changed.
+        While rows wait, and where a batch is large, the sketch is a new object. Otherwise it is `sketch` itself,
+        unchanged.
         """
         if weights is not None and not weights.all():
-            if not weights.any():  # a sketch that has seen no other rows knows their columns at least
+            if not weights.any():  # rows of weight 0 only tell an empty sketch the number of columns
                 return self, sketch, self.divide(rows), weights
             rows, weights = rows[weights > 0], weights[weights > 0]
         variance = self.variance.after(rows, weights)
@@ -169,12 +172,15 @@ class ColumnScales:
         return out, sketch, out.divide(rows[blocks[-1]]), None if weights is None else weights[blocks[-1]]
 
     def learn(self, sketch: FrequentDirections, rows: Any, weights: Floats) -> "tuple[FrequentDirections, Self]":
-        """Return (the sketch of these rows, too, its scales); what was there before stays as it was."""
+        """Return (sketch, scales) after more rows. The arguments are not changed."""
         scales, sketch, rows, left = self.prepare(sketch.copy(), rows, weights)
         return sketch.update(rows, left), scales
 
     def _with_late_columns(self, rows: Any, weights: Floats | None, before: float) -> Floats:
-        """Return the scales with those of columns that were zero in all rows so far, of weight `before`."""
+        """Return the scales (d,), with scales for columns whose first nonzero entry is in these rows.
+
+        `before` is the weight of all earlier rows.
+        """
         late = self.scale == 0
         if not late.any():
             return self.scale
@@ -197,10 +203,10 @@ class ColumnScales:
     def merge(
         self, sketch: FrequentDirections, other: "ColumnScales", others: FrequentDirections
     ) -> "tuple[FrequentDirections, ColumnScales]":
-        """Return the sketch of the rows of both, and its scales; both sides stay as they were.
+        """Return (sketch, scales) of the rows of both. Nothing is changed in place.
 
-        Rows that still wait are learned by the other side. Else both sketches are divided until each column has the
-        larger of its two scales, so that no certificate grows.
+        Rows that still wait on one side are learned by the other. Otherwise both sketches are divided further until
+        each column has the larger of its two scales, so that no certificate grows.
         """
         if other.waiting is not None:
             return self.learn(sketch, *other.waiting.in_order()) if other.waiting.n_held else (sketch, self)
@@ -220,14 +226,14 @@ class ColumnScales:
         return out, ColumnScales(self.n_first, None, scale, self.variance.joined(other.variance))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the scales by name, for a file."""
+        """Return the arrays of a state file."""
         waiting = {} if self.waiting is None else {f"first_{key}": a for key, a in self.waiting.arrays().items()}
         variance = {f"column_{name}": array for name, array in self.variance.arrays().items()}
         return {"scale": self.scale, "n_first": np.array([float(self.n_first)]), **waiting, **variance}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> "Self | None":
-        """Return what ``arrays`` has written, None if it has written nothing; ValueError if it is inconsistent."""
+        """Return the scales written by ``arrays``, None if there are none; ValueError for inconsistent arrays."""
         if "scale" not in arrays:
             return None
         scale = checks.not_negative(arrays, "scale", (n_features,))
@@ -240,9 +246,9 @@ class ColumnScales:
 
 
 class DividedRows(Source):
-    """Rows of another source, divided by scales while they are read."""
+    """A source whose rows are divided by scales while they are read."""
 
-    waits = False  # the other source reads ahead
+    waits = False  # the inner source prefetches
 
     def __init__(self, source: Source, scales: ColumnScales) -> None:
         self._source, self._scales = source, scales
@@ -251,22 +257,22 @@ class DividedRows(Source):
         self.dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
+        """Yield (rows, position), see ``Source.read``."""
         for rows, position in self._source.chunks(start_row):
             yield self._scales.divide(as_floats(rows)), position
 
     def place(self, row: int) -> Any:
-        """See Source."""
+        """Return the position of a row, see ``Source.place``."""
         return self._source.place(row)
 
 
 def as_floats(rows: Any) -> Any:
-    """Return rows, array or CSR, in float32 if they are, else in float64."""
+    """Return rows, array or CSR, unchanged if they are float32 or float64, else as float64."""
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
 def standardised_sketch(sketch: FrequentDirections) -> tuple[FrequentDirections, Floats]:
-    """Return (an exact sketch of the rows in standard units, their scales, 0 for constant columns)."""
+    """Return (exact sketch of standardised rows, scales (d,)) for an exact sketch; constant columns have scale 0."""
     engine: Any = sketch._seen_engine().clone()
     unit = np.ldexp(1.0, engine.exponent)
     if engine.state.fill:
@@ -281,7 +287,7 @@ def standardised_sketch(sketch: FrequentDirections) -> tuple[FrequentDirections,
     if state.squared_norm > 0:
         state.rounding *= (squared_norm / state.squared_norm) ** 2
     state.squared_norm = squared_norm
-    # what was divided by stored units is without one
+    # standardised values have no unit, so the exponent is 0
     state.top, state.exponent = 0, 0
     for mean in (engine.mean, engine.mean_low):
         mean *= np.where(scale > 0, inverse, unit)
@@ -291,25 +297,25 @@ def standardised_sketch(sketch: FrequentDirections) -> tuple[FrequentDirections,
 
 
 def empty_like(sketch: FrequentDirections) -> FrequentDirections:
-    """Return a sketch of the same parameters and names of columns that has seen nothing."""
+    """Return an empty sketch with the same parameters and column names."""
     out = FrequentDirections(**sketch.parameters)
     out._feature_names = sketch._feature_names
     return out
 
 
 def nearest_power_of_two(values: Floats) -> Floats:
-    """Return the powers of two that are nearest to positive values by their ratio; 0 for 0."""
+    """Round positive values to the power of two with the nearest ratio; 0 stays 0."""
     mantissa, exponent = np.frexp(values)
     return np.where(values > 0, np.ldexp(1.0, exponent - (mantissa < np.sqrt(0.5))), 0.0)
 
 
 def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
-    """Return a power of two for every column of the first rows, 0 for one of zeros alone."""
+    """Return a power of two for every column of the first rows, 0 for columns of zeros."""
     return nearest_power_of_two(spreads(rows, weights, center=center))
 
 
 def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
-    """Return the deviation of every column; of one that has the same number c in all rows |c|."""
+    """Return the standard deviation of every column, or |c| for a column that is a constant c up to rounding."""
     total = float(weights.sum())
     rows = rows.astype(np.float64)
     mean = np.asarray(rows.T @ weights).ravel() / total if center else np.zeros(rows.shape[1])
@@ -326,11 +332,11 @@ def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
 
 
 def _factors(scale: Floats, larger: Floats) -> Floats:
-    """Return what columns of one scale are multiplied by to have a larger one."""
+    """Return the factors by which columns divided by `scale` are multiplied to be divided by `larger`."""
     return np.divide(scale, larger, out=np.ones_like(scale), where=scale > 0)
 
 
 def _squares(variance: FeatureVariance, scale: Floats, *, center: bool) -> float:
-    """Return the sum of the squares of all rows, centred if `center`, divided by the scales."""
+    """Return the sum of the squares of all rows divided by the scales, centred if `center`."""
     squares = variance.weight * (variance.value() + (0.0 if center else variance.mean() ** 2))
     return float((squares / np.where(scale > 0, scale, 1.0) / np.where(scale > 0, scale, 1.0)).sum())

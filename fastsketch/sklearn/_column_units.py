@@ -1,4 +1,4 @@
-"""Columns of a matrix with gaps in standard units, for a low-rank model, which has one noise level for all of them."""
+"""Standardised columns with missing entries, for low-rank models, which assume one noise level for all columns."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -15,10 +15,7 @@ from fastsketch.lowrank._gap_moments import column_units, refuse_empty
 
 @dataclass(frozen=True)
 class ColumnUnits:
-    """What is subtracted from each column, and what it is then divided by, (n_features,) each.
-
-    A column of one number has the scale 0: it is filled with that number.
-    """
+    """Mean and standard deviation of each column, (n_features,). A constant column has scale 0."""
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -49,7 +46,7 @@ class ColumnUnits:
         return cls(mean, scale)
 
     def into(self, rows: Any) -> Any:
-        """Return rows in these units, in their dtype and form."""
+        """Return standardised rows, array or CSR. Missing entries stay missing; the dtype is kept."""
         divisor = np.where(self.scale > 0, self.scale, np.where(self.mean != 0, np.abs(self.mean), 1.0))
         if not is_sparse(rows):
             return ((rows - self.mean) / divisor).astype(rows.dtype)
@@ -58,6 +55,6 @@ class ColumnUnits:
         return out
 
     def back(self, rows: NDArray[Any], clip: tuple[float, float] | None) -> NDArray[Any]:
-        """Return rows as the columns were, within `clip`."""
+        """Return rows in the original units, limited to the interval `clip`."""
         out = (rows * self.scale + self.mean).astype(rows.dtype)
         return out if clip is None else np.clip(out, *clip)

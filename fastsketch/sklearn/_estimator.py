@@ -1,4 +1,8 @@
-"""Bases of the estimators: checked rows, fixed parameters, files without pickle, models from elsewhere, merging."""
+"""Base classes of the estimators: validation, fixed parameters, state files, merging, learning from sources.
+
+``ModelEstimator`` has learned a model; ``MergingEstimator`` is one whose models merge, which also learns from sources;
+``SketchEstimator`` is one whose model is a ``FrequentDirections`` sketch.
+"""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -44,25 +48,25 @@ from fastsketch.sklearn._words import ENCODE, columns_of_words, holds_times
 Arrays = dict[str, NDArray[Any]]
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
-# The array of a file that holds the bytes of the model.
+# Name of the array with the bytes of the model in a state file.
 MODEL = "sketch"
 
-# Where d x d is a fair bargain: up to this many times the time of the sketch (a line through the crossings of both).
+# An exact d x d matrix is used up to this many times the time of a sketch (a line fitted to measured crossings).
 FAIR_RATIO = 4
 
-# Arrays of d x d float64 that exist at once: the sum, a copy that is read, what becomes of it, a factor.
+# Number of d x d float64 arrays at a time: the sum, a copy of it, the covariance, and a factor.
 EXACT_COPIES = 4
 
 
 # -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
 def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
-    """Return rows that scikit-learn may look at: scipy converts and stacks sparse arrays without a look at them.
+    """Return rows that scikit-learn can validate: consistent CSR instead of any sparse matrix, no iterators.
 
-    Labels of a data frame that are no strings become names, which scikit-learn checks as any others: see
-    ``names_of_labels``.
+    Labels of a data frame that are not strings become names, see ``names_of_labels``, so that scikit-learn checks them
+    too.
     """
     require_array_like(X, "X")
-    if getattr(X, "ndim", None) != 2:  # scikit-learn has a message of its own
+    if getattr(X, "ndim", None) != 2:  # scikit-learn reports other shapes
         refuse_iterator(X, "X")
         return X
     if is_sparse(X):
@@ -75,8 +79,13 @@ def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
 
 
 def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
-    """Validate rows for an estimator that takes CSR."""
-    if isinstance(X, str | PathLike | Source):  # to scikit-learn a word that is no number
+    """Validate rows (and targets) with scikit-learn, for an estimator that takes CSR.
+
+    Errors name columns without numbers.
+
+    If an exception is raised the attributes of the estimator are unchanged.
+    """
+    if isinstance(X, str | PathLike | Source):  # scikit-learn would report a string that is not a number
         if "y" in options:
             advice = "partial_fit(rows, y) learns the chunks of fs.open_rows(X) one after another"
         else:
@@ -87,22 +96,25 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
     refuse_dicts(X, "X")
     require_array_like(options.get("y"), "y")
     rows = consistent_rows(X, sum_duplicates=sum_duplicates)
-    if holds_times(rows):  # to scikit-learn these are numbers, whose size depends on the resolution of the dtype
+    if holds_times(rows):  # scikit-learn takes them for numbers, in units of the resolution of their dtype
         raise ValueError(f"X must hold numbers, got {columns_of_words(rows)}: {ENCODE}")
     try:
-        with whole_or_as_before(estimator):  # scikit-learn sets names and widths before it looks at numbers
+        with whole_or_as_before(estimator):  # scikit-learn sets names and widths before it checks the numbers
             out: Any = validate_data(estimator, rows, accept_sparse="csr", **options)
             return (out[0], storable(out[1])) if isinstance(out, tuple) else out
-    except (ValueError, np.exceptions.DTypePromotionError):  # the latter of dates beside numbers
+    except (ValueError, np.exceptions.DTypePromotionError):  # the latter for a mixture of dates and numbers
         if odd := columns_of_words(X):
             raise ValueError(f"X must hold numbers, got {odd}: {ENCODE}") from None
         raise
-    except OverflowError as error:  # Python's integers know no bounds
+    except OverflowError as error:  # an integer of Python that exceeds float64
         raise ValueError(f"X must hold numbers that float64 holds: {error}") from None
 
 
 def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
-    """Return targets in a dtype that files hold: long double as float64. TypeError for dates and records."""
+    """Return targets in a dtype that state files can hold: long double becomes float64.
+
+    TypeError for dates and records.
+    """
     if y.dtype.kind in "mMV":
         raise TypeError(
             f"{name} must hold numbers, bools or strings, got dtype {y.dtype}: astype(str) makes labels of it"
@@ -112,7 +124,7 @@ def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
 
 @contextmanager
 def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
-    """Put all attributes of an estimator back as they were if what is done within ends by an exception."""
+    """Restore all attributes of an estimator if the block raises an exception."""
     before = dict(estimator.__dict__)
     try:
         yield
@@ -122,14 +134,14 @@ def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
 
 
 def seed_of(random_state: int | RandomState | None) -> int:
-    """Return the seed of a model: an integer is the seed itself; None and a RandomState draw one."""
+    """Return the seed of a model. An integer is the seed itself; None and a RandomState draw one."""
     if isinstance(random_state, numbers.Integral):
         return as_seed(random_state, "random_state")
     return int(check_random_state(random_state).randint(2**31))
 
 
 def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:
-    """Return the weights of all rows that an estimator is fitted to, (n_rows,); ValueError unless one is above 0."""
+    """Return checked row weights (n_rows,), or None; ValueError if all of them are 0."""
     weights = as_weights(sample_weight, n_rows)
     if weights is not None and not weights.any():
         raise ValueError("sample_weight must not be zero for all rows")
@@ -137,12 +149,12 @@ def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | Non
 
 
 def as_far_source(X: Any) -> Source | None:
-    """Return rows that are read in chunks as a source; None for arrays and tables, which scikit-learn converts."""
+    """Return a source if X is to be read in chunks; None for arrays and tables, which scikit-learn converts."""
     return None if isinstance(X, np.ndarray) or is_table(X) else as_source(X)
 
 
 def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
-    """Return rows that are read in chunks as a source, if no weights are given; a path or source takes none."""
+    """Return a source if X is to be read in chunks. TypeError if weights come with it."""
     if sample_weight is None:
         return as_far_source(X)
     if isinstance(X, str | PathLike | Source):
@@ -154,7 +166,10 @@ def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
 
 
 def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
-    """Return whether the exact matrix fits `max_memory` bytes and takes at most FAIR_RATIO times the sketch's time."""
+    """Return whether the exact d x d matrix is affordable.
+
+    It must fit into `max_memory` bytes, EXACT_COPIES times, and take at most FAIR_RATIO times the time of the sketch.
+    """
     limit = as_real(max_memory, "max_memory", 0.0, float(np.finfo(float).max))
     fits = 8.0 * EXACT_COPIES * n_features**2 <= limit
     return fits and n_features <= FAIR_RATIO * (EXACT_SLOPE * sketch_size + EXACT_OFFSET)
@@ -163,23 +178,27 @@ def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
 # -- estimators --------------------------------------------------------------------------------------------------------
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def estimator(cls: type[Estimator]) -> type[Estimator]:
-    """Decorate a class whose annotated attributes are parameters: its constructor keeps them, and knows their names."""
+    """Decorate an estimator class: its annotated attributes become the parameters of its constructor."""
     return named_keywords(dataclass(eq=False, repr=False)(cls))
 
 
 class ScoresTargets:
-    """Checks targets and weights for ``score`` of scikit-learn's mixins, which would drop masks of arrays."""
+    """Mixin that checks the arguments of ``score``, since scikit-learn's mixins would drop masks of arrays."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Compute the accuracy of labels, or the R^2 of targets, as scikit-learn's estimators do.
+        """Compute the accuracy of a classifier, or R^2 of a regressor, as scikit-learn does.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features)
-        y : array_like (n_samples,)
-            The true labels or targets.
+        y : array_like (n_samples,) or (n_samples, n_targets)
+            True labels or targets.
         sample_weight : array_like (n_samples,), optional
-            Weights of the rows in the mean.
+            Row weights.
+
+        Returns
+        -------
+        float
         """
         require_array_like(y, "y")
         require_array_like(sample_weight, "sample_weight")
@@ -189,55 +208,61 @@ class ScoresTargets:
 
 
 class ModelEstimator(BaseEstimator):
-    """Estimator that has learned a model, its attribute ``_MODEL``, and perhaps arrays of its own (``_own``)."""
+    """Estimator that has learned a model, in the attribute named by ``_MODEL``, and possibly arrays of its own."""
 
-    # home of the kind in state files
+    # module name in state files
     _HOME: ClassVar = "fastsketch.sklearn"
-    # the attribute, and the kind of model in it
+    # name of the attribute with the model, and the class of the model
     _MODEL: ClassVar[str]
-    _KIND: ClassVar[Any]  # a class of models, or several
+    _KIND: ClassVar[Any]  # a class, or a tuple of classes
     # parameters that may change between two calls of partial_fit
     _FREE: ClassVar[frozenset[str]] = frozenset()
-    # {parameter of the estimator: of the model}, where the two have different names
+    # {parameter of the estimator: parameter of the model}, where the names differ
     _OF_MODEL: ClassVar[dict[str, str]] = {"random_state": "seed"}
 
     n_features_in_: int
     feature_names_in_: NDArray[Any]
-    _fixed: dict[str, Any]  # parameters that may not change once learning has begun
+    _fixed: dict[str, Any]  # parameters that must not change once learning has begun
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:
-        """Return arrays of what was learned beside the model."""
+        """Return the arrays of a state file in addition to the model."""
         return {}
 
     def _restore_own(self, arrays: Arrays) -> None:
-        """Restore what ``_own`` gave, or begin without it; raise ValueError for arrays that do not fit the model."""
+        """Restore the attributes behind ``_own``, or derive them from the model if `arrays` is empty.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit the model.
+        """
 
     @classmethod
     def _parameters_for(cls, model: Any) -> dict[str, Any]:
-        """Return the parameters that a model has; raise ValueError for a model that the estimator cannot read."""
+        """Return the parameters of an estimator for this model; ValueError for a model that does not fit."""
         given = model.parameters
         names = {name: cls._OF_MODEL.get(name, name) for name in cls._get_param_names()}
         return {name: given[theirs] for name, theirs in names.items() if theirs in given}
 
     @classmethod
     def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters as they were before json wrote them."""
-        weights = parameters.get("class_weight")  # a dict whose labels are no strings comes back as pairs
+        """Return parameters read from JSON as they were before they were written."""
+        weights = parameters.get("class_weight")  # a dict with labels other than strings was written as pairs
         return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
-        """Keep the parameters with which learning begins."""
+        """Record the current parameters as those with which learning begins."""
         self.__dict__.update(self._begun())
 
     def _begun(self) -> dict[str, Any]:
-        """Return the attributes with which learning begins: the parameters that may not change any more."""
+        """Return the attributes set when learning begins: ``_fixed``, the parameters that must not change."""
         parameters = self.get_params(deep=False).items()
         return {"_fixed": {name: value for name, value in parameters if name not in self._FREE}}
 
     def _check_parameters(self) -> None:
-        """Raise ValueError naming a parameter that is no longer what learning began with."""
+        """Raise ValueError if a parameter has changed since learning began."""
         for name, fixed in getattr(self, "_fixed", {}).items():
             value = getattr(self, name)
             if value is not fixed and not np.all(value == fixed):
@@ -265,30 +290,30 @@ class ModelEstimator(BaseEstimator):
         return {name: value for name, value in state.items() if name not in ("_entered", "_read_out")}
 
     def _drop(self, *names: str) -> None:
-        """Delete what was learned under these names, where it is there."""
+        """Delete learned attributes if they exist."""
         for name in names:
             self.__dict__.pop(name, None)
 
     @classmethod
     def from_model(cls, model: Any, **parameters: Any) -> Self:
-        """Make an estimator of what a model has learned: one from a file, a job, the command line, another process.
+        """Make a fitted estimator from a model, for instance one that was loaded from a file or learned by a job.
 
         Parameters
         ----------
-        model : the kind of model that this estimator learns
-            That has learned from rows; a copy is kept.
+        model : model of the kind that this estimator learns
+            It must have learned rows. A copy is kept.
         **parameters
-            Of the estimator, beside those that the model has.
+            Parameters of the estimator that the model does not have.
 
         Returns
         -------
         estimator
-            Where it has ``partial_fit``, that goes on from the model.
+            If it has ``partial_fit``, learning continues from the model.
 
         Raises
         ------
         TypeError, ValueError
-            If it is no such model, has learned nothing, or has other parameters.
+            If the model is of another kind, has learned nothing, or contradicts a parameter.
         """
         if not isinstance(model, cls._KIND):
             kind: Any = cls._KIND[0] if isinstance(cls._KIND, tuple) else cls._KIND
@@ -309,7 +334,7 @@ class ModelEstimator(BaseEstimator):
         return out
 
     def _own_model(self, model: Any, arrays: Arrays | None = None) -> None:
-        """Take a model that has learned, as if this estimator had begun it, with arrays of its own."""
+        """Set the learned attributes from a model, which is not copied, and from the arrays of a state file."""
         setattr(self, self._MODEL, model)
         self.n_features_in_ = model.n_features
         if model.feature_names is not None:
@@ -318,14 +343,16 @@ class ModelEstimator(BaseEstimator):
         self._fix_parameters()
 
     def _name_features(self, model: Model) -> None:
-        """Give a model that has begun with rows of this estimator the names of their columns."""
+        """Give a new model the column names of this estimator."""
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             model._feature_names = tuple(map(str, names))
 
     @reads
     def save(self, path: str | PathLike[str]) -> None:
-        """Write parameters and all that was learned to a file that ``load`` reads: whole or not at all, no pickle.
+        """Write the parameters and everything learned to a file that ``load`` reads.
+
+        The file is written completely or not at all.
 
         Parameters
         ----------
@@ -336,7 +363,7 @@ class ModelEstimator(BaseEstimator):
         parameters, fixed = self.get_params(deep=False), dict(getattr(self, "_fixed", {}))
         for values in (parameters, fixed):
             if isinstance(values.get("random_state"), np.random.RandomState):
-                values["random_state"] = getattr(model, "seed", None)  # that it gave, where the model keeps it
+                values["random_state"] = getattr(model, "seed", None)  # the seed that it gave
         about = {
             "kind": type(self).__name__,
             "home": self._HOME,
@@ -351,7 +378,7 @@ class ModelEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """Read what ``save`` wrote; it goes on with the same bits.
+        """Read an estimator that ``save`` has written. It continues with bitwise identical results.
 
         Parameters
         ----------
@@ -364,7 +391,7 @@ class ModelEstimator(BaseEstimator):
         Raises
         ------
         StateError
-            If the file is missing, damaged, inconsistent, too new, or holds something else.
+            If the file is missing, damaged, inconsistent, of a newer version, or holds something else.
         """
         name = "the state" if hasattr(source, "seek") else str(source)
         about = files.read_header(source)
@@ -396,53 +423,58 @@ class ModelEstimator(BaseEstimator):
 
 
 class MergingEstimator(ModelEstimator):
-    """Estimator whose model merges, so that parts of the rows can be learned from apart."""
+    """Estimator whose models merge, so that parts of the rows can be learned separately."""
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> Model:
-        """Return the model with which learning from such rows begins; None: not known, or the model's own choice."""
+        """Return the empty model for rows of this number, width and dtype.
+
+        n_rows None is unknown; dtype None leaves the choice to the model.
+        """
         raise NotImplementedError
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return ``_own`` with the other's rows too, before the models are merged."""
+        """Return ``_own`` for the rows of both estimators. Called before their models are merged."""
         return {}
 
     def _merged(self, other: Any) -> tuple[Any, Arrays]:
-        """Return (a new model of the rows of this estimator and of another, ``_own`` of both)."""
+        """Return (new model of the rows of both estimators, ``_own`` of both)."""
         own = self._own_with(other)
         return self._merged_model(other._learner), own
 
     def _merged_model(self, other: Any) -> Any:
-        """Return a new model of the rows of this one's and of another."""
+        """Return a new model that merges this estimator's model and another."""
         return self._learner.copy().merge(other)
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Validate rows; with `reset` they define the width and the column names."""
         if not reset:
             check_is_fitted(self, self._MODEL)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def _checked_more(self, X: Any) -> Any:
-        """Return checked rows of partial_fit, which goes on with the parameters that learning began with."""
+        """Validate a batch of ``partial_fit``; ValueError if a parameter has changed since learning began."""
         begun = hasattr(self, self._MODEL)
         if begun:
             self._check_parameters()
         return self._checked(X, reset=not begun)
 
     def _model_for(self, rows: Any) -> Any:
-        """Return the model, or the one with which learning from these rows begins."""
+        """Return the learned model, or an empty one for these rows."""
         begun = hasattr(self, self._MODEL)
         return self._learner if begun else self._template(rows.shape[0], rows.shape[1], rows.dtype)
 
     def _whole_batch(self) -> AbstractContextManager[None]:
-        """Return the context of ``partial_fit``: a first batch that is refused or interrupted leaves nothing behind.
+        """Return the context of ``partial_fit``: all attributes are restored if the first batch is refused.
 
-        Later batches change nothing before ``_teach``, which changes the model and what belongs to it in one step.
+        Later batches need no such context, since nothing is changed before ``_teach``, which changes everything in one
+        step.
         """
         return nullcontext() if hasattr(self, self._MODEL) else whole_or_as_before(self)
 
     def _teach(self, model: Any, rows: Any, *sample_weight: Any, **attributes: Any) -> None:
-        """Update a model with checked rows and assign it and the other attributes to this estimator: all, or none."""
+        """Update a model with checked rows, and assign it and the other attributes to this estimator, atomically."""
         if model is not vars(self).get(self._MODEL):
             self._name_features(model)
             attributes |= self._begun()
@@ -450,12 +482,12 @@ class MergingEstimator(ModelEstimator):
 
     @changes
     def merge(self, other: Self) -> Self:
-        """Add what another estimator has learned, as if its rows had come here.
+        """Add what another estimator has learned, as if its rows had been learned here.
 
         Parameters
         ----------
         other : estimator of the same class
-            With the same parameters; it stays as it is. Unfitted, this estimator becomes a copy of it.
+            It must have the same parameters, and is not changed. An unfitted estimator becomes a copy of it.
 
         Returns
         -------
@@ -464,9 +496,9 @@ class MergingEstimator(ModelEstimator):
         Raises
         ------
         TypeError, ValueError
-            If the two do not belong together; this estimator is then as it was.
+            If the two cannot be merged; this estimator is then unchanged.
         NotFittedError
-            If the other has learned nothing.
+            If the other estimator has learned nothing.
         """
         if not isinstance(other, type(self)):
             raise TypeError(f"other must be a {type(self).__name__}, got {type(other).__name__}")
@@ -477,6 +509,7 @@ class MergingEstimator(ModelEstimator):
 
     @reads
     def _give_to(self, receiver: Any) -> None:
+        """Merge this estimator into another while it is locked for reading."""
         receiver._merge_from(self)
 
     def _merge_from(self, other: Any) -> None:
@@ -504,12 +537,12 @@ class MergingEstimator(ModelEstimator):
 
     @property
     def n_samples_seen_(self) -> int:
-        """Return the number of rows learned from."""
+        """Return the number of rows learned."""
         return self._learner.n_rows
 
     # -- jobs and sources ------------------------------------------------------------------------------------------
     def _job(self, source: Source) -> tuple[Model, Callable[[Any], Any]]:
-        """Return (a model to learn from a source, a function that makes of it a fitted estimator like this one)."""
+        """Return what ``fs.run`` needs: an empty model, and a function that makes a fitted estimator of it."""
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
 
@@ -521,13 +554,16 @@ class MergingEstimator(ModelEstimator):
         return template, finish
 
     def _fit_source(self, source: Source) -> Self:
-        """Forget everything and learn from all rows of a source."""
+        """Forget what was learned, and learn all rows of a source."""
         template, finish = self._job(source)
         self._become(finish(template._take_rows(source)))
         return self
 
     def _partial_fit_source(self, source: Source) -> Self:
-        """Learn from one more source: a copy learns chunk by chunk, and takes the place of this one at the end."""
+        """Learn all rows of one more source.
+
+        A copy learns chunk by chunk, and replaces this estimator's state at the end.
+        """
         begun = hasattr(self, self._MODEL)
         if begun and source.n_features != self.n_features_in_:
             raise ValueError(f"X has {source.n_features} features, but learning began with {self.n_features_in_}")
@@ -545,21 +581,21 @@ class MergingEstimator(ModelEstimator):
         return self
 
     def _become(self, other: Any) -> None:
-        """Take all that another estimator has learned, in one step; parameters stay."""
+        """Replace everything learned by that of another estimator, in one step. Parameters are kept."""
         own = {*self.get_params(deep=False), "_entered"}
         stays = {name: value for name, value in vars(self).items() if name in own}
         learned = {name: value for name, value in vars(other).items() if name not in own}
-        self.__dict__ = {**stays, **learned}  # one step, which no interrupt can divide
+        self.__dict__ = {**stays, **learned}  # one assignment, which an interrupt cannot divide
 
 
 class SketchEstimator(MergingEstimator):
-    """Estimator that has learned a ``sketch_``, Frequent Directions."""
+    """Estimator whose model is a ``FrequentDirections`` sketch, ``sketch_``."""
 
     _MODEL: ClassVar = "sketch_"
     _KIND: ClassVar = FrequentDirections
 
     sketch_: FrequentDirections
-    _read_out: dict[str, Any]  # what has been read of the sketch
+    _read_out: dict[str, Any]  # cache of values computed from the sketch
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
@@ -569,12 +605,12 @@ class SketchEstimator(MergingEstimator):
         return {**super()._begun(), "_read_out": {}}
 
     def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
-        """Return checked rows of fit and their weights, without the rows of weight 0."""
+        """Return (rows, weights) of ``fit``, checked, without the rows of weight 0."""
         rows = self._checked(X, reset=True)
         return rows_with_weight(rows, weights_of_fit(sample_weight, rows.shape[0]), checked=True)
 
     def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
-        """Return what `read(*options)` returns, and keep it by a name until the sketch or the options are others."""
+        """Return `read(*options)` from a cache, which is valid until the sketch or the options change."""
         check_is_fitted(self, "sketch_")
         key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options
         known = self.__dict__.setdefault("_read_out", {})

@@ -1,4 +1,4 @@
-"""Missing numbers: NaN in rows, array or CSR; missing labels."""
+"""Missing values: NaN in rows, array or CSR, and missing labels."""
 
 # pyright: basic
 
@@ -12,17 +12,17 @@ from fastsketch._core.warning import warn_caller
 from fastsketch.data.names._id_columns import is_missing
 
 FILLS = ("mean", "drop")
-# Columns that are missing, and the rows in which these and no others are.
+# Missing columns, and the rows in which exactly these are missing.
 Pattern = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 def refuse_labels(labels: Any, name: str = "y") -> None:
-    """Raise an error that names the first row whose label is None or NaN, among words or objects, or ends in NUL."""
+    """Raise TypeError for the first label that is None or NaN, ValueError for one that ends in NUL."""
     require_array_like(labels, name)
     refuse_final_nul(labels, name)
     given: Any = np.asarray(labels)
     if given.dtype.kind in "OU" and isinstance(labels, list | tuple):
-        given = np.asarray(labels, object)  # else NaN among words is one of them
+        given = np.asarray(labels, object)  # else NaN among strings becomes a string
     if given.dtype != object or given.ndim == 0:
         return
     for row, label in enumerate(given.ravel().tolist()):
@@ -31,7 +31,7 @@ def refuse_labels(labels: Any, name: str = "y") -> None:
 
 
 def filled(rows: Any, values: NDArray[np.float64]) -> Any:
-    """Return rows (n, d) with the values (d,) of their columns in the place of NaN; what they came as stays."""
+    """Return rows (n, d) with NaN replaced by the value (d,) of its column. The dtype and the container are kept."""
     if isinstance(rows, np.ndarray):
         return np.where(np.isnan(rows), values.astype(rows.dtype), rows)
     data = np.where(np.isnan(rows.data), values[rows.indices].astype(rows.dtype), rows.data)
@@ -39,7 +39,7 @@ def filled(rows: Any, values: NDArray[np.float64]) -> Any:
 
 
 def complete_rows(rows: Any) -> NDArray[np.bool_]:
-    """Return a mask (n,) that is True for rows of an array or CSR matrix (n, d) without NaN."""
+    """Return a mask (n,) of the rows, array or CSR (n, d), without NaN."""
     if isinstance(rows, np.ndarray):
         return np.asarray(~np.isnan(rows).any(axis=1))
     out = np.ones(rows.shape[0], bool)
@@ -48,7 +48,7 @@ def complete_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def missing_patterns(rows: Any) -> list[Pattern]:
-    """Return the rows with NaN of an array or CSR container, grouped by the columns that are missing in them."""
+    """Group the rows with NaN by the columns that are missing. Return a list of (missing columns, rows)."""
     with_gaps = np.flatnonzero(~complete_rows(rows))
     if not len(with_gaps):
         return []
@@ -68,10 +68,28 @@ def without_missing(
     *,
     names: Any = None,
 ) -> tuple[Any, NDArray[np.float64] | None, int]:
-    """Return (rows without NaN, their weights, the number of rows dropped or of numbers filled in).
+    """Fill missing entries with column means, or drop the rows that have any.
 
-    `mean` (d,) is filled in; None: that of the other numbers of these rows. UserWarning for a column that has none, by
-    its name where `names` (d,) has them.
+    Parameters
+    ----------
+    rows : array or CSR (n, d)
+    weights : ndarray (n,) or None
+    fill : {"mean", "drop"}
+    mean : ndarray (d,) or None
+        Means of earlier rows. None computes the weighted means of the observed entries of these rows.
+    names : sequence of str (d,), optional
+        Column names, for the warning.
+
+    Returns
+    -------
+    rows, weights : as given
+    n_affected : int
+        Number of rows dropped, or of entries filled.
+
+    Warns
+    -----
+    UserWarning
+        If a column has no observed entry in the first rows; it is filled with 0.
     """
     n, d = rows.shape
     absent: Any = (

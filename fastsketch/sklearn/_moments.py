@@ -1,4 +1,4 @@
-"""Sums of squares of the rows of a stream, of every feature and in all, in one pass and without a copy of the batch."""
+"""Sums of squares of the rows of a stream, for each column and in total, without a copy of the batch."""
 
 # pyright: basic
 
@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 
 from fastsketch.data.files import _checks as checks
 
-# Rows shifted at a time: small enough to stay in the cache at a thousand columns.
+# Rows shifted at a time; for a thousand columns they fit in the cache.
 ROWS_IN_CACHE = 256
 
-# Sum of the squares of all rows from which on products overflow; batches below the other are no step towards it.
+# Sum of the squares of all rows beyond which products overflow. The total is only computed for batches above SOON_MOST.
 MOST_SQUARES, SOON_MOST = 1e306, 1e290
 
 Floats = NDArray[np.float64]
 
 
 def squared(rows: Any) -> Any:
-    """Return a CSR container with the squares of the entries of another, in float64."""
+    """Return a CSR container with the squared entries, in float64."""
     data = rows.data.astype(np.float64)
     return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape)
 
 
 def squared_lengths(rows: Any) -> Floats:
-    """Compute ||x||^2 of the rows of a CSR container, (n,)."""
+    """Compute the squared lengths ||x||^2 of the rows of a CSR container, (n,)."""
     return squared(rows) @ np.ones(rows.shape[1])
 
 
 def check_squares(total: float, most: float) -> None:
-    """Raise ValueError if the squares of all rows, weighted, sum up to more than `most`, where products overflow."""
+    """Raise ValueError if the weighted sum of squares of all rows exceeds `most`, beyond which products overflow."""
     if not total <= most:
         raise ValueError(
             f"the squares of the rows, weighted, must not sum up to more than {most:g}: scale the rows down"
@@ -39,17 +39,17 @@ def check_squares(total: float, most: float) -> None:
 
 
 def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
-    """Return whether a row, array or CSR, that has weight is another than the center (d,)."""
+    """Return whether any row of positive weight, array or CSR, differs from the center (d,) by more than rounding."""
     some = rows if weights is None else rows[weights > 0]
     if not isinstance(some, np.ndarray):
         some = np.stack([side(axis=0).toarray().ravel() for side in (some.min, some.max)])
-    # a mean of equal rows may be a few units of rounding off
+    # the mean of equal rows may have a few units of rounding
     return bool((np.abs(some - center) > 1e-9 * np.abs(center)).any())
 
 
 @dataclass(eq=False)
 class FeatureVariance:
-    """Running population variance per feature, summed in float64 around the mean of the first batch."""
+    """Running population variance of each column, summed in float64 around the mean of the first batch."""
 
     weight: float = 0.0
     _shift: Any = None
@@ -58,19 +58,19 @@ class FeatureVariance:
 
     @classmethod
     def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
-        """Return the variance of rows whose weighted mean and sums of squares around it, (d,) each, are known."""
+        """Return the variance, given the total weight, the means (d,) and the sums of squares around these (d,)."""
         return cls(weight, mean.copy(), np.zeros(len(mean)), squares.copy())
 
     @property
     def squares(self) -> float:
-        """Return the sum of all squares around the mean of the first batch."""
+        """Return the total sum of squares around the mean of the first batch."""
         return float(self._square.sum()) if self.weight else 0.0
 
     def after(self, rows: Any, weights: Floats | None = None) -> Self:
-        """Return the variance with one more batch, array or CSR (n, d), with weights (n,).
+        """Return the variance after one more batch, array or CSR (n, d), with weights (n,). This object is not changed.
 
-        Nothing is changed in place: a batch may still be refused, and the sums of an estimator that joblib has mapped
-        from a file are read-only.
+        It must not change: a batch may still be refused, and the sums of an estimator that joblib has mapped from a
+        file are read-only.
         """
         n, d = rows.shape
         sparse = not isinstance(rows, np.ndarray)
@@ -79,7 +79,7 @@ class FeatureVariance:
         if self.weight:
             shift, total, square = self._shift, self._sum.copy(), self._square.copy()
         else:
-            # Sparse rows are summed around zero: a shift would fill them.
+            # sparse rows are summed around zero, as a shift would fill them
             shift = np.zeros(d) if sparse else rows.mean(axis=0, dtype=np.float64)
             total, square = np.zeros(d), np.zeros(d)
         if sparse:
@@ -96,7 +96,7 @@ class FeatureVariance:
         return type(self)(self.weight + weight, shift, total, square)
 
     def joined(self, other: Self) -> Self:
-        """Return the variance of the rows of both, which have one width."""
+        """Return the variance of the rows of both."""
         # around this shift: x - a = (x - b) + (b - a)
         move = other._shift - self._shift
         return type(self)(
@@ -107,12 +107,12 @@ class FeatureVariance:
         )
 
     def arrays(self) -> dict[str, Floats]:
-        """Return the sums by name."""
+        """Return the sums as the arrays of a state file."""
         return {"shift": self._shift, "sum": self._sum, "square": self._square, "weight": np.array([self.weight])}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], d: int) -> Self:
-        """Return what ``arrays`` has written; a ValueError names an array that is inconsistent."""
+        """Return the variance written by ``arrays``; ValueError names an inconsistent array."""
         shift, total, square = (checks.finite(arrays, name, (d,)) for name in ("shift", "sum", "square"))
         return cls(float(checks.not_negative(arrays, "weight", (1,))[0]), shift, total, square)
 
@@ -121,7 +121,7 @@ class FeatureVariance:
         return self._shift + self._sum / self.weight
 
     def value(self) -> Floats:
-        """Return the variances (d,)."""
+        """Return the population variances (d,)."""
         if not self.weight:
             return self._sum
         mean = self._sum / self.weight
@@ -129,9 +129,9 @@ class FeatureVariance:
 
 
 def check_batch(rows: Any, weights: Floats | None, before: FeatureVariance | None) -> None:
-    """Raise ValueError if the squares of rows, an array or CSR, and of those learned before leave the range of numbers.
+    """Raise ValueError if squares of these rows, array or CSR, and of those learned before would overflow.
 
-    Weighted by the largest weight, and around zero: up to a few digits of the largest number, that may be more.
+    The squares are taken around zero and multiplied by the largest weight, which may overestimate them.
     """
     entries = rows.ravel(order="K") if isinstance(rows, np.ndarray) else rows.data
     squares = float(np.vdot(entries, entries))
@@ -149,6 +149,6 @@ def squares_around(rows: Any, weights: Floats | None, center: Floats) -> float:
         if isinstance(rows, np.ndarray):
             parts = (rows[start : start + ROWS_IN_CACHE] - center for start in range(0, len(rows), ROWS_IN_CACHE))
             lengths = np.concatenate([np.einsum("ij,ij->i", y, y) for y in parts])
-        else:  # a difference: rounding may leave it below zero
+        else:  # a difference, which rounding may make negative
             lengths = np.maximum(squared_lengths(rows) + center @ center - 2 * (rows @ center), 0.0)
         return float(lengths.sum() if weights is None else weights @ lengths)

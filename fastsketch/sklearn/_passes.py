@@ -1,13 +1,13 @@
-"""How often few rows are learned from, and how sure of them to be: as held-out rows of the same data say.
+"""Number of passes over few rows, and scaling of the scores after them, both by cross-validation.
 
-One pass is short for some hundreds of rows: on iris it leaves 16% wrong where ten leave 6%. So rows are held out, a
-fifth at a time, of each class alike, and one more step of `STEPS` is taken as long as they are predicted better: by
-more than one standard error where there are many, since a pass takes time, and on clicks the log loss rises from the
-second on. Few rows, or few of a rare class, would hardly ever show as much, and need the passes most: the fewer they
-are the less of a standard error is asked for.
+One pass is too short for some hundreds of rows: on iris it leaves 16% wrong where ten passes leave 6%. The passes are
+those of a documented grid (``epochs`` of the estimators). The next number is tried as long as it lowers the loss of
+held-out rows by more than one standard error (Breiman and others 1984, section 3.4.3). With few rows hardly any gain
+reaches that, and they need the passes most, so a proportionally smaller gain is enough there.
 
-More passes make scores larger, and what has calibrated them were rows that had been learned from before. So scores of
-labels are multiplied by the factor, 1 or less, that the same held-out rows ask for.
+More passes make scores larger, and their calibration used rows that had been learned before. So the scores of
+classifiers are multiplied by the factor, at most 1, that minimises the log loss of the same held-out rows (temperature
+scaling: Guo and others 2017, section 4.2).
 """
 
 from collections.abc import Callable
@@ -20,28 +20,26 @@ from fastsketch._core.random import Key, raw_numbers
 
 Places = NDArray[np.intp]
 Floats = NDArray[np.float64]
-# A pass over rows, and the scores of rows: of one learner.
+# Two functions of one learner: make a pass over rows, and compute the scores of rows.
 Learner = tuple[Callable[[int, Places], None], Callable[[Places], Floats]]
-# Numbers of passes that are tried, in turn, until one is no better than the one before.
+# Numbers of passes that are tried.
 STEPS = (1, 2, 3, 5, 10)
-# Rows of which one pass is enough: from 10,000 on a second one moved the log loss of no set by more than .003 (a9a,
-# w8a, clicks, MNIST, halves of news20), and choosing costs as much time as two. Rows of uneven weights count as fewer;
-# of so many as MOST a pass alone takes long.
+# One pass is enough from ENOUGH rows on: a second one changed the log loss of no set by more than .003 (a9a, w8a,
+# clicks, MNIST, halves of news20), and the choice takes as much time as two. Rows of uneven weights count as fewer, but
+# from MOST rows on one pass takes long enough.
 ENOUGH, MOST = 10_000, 100_000
-# Rows below which a fold says nothing.
+# Fewer rows cannot be split into folds.
 TOO_FEW = 10
 FOLDS = 5
-# Rows that are to be held out in all, a fold after the other as long as there are fewer.
+# Folds are held out in turn until they have this many rows in all: an error rate has then a standard error of at most
+# 2.2% (the binomial law).
 HELD_OUT = 500
-# What a wrong answer counts beside the right one of each row that is held out, times the square of their number: of
-# twenty as much as one row in all, so that those without a mistake do not say that there will be none.
-WRONG = 20.0
 
 
 def evenly(weights: Floats) -> Floats:
-    """Return weights whose sum is the number of rows of even weights that would say as much (Kish): (sum)^2 / sum w^2.
+    """Return the weights multiplied so that they add up to Kish's effective number of rows, (sum w)^2 / sum w^2.
 
-    With class_weight="balanced" and a class of twenty rows it is some eighty, however many rows the others have.
+    With class_weight="balanced" and a class of twenty rows this is about eighty, however many rows the others have.
     """
     shares = weights / (weights.max() or 1.0)
     return shares * (shares.sum() / ((shares @ shares) or 1.0))
@@ -56,12 +54,30 @@ def chosen_passes(
     classes: Places | None,
     hasty: bool,
 ) -> tuple[int, Places, Floats]:
-    """Return the number of passes after which rows that were held out are predicted best, these rows and their scores.
+    """Choose the number of passes by cross-validation.
 
-    learner() begins anew and returns (learn, scores): learn(epoch, places) makes a pass over rows, scores(places) are
-    those of what has been learned so far; losses(scores, places) of rows, one for each. even (n,): weights as
-    ``evenly`` makes them; classes (n,): numbers, of which every fold has the same share, or None; hasty: whether few
-    rows need to be no more than better.
+    Parameters
+    ----------
+    learner : callable
+        Makes a new learner: functions learn(epoch, indices), a pass over these rows, and scores(indices).
+    losses : callable
+        losses(scores, indices) returns the loss of each row.
+    even : ndarray (n,)
+        Weights as ``evenly`` returns them.
+    seed : int
+        Seed of the folds.
+    classes : ndarray (n,) or None
+        Numbers of the classes, for stratified folds.
+    hasty : bool
+        Whether a gain of less than one standard error is enough for few rows: that of their number over HELD_OUT.
+
+    Returns
+    -------
+    passes : int
+    held_out : ndarray
+        Indices of the held-out rows; empty if there is nothing to choose.
+    scores : ndarray
+        Their scores after this number of passes.
     """
     n, counted = len(even), float(even.sum())
     if not TOO_FEW <= n < MOST or not 0 < counted < ENOUGH:
@@ -90,19 +106,16 @@ def chosen_passes(
 
 
 def sureness(scores: Floats, numbers: Places, weights: Floats) -> float:
-    """Return the factor, 1 or less, by which scores (n,) or (n, k) have the least log loss.
+    """Return the factor in [0, 1] on scores (n,) or (n, k) that minimises the log loss of rows.
 
-    numbers (n,) of the classes; weights as ``evenly`` makes them. One row speaks for the factor 1.
+    `numbers` (n,) are their classes, and `weights` as ``evenly`` returns them. A prior as strong as one row favours 1.
     """
     from scipy.optimize import minimize_scalar
 
     z = np.stack([np.zeros(len(scores)), scores], axis=1) if scores.ndim == 1 else scores
-    wrong = min(0.5, WRONG / max(weights.sum(), 1.0) ** 2)
-    shares = np.full(z.shape, wrong / (z.shape[1] - 1))
-    shares[np.arange(len(z)), numbers] = 1.0 - wrong
-    shares *= weights[:, np.newaxis]
+    rows = np.arange(len(z))
 
     def loss(factor: float) -> float:
-        return 0.5 * (factor - 1.0) ** 2 - float(np.vdot(shares, log_softmax(factor * z, axis=1)))
+        return 0.5 * (factor - 1.0) ** 2 - float(weights @ log_softmax(factor * z, axis=1)[rows, numbers])
 
     return float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-4}).x)

@@ -1,4 +1,4 @@
-"""Recommending items as a scikit-learn estimator."""
+"""``EASERecommender``: recommending items, as a scikit-learn estimator."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -31,47 +31,48 @@ from fastsketch.sklearn._estimator import (
     whole_or_as_before,
 )
 
-# What ``score`` shows of a row, and the length of the lists that it counts hits in.
+# Share of a user's items that ``score`` gives to the model, and the length of the lists that it rates.
 SHOWN, LENGTH = 0.8, 20
 
 
 @estimator
 class EASERecommender(MergingEstimator):
-    """Recommender of items by EASE, learned in one pass over users' rows, for GridSearchCV, pipelines and streams.
+    """Recommender of items by EASE, learned in one pass over users' rows.
+
+    A sample is a user, a feature is an item, and a value says how much the user has had of the item; 0 means nothing.
 
     Parameters
     ----------
     sketch_size, ridge, method, activity_power, dropout, decay, reservoir_size, kept_events
-        Those of fastsketch.SketchedEASE, with its defaults.
+        See ``fastsketch.SketchedEASE``; the defaults are the same.
     random_state : int, RandomState or None, default 0
-        An integer is the seed of the model.
+        Seed of the model.
 
     Attributes
     ----------
     model_ : fastsketch.SketchedEASE
-        With everything else: similar_items, explain, select_ridge, save.
+        The fitted model, which also has ``similar_items``, ``explain`` and ``select_ridge``.
     ridge_ : float
-        In use: the one that was given, or was chosen.
+        The ridge in use, given or chosen.
     popularity_ : ndarray (n_features,)
         Weighted sum of squares of every item's column.
     n_features_in_, n_samples_seen_ : int
     feature_names_in_ : ndarray of str
-        Names of the items, if X was a data frame: ``feature_names_in_[items]``.
+        Names of the items, if X was a data frame.
     item_ids_ : fastsketch.data.IdMap or None
-        Ids of the items, if X was a table of them: then answers are ids.
+        Ids of the items, if X was a table of ids. Recommendations are then ids.
 
     Raises
     ------
     TypeError, ValueError
-        From ``fit`` and ``partial_fit``, if a parameter is out of range, or X holds negative or NaN values.
+        From ``fit`` and ``partial_fit``, if a parameter is out of range or X has negative or missing values.
 
     Notes
     -----
-    A sample is a user, a feature an item, a value how much a user has had of an item: 0, not stored, for nothing.
-    CSR rows stay sparse. X may also be a table by ids, ``fastsketch.data.Triples`` or {user: [items]}: its users
-    are the samples, in the order in which they appear. The model has the dtype of X: float32 takes half the memory, and
-    loses nothing that a recommendation would show. There is no y: cross-validation splits users, so a model is scored
-    on users that it has never seen, by what it guesses of each one's row from the rest of it (``score``).
+    CSR rows are not converted to dense arrays. X may also be a table of ids, ``fastsketch.data.Triples`` or {user:
+    [items]}; its users are then the samples, in the order in which they appear. The model has the dtype of X: float32
+    halves the memory, without a visible effect on recommendations. There is no y. Cross-validation splits the users,
+    and ``score`` measures how well hidden items of unseen users are found, so ``GridSearchCV`` works as usual.
 
     Examples
     --------
@@ -102,9 +103,19 @@ class EASERecommender(MergingEstimator):
     random_state: int | RandomState | None = 0
 
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, nonnegative: array or sparse (n_samples, n_features), source, or table.
+        """Learn from the users of X. Anything learned before is forgotten.
 
-        sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), source, or table of ids
+            Nonnegative.
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative weights of the users. A source takes none.
+
+        Returns
+        -------
+        self
         """
         if (table := table_of(X)) is not None:
             with whole_or_as_before(self):
@@ -118,15 +129,19 @@ class EASERecommender(MergingEstimator):
         return self
 
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from the rows of more users, in batches of any size, or from a source of rows.
+        """Learn from more users, in a batch of any size.
 
         Parameters
         ----------
-        X : array_like or sparse (n_samples, n_features), source, or table
+        X : array_like or sparse (n_samples, n_features), source, or table of ids
             Nonnegative.
         y : ignored
         sample_weight : array_like (n_samples,), optional
-            How much each user counts.
+            Nonnegative weights of the users. A source takes none.
+
+        Returns
+        -------
+        self
         """
         if (table := table_of(X)) is not None:
             self._check_parameters()
@@ -148,6 +163,7 @@ class EASERecommender(MergingEstimator):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_non_negative=True)
 
     def _learn_table(self, table: Triples, model: SketchedEASE | None, sample_weight: Any) -> Self:
+        """Learn from a table of ids with the given model, or with a new one if it is None."""
         if not len(table):
             raise ValueError("X must have at least one line, got a table of none")
         if model is None:
@@ -164,20 +180,24 @@ class EASERecommender(MergingEstimator):
 
     @n_features_in_.setter
     def n_features_in_(self, n_features: int) -> None:
-        """Leave out the number of columns that scikit-learn sets when it checks rows: the model has it."""
+        """Return the number of items. It grows when a table has new ids."""
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:
-        """Compute scores (n_samples, n_features) of all items for the user of every row, those of its own items too.
+        """Compute the scores of all items for the user of each row, including the items that the row already has.
 
         Parameters
         ----------
-        X : array_like or sparse (n_samples, n_features), or table
+        X : array_like or sparse (n_samples, n_features), or table of ids
+
+        Returns
+        -------
+        ndarray (n_samples, n_features)
         """
         return self._learner.decision_block(self._asked(X))
 
     def _asked(self, X: Any) -> Any:
-        """Return rows, or a table, that the model answers."""
+        """Return checked rows, or the table of ids, in the form that the model takes."""
         table = table_of(X)
         return self._checked(X, reset=False) if table is None else table
 
@@ -190,24 +210,38 @@ class EASERecommender(MergingEstimator):
         exclude: Rows | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """Recommend the n items of the highest score for the user of every row of X, best first.
-
-        Returns (items, scores), (n_samples, n) both, as ``fastsketch.SketchedEASE.recommend`` has them.
+        """Recommend the n items of highest score for the user of each row, best first.
 
         Parameters
         ----------
-        X : array_like or sparse (n_samples, n_features), or table
+        X : array_like or sparse (n_samples, n_features), or table of ids
         n, exclude_seen, exclude, allow
             As for ``fastsketch.SketchedEASE.recommend``.
+
+        Returns
+        -------
+        Recommendations
+            ``items`` and ``scores``, (n_samples, n) each.
         """
         model = self._learner
         return model.recommend(self._asked(X), n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
 
     def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
-        """Compute the mean ``NDCG@20`` over the rows of X, 80% of whose items are shown, the others to be guessed.
+        """Compute the mean NDCG@20: 80% of each user's items are given, the others are to be recommended.
 
-        Which are shown follows from random_state if that is an integer, and is the same for every model then. Rows of
-        fewer than two items do not count. sample_weight (n_samples,): how much each row counts.
+        The split follows from random_state if that is an integer, and is then the same for every model. Users with
+        fewer than two items are left out.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or table of ids
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+            Weights of the users.
+
+        Returns
+        -------
+        float
         """
         model, rows = self._learner, self._asked(X)
         if isinstance(rows, Triples):
@@ -230,7 +264,7 @@ class EASERecommender(MergingEstimator):
 
     @property
     def item_ids_(self) -> IdMap | None:
-        """Return the ids of the items, if the model learned from a table."""
+        """Return the ids of the items, or None if the model has not learned from a table of ids."""
         return self._learner.item_ids
 
     @property
@@ -240,7 +274,7 @@ class EASERecommender(MergingEstimator):
 
     @property
     def popularity_(self) -> NDArray[np.float64]:
-        """Return the weighted sum of squares of every item's column."""
+        """Return the weighted sum of squares of every item's column, (n_features,)."""
         return self._learner.popularity
 
     def __sklearn_tags__(self) -> Any:

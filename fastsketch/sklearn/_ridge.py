@@ -1,4 +1,4 @@
-"""Ridge regression from one pass as scikit-learn has it: targets, several of them, and labels."""
+"""``SketchedRidge`` and ``SketchedRidgeClassifier``: ridge regression in one pass, as scikit-learn estimators."""
 
 # scikit-learn has no types.
 # pyright: basic, reportPrivateUsage=false
@@ -16,8 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from fastsketch._core.validation import Rows, as_integer, as_weights, refuse_final_nul
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
-from fastsketch.ridge._ridge_reading import TOLERANCE
-from fastsketch.ridge._sketched_ridge import PredictionInterval
+from fastsketch.ridge._sketched_ridge import TOLERANCE, PredictionInterval
 from fastsketch.sklearn._estimator import (
     Arrays,
     MergingEstimator,
@@ -36,11 +35,11 @@ Floats = NDArray[np.float64]
 
 @estimator
 class RidgeEstimator(MergingEstimator):
-    """Estimator of a ridge regression: the parameters of targets and labels."""
+    """Base of the regressor and the classifier."""
 
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar = RidgeModel
-    # what a subclass says of y to scikit-learn's checks
+    # options for y of scikit-learn's validation
     _OF_TARGETS: ClassVar[dict[str, Any]] = {}
 
     sketch_size: int = 128
@@ -62,11 +61,14 @@ class RidgeEstimator(MergingEstimator):
         return RidgeModel(**shared, seed=seed_of(self.random_state))
 
     def _as_targets(self, y: Any, weights: Any, *, anew: bool) -> tuple[Any, Any]:
-        """Return checked y as targets, and their weights; `anew`: nothing was learned before these rows."""
+        """Return checked y as targets of the model, and the weights. `anew` says that earlier rows are forgotten."""
         return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, weights
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
-        """Learn from rows, anew or after those before: all of it, or the estimator stays as it was."""
+        """Learn from rows, with a new model if `anew`. If that fails the estimator is unchanged.
+
+        A new model without an exact sum of products is refined by up to ``passes`` further passes.
+        """
         with whole_or_as_before(self):
             first = anew or not hasattr(self, "model_")
             rows, y = checked(self, X, y=y, reset=first, dtype=[np.float64, np.float32], **self._OF_TARGETS)
@@ -83,21 +85,22 @@ class RidgeEstimator(MergingEstimator):
         return self
 
     def _answer(self, X: Any) -> Floats:
+        """Return the predictions of the model for rows that are checked here."""
         return self._learner.predict(self._checked(X, reset=False))
 
     @property
     def coef_(self) -> Floats:
-        """Return the coefficients: (n_features,), or a row for each target; of two classes (1, n_features)."""
+        """Return the coefficients: (n_features,) or (n_targets, n_features); (1, n_features) for two classes."""
         return self._learner.coef()
 
     @property
     def intercept_(self) -> Any:
-        """Return the constant terms: a float for one target, else an array; of classes always an array."""
+        """Return the intercepts: a float for one target, otherwise an array; always an array for classes."""
         return self._learner.intercept()
 
     @property
     def ridge_(self) -> float:
-        """Return the ridge in use: the one that was given, or was chosen."""
+        """Return the ridge in use, given or chosen."""
         return self._learner.facts()["ridge"]
 
 
@@ -108,14 +111,15 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
     Parameters
     ----------
     sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
-        Those of fastsketch.SketchedRidge, with its defaults: ``ridge`` is the ``alpha`` of scikit-learn's Ridge behind
-        a StandardScaler for dense X, and of Ridge for sparse X (``scale``).
+        See ``fastsketch.SketchedRidge``; the defaults are the same. ``ridge`` corresponds to ``alpha`` of
+        scikit-learn's Ridge: after a StandardScaler for dense X, without one for sparse X (``scale``).
     passes : int, default 50
-        Largest number of further passes of ``fit`` over rows so wide that X'X is not kept. They refine the coefficients
-        to those of scikit-learn's Ridge (``model_.refine``); those of the sketch are kept if their error on held-out
-        rows is smaller. With 0, and after ``partial_fit``, the coefficients are those of the sketch.
+        Largest number of further passes of ``fit`` over rows that are too wide for an exact X'X. They refine the
+        coefficients to those of scikit-learn's Ridge (``model_.refine``); the coefficients of the sketch are kept if
+        their error on held-out rows is smaller. With 0, and after ``partial_fit``, the coefficients are those of the
+        sketch.
     random_state : int, RandomState or None, default 0
-        An integer is the seed of the model.
+        Seed of the model.
 
     Attributes
     ----------
@@ -148,9 +152,19 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
     _OF_TARGETS: ClassVar = {"y_numeric": True, "multi_output": True}
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), with targets y.
+        """Learn from rows with targets. Anything learned before is forgotten.
 
-        y is (n_samples,) or (n_samples, n_targets); sample_weight (n_samples,), nonnegative, multiplies squared errors.
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : array_like (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative factors on the squared errors.
+
+        Returns
+        -------
+        self
         """
         return self._learn(X, y, sample_weight, anew=True)
 
@@ -163,17 +177,25 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         y : array_like (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array_like (n_samples,), optional
-            Nonnegative.
+            Nonnegative factors on the squared errors.
+
+        Returns
+        -------
+        self
         """
         self._check_parameters()
         return self._learn(X, y, sample_weight, anew=False)
 
     def predict(self, X: Rows) -> Floats:
-        """Predict the targets, (n_samples,) or (n_samples, n_targets).
+        """Predict the targets of rows.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray float64 (n_samples,) or (n_samples, n_targets)
         """
         return self._answer(X)
 
@@ -184,7 +206,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         ----------
         X : array_like or sparse (n_samples, n_features)
         coverage : float in (0, 1), default 0.9
-            Probability that the interval of a new row contains its target, for each target by itself.
+            Probability that the interval of a new row contains its target, for each target separately.
 
         Returns
         -------
@@ -211,9 +233,9 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
 
 
 def _different(labels: Any, name: str) -> NDArray[Any]:
-    """Return the different labels, sorted; TypeError for numbers beside strings."""
+    """Return the distinct labels, sorted; TypeError for a mixture of numbers and strings."""
     refuse_final_nul(labels, name)
-    if getattr(labels, "dtype", None) in (None, object):  # where NumPy would make strings of numbers
+    if getattr(labels, "dtype", None) in (None, object):  # NumPy would convert numbers among strings to strings
         try:
             np.unique(np.asarray(labels, object))
         except TypeError:
@@ -223,22 +245,24 @@ def _different(labels: Any, name: str) -> NDArray[Any]:
 
 @estimator
 class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
-    """Classifier by the ridge regression of -1 and 1, one pass; of more than two classes one target for each.
+    """Classifier by ridge regression on targets of -1 and 1, learned in one pass.
+
+    Two classes have one target. More classes have one target each, one against the rest.
 
     Parameters
     ----------
     sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
-        Those of fastsketch.SketchedRidge, with its defaults but for scoring="log_loss": ``ridge`` is the ``alpha``
-        of scikit-learn's RidgeClassifier, behind a StandardScaler for dense X (``scale``).
+        See ``fastsketch.SketchedRidge``. The defaults are the same except scoring="log_loss". ``ridge`` corresponds to
+        ``alpha`` of scikit-learn's RidgeClassifier, for dense X after a StandardScaler (``scale``).
     passes : int, default 50
-        Of rows so wide that X'X is not kept, ``fit`` makes so many passes more at most, with ``model_.refine``, and has
-        the coefficients of scikit-learn's RidgeClassifier, unless those of the sketch have the smaller error on rows
-        held out. 0, and ``partial_fit``: the sketch's.
+        Largest number of further passes of ``fit`` over rows that are too wide for an exact X'X. They refine the
+        coefficients to those of RidgeClassifier (``model_.refine``); the coefficients of the sketch are kept if their
+        error on held-out rows is smaller. With 0, and after ``partial_fit``, the coefficients are those of the sketch.
     class_weight : None, "balanced" or {label: weight}
-        "balanced": n / (n_classes n_c) of the labels of y, in ``fit`` alone. With sample_weight n and n_c are sums of
-        weights, so that a row of weight k is k rows; RidgeClassifier counts every row once.
+        "balanced" weights class c by n / (n_classes n_c); only in ``fit``. With sample_weight n and n_c are sums of
+        weights, so that a row of weight k counts as k rows; RidgeClassifier counts every row once.
     random_state : int, RandomState or None, default 0
-        An integer is the seed of the model.
+        Seed of the model.
 
     Attributes
     ----------
@@ -248,7 +272,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     ridge_ : float
         The ridge in use, given or chosen.
     model_ : fastsketch.SketchedRidge
-        Of the targets -1 and 1.
+        The fitted model of the targets -1 and 1.
     n_features_in_, n_samples_seen_ : int
 
     Raises
@@ -271,9 +295,19 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     class_weight: ClassWeight = None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), with labels y (n_samples,).
+        """Learn from rows with labels. Anything learned before is forgotten.
 
-        sample_weight (n_samples,), nonnegative, multiplies squared errors, beside class_weight.
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : array_like (n_samples,)
+            Labels.
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative factors on the squared errors, in addition to class_weight.
+
+        Returns
+        -------
+        self
         """
         with whole_or_as_before(self):
             refuse_labels(y)
@@ -283,7 +317,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from one more batch; the first call needs all ``classes``.
+        """Learn from one more batch of any size. The first call needs all ``classes``.
 
         Parameters
         ----------
@@ -291,9 +325,13 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         y : array_like (n_samples,)
             Labels.
         classes : array_like, optional
-            All labels that may come.
+            All labels that may occur in this or later batches.
         sample_weight : array_like (n_samples,), optional
-            Nonnegative.
+            Nonnegative factors on the squared errors.
+
+        Returns
+        -------
+        self
         """
         first = not hasattr(self, "model_")
         if self.class_weight == "balanced":
@@ -315,7 +353,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         if strange.any():
             raise ValueError(f"y must hold the classes {self.classes_}, got {y[strange][0]!r}")
         kept = slice(None) if weights is None else weights > 0
-        if anew:  # a label of rows of weight 0 alone is no class
+        if anew:  # a label that only rows of weight 0 have is not a class
             self.classes_ = self.classes_[np.isin(self.classes_, y[kept])]
         classes = self.classes_
         if len(classes) < 2:
@@ -327,7 +365,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         return np.where(y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0), weights
 
     def _class_weights(self, y: Any, weights: Any) -> Floats:
-        """Return the factor on the weights of each class; "balanced" counts a row as often as its weight says."""
+        """Return the weight factor of each class. "balanced" counts a row as often as its weight says."""
         asked, classes = as_class_weight(self.class_weight, "class_weight"), self.classes_
         if asked != "balanced":
             return compute_class_weight(asked, classes=classes, y=y)
@@ -339,7 +377,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         raise TypeError("a job learns fs.SketchedRidge of targets -1 and 1: from_model makes a classifier of it")
 
     def _own(self) -> Arrays:
-        classes = self.classes_  # strings of pandas come as objects, which a state file does not hold
+        classes = self.classes_  # pandas has strings as objects, which a state file cannot hold
         return {"classes": classes.astype(str) if classes.dtype == object else classes}
 
     def _own_with(self, other: Any) -> Arrays:
@@ -355,21 +393,29 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> Floats:
-        """Compute signed scores: (n_samples,) for two classes, else (n_samples, n_classes).
+        """Compute the signed scores of rows.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray float64 (n_samples,) for two classes, else (n_samples, n_classes)
         """
         scores = self._answer(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """Predict the class of the largest score for every row.
+        """Predict the class of the largest score for each row.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray (n_samples,)
         """
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]

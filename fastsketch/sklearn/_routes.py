@@ -1,11 +1,11 @@
-"""The way to principal components that takes the fewest operations.
+"""Choice between the methods for principal components by floating-point operations and memory.
 
-An exact way is taken where it takes no more operations than a randomized singular value decomposition of the sketch's
-width with the seven power iterations that scikit-learn makes (Halko, Martinsson, Tropp, "Finding Structure with
-Randomness", SIAM Review 53(2), 2011; ``sklearn.decomposition.PCA(svd_solver="randomized")``). Operations are those of
-floating point, as in Golub and Van Loan, "Matrix Computations", fourth edition, 2013: n m^2 for a symmetric product of
-n rows of m columns, 4/3 m^3 + 4 m^2 k for k leading pairs of a symmetric matrix (8.3), 4 n d l for a product of n rows
-of d columns with l vectors and back.
+An exact method is chosen if it takes no more operations than a randomized singular value decomposition with as many
+directions as the sketch has rows, and with the seven power iterations of scikit-learn (Halko, Martinsson, Tropp,
+"Finding Structure with Randomness", SIAM Review 53(2), 2011; ``PCA(svd_solver="randomized")``). Operations are counted
+as in Golub and Van Loan, "Matrix Computations", fourth edition, 2013: n m^2 for a symmetric product of n rows of m
+columns, 4/3 m^3 + 4 m^2 k for k leading eigenpairs of a symmetric matrix of side m (section 8.3), 4 n d l for a product
+of n rows of d columns with l vectors and back.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -22,30 +22,30 @@ POWER_ITERATIONS = 7
 
 
 class FitProblem(NamedTuple):
-    """Rows that are to be learned from, as operations and memory are counted."""
+    """Shape of the rows and what is wanted of them, for the counts of operations and bytes."""
 
     n: int  # rows
     d: int  # columns
-    k: int  # pairs that are wanted
+    k: int  # components wanted
     size: int  # rows of the sketch
     itemsize: int = 8
-    stored: float | None = None  # entries of CSR rows that stay sparse
+    stored: float | None = None  # stored entries of CSR rows; None for dense rows
     row_steps: float = 0.0  # their multiply-adds of X'X
     column_steps: float = 0.0  # and of X X'
 
     @property
     def entries(self) -> float:
-        """Return the number of entries that a product with vectors reads."""
+        """Return the number of entries that one product with a vector reads."""
         return float(self.n) * self.d if self.stored is None else self.stored
 
     @property
     def randomized(self) -> float:
-        """Return the operations of a randomized singular value decomposition."""
+        """Return the operations of a randomized singular value decomposition with `size` directions."""
         return 4.0 * (POWER_ITERATIONS + 1) * self.entries * self.size
 
 
 class Route(NamedTuple):
-    """Way to components, its operations, and its bytes beyond the rows themselves."""
+    """A method, its operations, and its bytes in addition to the rows."""
 
     way: WayName
     operations: float
@@ -53,14 +53,14 @@ class Route(NamedTuple):
 
 
 def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
-    """Describe checked rows, array or CSR."""
+    """Describe checked rows, array or CSR, of which k components and a sketch of `size` rows are wanted."""
     sparse = (float(rows.nnz), row_steps(rows), column_steps(rows)) if is_sparse(rows) and stays_sparse(rows) else None
     n, d = rows.shape
     return FitProblem(n, d, k, size, rows.dtype.itemsize, *(sparse or (None, 0.0, 0.0)))
 
 
 def by_rows(p: FitProblem) -> Route:
-    """Count the n x n matrix of products, and the leading directions from it."""
+    """Count the operations and bytes of the n x n matrix of products of rows, and of its leading eigenvectors."""
     kept = min(p.n, p.size)
     products = float(p.n) ** 2 * p.d if p.stored is None else 2.0 * p.column_steps
     work = 8.0 * 6 * kept * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
@@ -68,22 +68,22 @@ def by_rows(p: FitProblem) -> Route:
 
 
 def by_columns(p: FitProblem) -> Route:
-    """Count the d x d matrix of products, and the leading directions from it."""
+    """Count the operations and bytes of the d x d matrix of products of columns, and of its leading eigenvectors."""
     products = float(p.n) * p.d**2
     if p.stored is not None:
         products = min(products, 2.0 * p.row_steps)
-    # a spectrum without a gap goes through the whole matrix, in a copy
+    # without a gap in the spectrum LAPACK decomposes a copy of the matrix
     work = 8.0 * 256 * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
     return Route("columns", products + _eigen(p.d, p.k + 1), 8.0 * 2 * p.d * p.d + work)
 
 
 def _eigen(m: int, k: int) -> float:
-    """Return the operations of k leading pairs of a symmetric matrix of side m."""
+    """Return the operations of k leading eigenpairs of a symmetric matrix of side m."""
     return 4.0 / 3.0 * float(m) ** 3 + 4.0 * float(m) ** 2 * k
 
 
 def by_pairs(p: FitProblem) -> Route:
-    """Count one cycle of Lanczos steps with CSR rows, in the space of rows or of columns, whichever is smaller."""
+    """Count one cycle of Lanczos steps with CSR rows, on the smaller of the two sides."""
     m = min(p.n, p.d)
     kept = steps(m, p.k + 1)
     own = 8.0 * m * (2 * kept + 8) + 24.0 * p.entries + 8.0 * 4 * p.k * max(p.n, p.d)
@@ -91,15 +91,15 @@ def by_pairs(p: FitProblem) -> Route:
 
 
 def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
-    """Return the exact way by products that takes fewer operations, if one fits the memory."""
+    """Return the method by products with fewer operations among those that fit into the memory; None if none does."""
     ways = [way for way in (by_rows(p), by_columns(p)) if way.bytes <= max_memory]
     return min(ways, key=lambda way: way.operations, default=None)
 
 
 def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> WayName:
-    """Choose the way of a fit.
+    """Choose the method of a fit.
 
-    `pairs`: whether Lanczos steps with CSR rows may be tried, for which k must be known: as scikit-learn's "arpack".
+    `pairs` allows Lanczos steps for CSR rows, scikit-learn's "arpack". They need a known number of components.
     """
     if pairs and p.stored is not None and takes_lanczos(min(p.n, p.d), p.k + 1) and by_pairs(p).bytes <= max_memory:
         return "pairs"
@@ -108,10 +108,11 @@ def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> WayName:
 
 
 def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
-    """Return how many rows of a stream, like those that it begins with, are kept for the products of all pairs.
+    """Return how many rows of a stream may be kept, so that components can be computed from products of rows.
 
-    `most`, or that halved as often as it must be; the memory is that of the rows, twice while they are read, and of the
-    products.
+    The result is `most`, halved until the memory suffices (for the rows, twice while they are read, and for the
+    products) and the operations stay below those of a randomized SVD, or 0. Later rows are assumed to be like the first
+    ones.
     """
     for n in (most >> k for k in range(most.bit_length())):
         times = n / max(p.n, 1)
@@ -124,11 +125,12 @@ def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
 
 
 def sums_in_stream(p: FitProblem, *, max_memory: float) -> bool:
-    """Return whether a stream of such rows is summed up exactly, d x d.
+    """Return whether the products of columns, d x d, are summed up for a stream of such rows.
 
-    With d^2 operations a dense row takes less than a tenth of those of scikit-learn's IncrementalPCA, which decomposes
-    batches of 5 d rows (14 m d^2 + 8 d^3 for m rows): memory alone decides. CSR rows are made dense for it. A batch is
-    undone from a copy of the sum, and what is read is a copy.
+    A dense row takes d^2 operations, less than a tenth of those of scikit-learn's IncrementalPCA, which decomposes
+    batches of 5 d rows (14 m d^2 + 8 d^3 for m rows). Therefore only memory decides. CSR rows are made dense for the
+    sum, and must also pass the test of operations. A refused batch is undone from a copy of the sum, and reading takes
+    a copy.
     """
     few = p.stored is None or float(p.n) * p.d**2 <= p.randomized
     return few and by_columns(p).bytes + 8.0 * p.d * p.d <= max_memory

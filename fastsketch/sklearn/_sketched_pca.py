@@ -1,4 +1,8 @@
-"""Principal components, exact or from a sketch: a drop-in for sklearn.decomposition.IncrementalPCA."""
+"""``SketchedPCA``: principal component analysis, exact or from a sketch, with the interface of ``IncrementalPCA``.
+
+In the order in which to read them: learning (``fit``, ``partial_fit``), missing entries, ``refine``, how the method of
+a fit is chosen, the fitted attributes, the Gaussian model, then files and merges.
+"""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -12,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,6 +33,7 @@ from fastsketch._core.validation import (
     natural_dtype,
     rows_with_weight,
 )
+from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
@@ -42,141 +48,159 @@ from fastsketch.sklearn._column_scales import (
     MOST_SCALE_ROWS,
     ColumnScales,
     DividedRows,
+    Standardization,
     as_floats,
     spreads,
     standardised_sketch,
 )
 from fastsketch.sklearn._estimator import (
     Arrays,
+    SketchEstimator,
     as_far_source,
     as_unweighted_source,
     checked,
     estimator,
     whole_or_as_before,
 )
+from fastsketch.sklearn._gaussian import SpikedCovariance
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
 from fastsketch.sklearn._moments import FeatureVariance, check_batch
 from fastsketch.sklearn._principal_components import (
     ComponentsReadOut,
-    PrincipalComponents,
     components_of,
     count_for,
     first_of,
     read_again,
-    sketch_of_any_size,
 )
 from fastsketch.sklearn._routes import WayName, cheapest_exact, choose, most_rows_in_stream, problem_of, sums_in_stream
 
 SOLVERS = ("auto", "gram", "svd", "exact")
-ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")  # in which the sketches of two ways may differ
-# Ways of ``fit`` that its sketch does not tell, by their number in files; the exact ways as ``solver_`` has them.
+ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")  # in which the sketches of two methods may differ
+# Methods of ``fit`` by their number in files, "" for those that follow from the sketch; and ``solver_`` of exact
+# methods.
 WAYS = ("", "rows", "arpack")
 SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack"}
-SIZE_OF_SHARE = 128  # rows of the sketch where the number of components is not known beforehand
+SIZE_OF_SHARE = 128  # rows of the sketch if n_components is None or a share
 MOST = float(np.finfo(np.float64).max)
-# Steps of EM at most, and the change of a mean, scale or correlation below which they end: the defaults of max_iter and
-# tol in scikit-learn's IterativeImputer.
+# Largest number of EM steps, and the change of means, scales and correlations at which they end: max_iter and tol of
+# scikit-learn's IterativeImputer.
 EM_STEPS, EM_TOLERANCE = 10, 1e-3
-# Matrices of d x d float64 that EM holds at a time.
+# Number of d x d float64 matrices that EM holds at a time.
 GAUSSIAN_COPIES = 8
 
 
 @estimator
-class SketchedPCA(PrincipalComponents):
-    """Principal components of rows in memory or of a stream, exact where that is affordable, with certified intervals.
+class SketchedPCA(SketchEstimator, IncrementalPCA):
+    """Principal component analysis of rows in memory, in a file or in a stream.
+
+    The components are exact wherever that costs no more than a randomized SVD. Otherwise they come from a Frequent
+    Directions sketch, with guaranteed intervals for the variances. The interface is that of
+    ``sklearn.decomposition.IncrementalPCA``.
 
     Parameters
     ----------
     n_components : int, float or None, default None
-        Components to keep, at most n_features; with fewer rows the others are directions of variance 0, which later
-        rows may fill. None: min(n_samples, n_features) of the first batch, after ``from_model`` also at most one
-        less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have more than this share.
+        Number of components, at most n_features. If there are fewer rows than components, the last components have
+        variance 0, and later batches can fill them. A float in (0, 1) keeps the fewest components whose variances add
+        up to more than this share of the total. None keeps min(n_samples, n_features) components of the first batch;
+        after ``from_model`` also at most one less than the size of the sketch.
     whiten : bool, default False
-        Scale the transformed components to unit variance; those whose variance is 0, or within rounding, become 0.
+        Scale the transformed components to unit variance. A component whose variance is 0 up to rounding becomes 0.
     copy : bool, default True
-        For compatibility; the input is never overwritten.
+        Only for compatibility with scikit-learn: the input is never overwritten.
     batch_size : int, optional
-        Rows that ``fit`` passes to a sketch at a time; the result does not depend on it.
+        Number of rows that ``fit`` passes to a sketch at a time. The result does not depend on it.
     sketch_size : int, optional
-        Rows l of the sketch, more than n_components; by default 2 n_components + 10, or 128 where n_components is a
-        float, at most n_features + 1. A larger sketch is more accurate and costs proportionally more.
+        Number of rows l of the sketch, more than n_components and at most n_features + 1. Accuracy and cost grow with
+        it. The default is 2 n_components + 10, or 128 if n_components is a float.
     method : {"tfd", "rfd", "fd", "cfd", "pfd", "isvd"}, default "tfd"
-        See ``fastsketch.FrequentDirections``; Tracked FD has the best point estimates.
+        Variant of Frequent Directions, see ``fastsketch.FrequentDirections``. "tfd" (tracked Frequent Directions) has
+        the best point estimates of the variances.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
-        "auto": ``fit`` finds the components of n rows of d columns exactly, from the products of all pairs of rows or
-        of columns, where that takes no more operations than a randomized SVD of the sketch's width l with
-        scikit-learn's seven power iterations: up to about min(n, d) = 28 l, which is 840 for ten components and 3,080
-        for fifty. Of CSR rows in memory it takes Lanczos steps, as ``svd_solver="arpack"``, where n_components is at
-        most a twelfth of min(n, d), and that is 600 at least. Otherwise it sketches the rows and reads them again, up
-        to seven times, for a block Krylov method that begins with the sketch. ``partial_fit`` sums up the products of
-        columns as long as they fit `max_memory` (d up to 6,400), of CSR rows only if that takes no more operations
-        than a randomized SVD; otherwise it sketches, and keeps the rows beside the sketch, 4,000 at most, by the same
-        rule as ``fit``. "exact": products of columns. "gram" and "svd": a sketch in one pass, for speed first.
+        How the components are computed.
+
+        - "exact" sums up the products of columns, a d x d matrix.
+        - "gram" and "svd" learn a sketch in one pass. They are the fastest and the least accurate.
+        - "auto" in ``fit`` counts floating-point operations. It computes exact components from the n x n products of
+          rows or the d x d products of columns where that takes no more operations than a randomized SVD with l
+          directions and seven power iterations, as scikit-learn makes them. This is the case up to about min(n, d) = 28
+          l: 840 for ten components, 3,080 for fifty. For CSR rows in memory it uses Lanczos steps, like
+          ``svd_solver="arpack"``, if min(n, d) is at least 600 and n_components at most a twelfth of it. In all other
+          cases it sketches the rows and then reads them again, up to seven times, for a block Krylov method that starts
+          from the sketch.
+        - "auto" in ``partial_fit`` sums up the products of columns as long as they fit into `max_memory` (d up to
+          6,400); for CSR rows only if that takes no more operations than a randomized SVD. Otherwise it sketches, and
+          also keeps the rows themselves, at most 4,000, where by the rule of ``fit`` the products of rows would be
+          taken.
     max_memory : float, default 1e9
-        Bytes that "auto" may take beyond the rows themselves; a sketch takes what it takes.
+        Bytes that "auto" may use in addition to the rows. The memory of a sketch is not limited by it.
     scale : bool, default False
-        Find the components of standardised columns, so that their units do not matter: those of the correlation matrix
-        where products of columns are kept. Sketches learn rows that are divided by ``scale_``.
+        Standardise the columns, so that the components do not depend on their units. Where products of columns are
+        summed up, these are the components of the correlation matrix. A sketch learns rows divided by ``scale_``.
     scale_rows : int, default 100
-        With scale=True and a sketch by ``partial_fit``: the first rows of positive weight, 4,000 at most, whose
-        deviations, rounded to powers of two, the columns are divided by. A column of which all these rows have one
-        number c is divided by c; one of zeros by its root mean square when it first has another number.
+        Only for ``partial_fit`` with scale=True and a sketch: the number of first rows of positive weight, at most
+        4,000, that fix the scales of the columns, powers of two near their standard deviations. A column that is a
+        constant c != 0 in these rows is divided by c. A column of zeros gets its root mean square when its first
+        nonzero entry arrives.
     missing : {"error", "em"}, default "error"
-        "em": NaN in dense rows of ``fit`` is a missing entry. Mean and covariance are those of a Gaussian fitted by
-        expectation maximisation, in at most 10 passes (``LowRankCompleter``), and the components its eigenvectors;
+        "error" refuses NaN. "em" treats NaN in dense rows of ``fit`` as missing entries: mean and covariance are
+        estimated by expectation maximisation for a Gaussian (as ``LowRankCompleter`` does), in at most 10 passes, and
         ``transform`` fills missing entries with their conditional means. ``partial_fit`` refuses NaN, and ``fit`` takes
-        no weights if entries are missing. "error": NaN is refused.
+        no weights if entries are missing.
 
     Attributes
     ----------
     components_ : ndarray (n_components, n_features)
-        Orthonormal, by decreasing variance, with the signs of scikit-learn's PCA (the largest entry is positive);
-        where fewer directions were seen, completed by directions of variance 0.
+        Orthonormal rows by decreasing variance. The largest entry of each is positive, as in scikit-learn's PCA. Where
+        fewer directions have been seen, directions of variance 0 follow.
     explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components,)
-        Point estimates: exact up to rounding where ``solver_`` is "rows", "exact" or "arpack". A UserWarning, once,
-        says where one pass of a sketch leaves an interval that is wider than the variance in it.
+        Point estimates; exact up to rounding if ``solver_`` is "rows", "exact" or "arpack". After one pass of a sketch
+        a UserWarning is raised, once, if the guaranteed interval of a variance is wider than the variance.
     explained_variance_interval_ : ndarray (n_components, 2)
-        float64. The i-th largest variance of the rows seen lies between the numbers of row i, on every stream.
+        float64. The i-th largest variance of the rows lies between the two numbers of row i. This is guaranteed for
+        every stream.
     explained_variance_ratio_certified_ : ndarray (n_components,)
-        The lower ends as shares of the exactly known total: their sum is the least that the first components have.
+        Lower ends of the intervals as shares of the total variance, which is known exactly.
     error_bound_ : float
-        Bound on the error of every ``singular_values_ ** 2``: the farthest that one lies from an end of its interval.
+        Guaranteed bound on the error of every ``singular_values_ ** 2``.
     mean_, var_ : ndarray (n_features,)
-        Exact at any sketch_size; ``var_`` is known from the rows, or from an exact sum, not from a sketch alone.
+        Means and variances of the columns, exact for every sketch size. ``var_`` raises AttributeError after
+        ``from_model`` with a sketch that is not exact.
     scale_ : ndarray (n_features,) or None
-        What the columns are divided by with scale=True, population deviations: exact ones after ``fit``, and while
-        ``solver_`` is "exact" or "rows"; powers of two near to them in a sketch by ``partial_fit``; the larger of both
-        in a merge of sketches. 0 for a column of one number, along which no component has a part.
+        Divisors of the columns with scale=True: their population standard deviations after ``fit``, and while
+        ``solver_`` is "exact" or "rows"; powers of two near these for a sketch by ``partial_fit``, and in a merge of
+        two sketches the larger of both. Constant columns have scale 0 and no share in any component.
     noise_variance_ : float
-        Mean variance of the remaining directions; the total is exact.
+        Mean variance of the remaining directions. The total variance behind it is exact.
     n_filled_ : int
-        Number of missing entries of the rows of ``fit``. If there are some, the variances have no certificate:
+        Number of missing entries in the rows of ``fit``. If it is positive the variances have no guarantee:
         ``explained_variance_interval_``, ``explained_variance_ratio_certified_`` and ``error_bound_`` raise
-        AttributeError, and the certificate of ``sketch_`` is that of the fitted covariance.
+        AttributeError, and the certificate of ``sketch_`` refers to the fitted covariance.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
     solver_ : {"rows", "exact", "arpack", "gram", "svd"}
-        The method that was used: products of rows ("rows"), products of columns ("exact"), Lanczos steps with CSR rows
+        The method in use: products of rows ("rows"), products of columns ("exact"), Lanczos steps with CSR rows
         ("arpack"), or a sketch ("gram", "svd").
     n_passes_ : int
-        Passes over the rows that ``fit`` made to sketch them. With "auto" they end when the residual of every component
-        is at most 1% of its variance, which as a rule makes the variance right to .01%; at most 8.
+        Number of passes over the rows, at most 8. With "auto" the passes end when the residual of every component is at
+        most 1% of its variance, which usually means that the variances are right to 0.01%.
     sketch_ : fastsketch.FrequentDirections
-        The state, saved with the estimator (and with rows that ``partial_fit`` keeps); float64 where it is exact.
+        The learned state, float64 where it is exact. It is saved with the estimator, together with the rows that
+        ``partial_fit`` keeps.
 
     Notes
     -----
-    ``partial_fit`` after ``fit`` goes on from what fit has kept: the sum of products, or l rows. Batches may be smaller
-    than n_components, also single rows, and sparse input is neither made dense nor copied as a whole.
+    ``partial_fit`` after ``fit`` continues from the sum of products, or from the l rows of the sketch. Batches may have
+    fewer rows than n_components. Sparse input is neither converted to a dense array nor copied as a whole.
 
-    A row of weight w counts as w rows: variances are divided by max(1, sum of weights - 1). Unlike scikit-learn's,
-    ``get_covariance``, ``get_precision`` and ``score`` are those of the rows with whiten=True too. What each way costs
-    and gives: docs/choices/components.md.
+    A row of weight w counts as w rows; variances are divided by max(1, sum of weights - 1). Unlike in scikit-learn,
+    ``get_covariance``, ``get_precision`` and ``score`` refer to the rows themselves also with whiten=True. The page
+    docs/choices/components.md compares the cost and accuracy of the methods.
 
-    With scale=True variances, components and what ``transform`` returns are in standard units; ``mean_``, ``var_``,
-    ``get_covariance``, ``get_precision``, ``score`` and ``inverse_transform`` are in those of the rows. ``fit`` reads
-    rows once more for their deviations where it does not sum up products of columns: a source in one pass as "exact",
-    else in two, and in one more for each further pass of "auto"; a source that can be read only once is learned from as
-    by ``partial_fit``. The ways "rows" and "arpack" take a copy of the rows.
+    With scale=True the variances, the components and the result of ``transform`` are in standard units, but ``mean_``,
+    ``var_``, ``get_covariance``, ``get_precision``, ``score`` and ``inverse_transform`` are in the units of the rows.
+    Unless products of columns are summed up, ``fit`` reads the rows once more for their standard deviations; the
+    methods "rows" and "arpack" then divide a copy of the rows. A source that can be read only once is learned as by
+    ``partial_fit``.
 
     Examples
     --------
@@ -204,25 +228,47 @@ class SketchedPCA(PrincipalComponents):
     scale_rows: int = 100
     missing: Literal["error", "em"] = "error"
 
-    # The parent's declaration knows neither the new parameters nor their checks; ours are made in _asked.
+    # scikit-learn's declaration lacks the new parameters; all are checked in _asked.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
-    _stream: KeptRows | None = field(init=False)  # all rows of partial_fit, as long as they are few
-    _scales: ColumnScales | None = field(init=False)  # of a sketch, with scale=True; an exact sum is scaled when read
+    n_passes_: int = field(init=False)
+    _wanted: int | float = field(init=False)
+    _variance: FeatureVariance | None = field(init=False)
+    _dtype: np.dtype[Any] = field(init=False)
+    _stream: KeptRows | None = field(init=False)  # all rows of partial_fit, while these are few
+    _scales: ColumnScales | None = field(
+        init=False
+    )  # for a sketch with scale=True; an exact sum is scaled when it is read
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
+        """Learn the components of X. Anything learned before is forgotten.
 
-        sample_weight (n_samples,), finite and nonnegative, counts rows. A source (``fs.open_rows``, ...) is read in
-        chunks, again for the passes of "auto", and takes no weights. ValueError where squares sum up beyond 1e306.
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), table, source or path
+            Real rows, finite unless missing="em". A source (``fs.open_rows``) is read in chunks, and again for the
+            further passes of solver="auto".
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative numbers of times that each row counts. A source takes none.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or the rows are invalid, or the squares of the rows add up to more than 1e306. The estimator
+            is then unchanged.
         """
         as_choice(self.missing, "missing", ("error", "em"))
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             with whole_or_as_before(self):
                 return self._fit_source(source)
-        with whole_or_as_before(self), sketch_of_any_size(self.n_components):
+        with whole_or_as_before(self):
             self.n_filled_ = 0
             if self.missing == "em" and not is_sparse(X):
                 dense = self._with_gaps(X, reset=True)
@@ -262,8 +308,19 @@ class SketchedPCA(PrincipalComponents):
     ) -> Self:
         """Learn from one more batch of any size, single rows included.
 
-        Sources and sample_weight are as in ``fit``. With check_input=False X must be as the checks would return it: a
-        finite float array or CSR.
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), table, source or path
+            Finite rows of the width of the first batch.
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative numbers of times that each row counts. A source takes none.
+        check_input : bool, default True
+            False skips the checks of X, which must then be a finite float array or CSR matrix.
+
+        Returns
+        -------
+        self
 
         Examples
         --------
@@ -287,6 +344,7 @@ class SketchedPCA(PrincipalComponents):
             return self._learn_rows(rows, weights, first=first) if rows.shape[0] else self
 
     def _learn_rows(self, rows: Any, weights: NDArray[np.float64] | None, *, first: bool) -> Self:
+        """Learn checked rows, at least one. What may be refused comes before the sketch is changed in place."""
         variance = FeatureVariance() if first else self._variance
         check_batch(rows, weights, variance)
         if first:
@@ -299,7 +357,7 @@ class SketchedPCA(PrincipalComponents):
         if stream is not None:
             few = sketch.n_rows + rows.shape[0] <= stream.size
             stream = stream.after(rows, weights, first=sketch.n_rows) if few else None
-        # the sketch, which is changed in place, learns when nothing else may be refused
+        # the sketch is changed in place, so it learns last, when nothing can be refused any more
         variance = None if variance is None else variance.after(rows, weights)
         scales = self._scales if not first else None
         if first and self.scale and sketch.solver != "exact":
@@ -308,12 +366,12 @@ class SketchedPCA(PrincipalComponents):
             scales, sketch, rows, weights = scales.prepare(sketch, rows, weights)
         solver = "rows" if stream is not None else _solver_of(sketch) if sketch.n_rows else sketch.solver
         beside = {"_variance": variance, "_stream": stream, "_scales": scales, "solver_": solver, "n_passes_": 1}
-        with sketch_of_any_size(self.n_components):
-            self._teach(sketch, rows, weights, **beside)
+        self._teach(sketch, rows, weights, **beside)
         return self
 
     # -- missing entries -------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Validate rows as the base class does, with an error for NaN that names missing="em"."""
         try:
             return super()._checked(X, reset=reset)
         except ValueError as error:
@@ -325,11 +383,11 @@ class SketchedPCA(PrincipalComponents):
             ) from None
 
     def _with_gaps(self, X: Any, *, reset: bool) -> Any:
-        """Return checked dense rows that may hold NaN."""
+        """Validate dense rows that may contain NaN."""
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
     def _fit_gaps(self, rows: Any, sample_weight: Any) -> Self:
-        """Learn the covariance of a Gaussian that EM fits to dense rows with gaps."""
+        """Estimate mean and covariance of dense rows with NaN by expectation maximisation, and learn these."""
         if sample_weight is not None:
             raise ValueError("sample_weight must be None where entries are missing: missing='em' takes no weights")
         self._require_memory(rows.shape[1])
@@ -340,6 +398,7 @@ class SketchedPCA(PrincipalComponents):
         return self
 
     def _require_memory(self, d: int) -> None:
+        """Raise ValueError if the d x d matrices of expectation maximisation exceed `max_memory`."""
         if 8.0 * GAUSSIAN_COPIES * d * d > as_real(self.max_memory, "max_memory", 0.0, MOST):
             raise ValueError(
                 f"max_memory={self.max_memory:g} is too small for missing='em', which takes {GAUSSIAN_COPIES} matrices "
@@ -347,7 +406,11 @@ class SketchedPCA(PrincipalComponents):
             )
 
     def _take_gaussian(self, model: GapMoments, n_filled: int, dtype: Any) -> None:
-        """Take the covariance of EM as an exact sum: that of 2 d rows at both ends of the axes of the Gaussian."""
+        """Learn mean and covariance of the fitted Gaussian as an exact sum of products.
+
+        The sum is that of 2 d artificial rows, mean + and - sqrt(d eigenvalue) eigenvector, each of weight n / (2 d),
+        which have exactly this mean and covariance.
+        """
         found, n = model.gaussian(), model.n_rows
         d = len(found.location)
         wanted, size = self._asked(n, d)
@@ -368,27 +431,46 @@ class SketchedPCA(PrincipalComponents):
         self._fix_parameters()
 
     def _require_certain(self, name: str) -> None:
+        """Raise AttributeError for a guaranteed attribute if missing entries were filled."""
         check_is_fitted(self, "sketch_")
         if self.n_filled_:
             raise AttributeError(f"{name} is not known: {self.n_filled_} entries were missing, and were filled")
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Project X (n_samples, n_features) on the components; sparse input is not made dense.
+        """Project the rows of X onto the components.
 
-        With whiten=True the coordinates along components whose variance is 0, or no more than rounding, are 0. With
-        missing="em" NaN is filled by the conditional mean given the other entries of its row.
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+            Sparse rows are not converted to a dense array. With missing="em" NaN in dense rows is filled with the
+            conditional mean given the other entries of its row.
+
+        Returns
+        -------
+        ndarray (n_samples, n_components)
+            With whiten=True components whose variance is 0 up to rounding are 0.
         """
         check_is_fitted(self, "sketch_")
-        if self.missing == "em" and not is_sparse(X):
-            rows = self._with_gaps(X, reset=False)
-            if np.isnan(rows).any():
-                self._require_memory(rows.shape[1])
-                found = self._read_once("gaussian", self._find_gaussian)
-                rows = np.concatenate([found.fill(block) for block in blocks(rows)]).astype(rows.dtype)
-            return super().transform(rows)
-        return super().transform(X)
+        may_have_gaps = self.missing == "em" and not is_sparse(X)
+        rows = self._with_gaps(X, reset=False) if may_have_gaps else self._checked(X, reset=False)
+        if may_have_gaps and np.isnan(rows).any():
+            self._require_memory(rows.shape[1])
+            found = self._read_once("gaussian", self._find_gaussian)
+            rows = np.concatenate([found.fill(block) for block in blocks(rows)]).astype(rows.dtype)
+        # (X - mean) V' = X V' - (mean V')
+        vt, scale = self.components_, self._column_scale()
+        if scale is not None:
+            vt = vt * np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0).astype(vt.dtype)
+        out = np.asarray(rows @ vt.T) - self.mean_.astype(rows.dtype) @ vt.T
+        if self.whiten:
+            view = self._view()
+            scale = np.sqrt(view.squares / self._divisor())
+            # a quotient of two rounding errors means nothing; scikit-learn's PCA divides by eps in this case
+            out *= np.divide(1.0, scale, out=np.zeros_like(scale), where=view.squares > view.rounding).astype(out.dtype)
+        return out
 
     def _find_gaussian(self) -> Any:
+        """Return the Gaussian that fills missing entries, from the mean and covariance learned."""
         n = self.sketch_.total_weight
         return gaussian_of_covariance(self._view().mean, self.sketch_.gram() / n, n)
 
@@ -399,11 +481,11 @@ class SketchedPCA(PrincipalComponents):
 
     @changes
     def refine(self, X: Readable, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Read the rows that have been learned from once more: components and variances come out nearly exact.
+        """Read the rows that were learned once more, which makes components and variances nearly exact.
 
         Parameters
         ----------
-        X : array_like or scipy.sparse (n_samples, n_features), path, source, or several of the last two
+        X : array_like or scipy.sparse (n_samples, n_features), path, source, or a list of paths or sources
             All rows that ``fit`` or ``partial_fit`` has seen, in any order.
         sample_weight : array_like (n_samples,), optional
             The weights that they had.
@@ -411,8 +493,8 @@ class SketchedPCA(PrincipalComponents):
         Returns
         -------
         self
-            With ``n_passes_`` one more. Where ``solver_`` is "exact", or ``partial_fit`` has kept all rows, nothing is
-            read: nothing has been lost.
+            With ``n_passes_`` increased by one. Nothing is read if nothing has been lost: if ``solver_`` is "exact", or
+            ``partial_fit`` has kept all rows.
 
         Raises
         ------
@@ -422,7 +504,7 @@ class SketchedPCA(PrincipalComponents):
         Warns
         -----
         UserWarning
-            If the rows differ from those seen: the estimator stays as it was.
+            If the rows differ from those seen. The estimator is then unchanged.
 
         Examples
         --------
@@ -448,12 +530,24 @@ class SketchedPCA(PrincipalComponents):
             rows = DividedRows(open_rows(rows, n_features=self.n_features_in_), self._scales)
         sketch = self.sketch_.copy()
         before = sketch._seen_engine()
-        if sketch.refine(rows, sample_weight)._seen_engine() is not before:  # else exact already, or other rows
+        if (
+            sketch.refine(rows, sample_weight)._seen_engine() is not before
+        ):  # else it is exact already, or the rows differ
             self.sketch_, self.n_passes_ = sketch, self.n_passes_ + 1
         return self
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the rows (n_samples, n_features) that components X (n_samples, n_components) stand for."""
+        """Map transformed rows back to the space of the features.
+
+        Parameters
+        ----------
+        X : array_like (n_samples, n_components)
+            As ``transform`` returns them.
+
+        Returns
+        -------
+        ndarray (n_samples, n_features)
+        """
         check_is_fitted(self, "sketch_")
         rows = as_rows(X, name="X")
         if rows.shape[1] != self.n_components_:
@@ -469,7 +563,10 @@ class SketchedPCA(PrincipalComponents):
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _asked(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
-        """Return (number of components or their share, rows of the sketch) for a first batch (n, d)."""
+        """Check the parameters; return (number or share of components, sketch size) for a first batch (n, d).
+
+        `in_use` is the size of a sketch that was learned elsewhere and replaces `sketch_size`.
+        """
         as_choice(self.method, "method", tuple(METHODS))
         as_choice(self.solver, "solver", SOLVERS)
         as_real(self.max_memory, "max_memory", 0.0, MOST)
@@ -489,10 +586,12 @@ class SketchedPCA(PrincipalComponents):
 
     def _new_sketch(self, size: int, solver: Any, dtype: np.dtype[Any] | None) -> FrequentDirections:
         # sums of products are float64, whatever the rows are
+        """Return an empty sketch. An exact sum of products is float64, whatever the dtype of the rows."""
         dtype = np.dtype(np.float64) if solver == "exact" else dtype
         return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
 
     def _n_first(self) -> int:
+        """Return the checked parameter scale_rows."""
         return as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
 
     @property
@@ -502,9 +601,11 @@ class SketchedPCA(PrincipalComponents):
         return None if scale is None else scale.copy()
 
     def _column_scale(self) -> NDArray[np.float64] | None:
+        """Return the divisors of the columns (d,), 0 for constant ones; None with scale=False."""
         return self._read_once("scale", self._find_scale) if self.scale else None
 
     def _find_scale(self) -> NDArray[np.float64]:
+        """Compute ``scale_`` from the kept rows, the exact sum or the scales of the sketch."""
         if (known := self._all_rows()) is not None:
             return spreads(*known, center=True)
         if self._scales is None:
@@ -512,6 +613,11 @@ class SketchedPCA(PrincipalComponents):
         return self._scales.scale
 
     def _sketch_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> None:
+        """Learn a sketch of all rows in memory, and refine it by further passes if solver="auto".
+
+        Sets ``sketch_``, ``_variance``, ``solver_`` and ``n_passes_``. If the passes do not converge, as on a flat
+        spectrum, an exact method is used where it fits into the memory.
+        """
         solver: Any = "gram" if self.solver == "auto" else self.solver
         sketch, variance = self._new_sketch(size, solver, rows.dtype), FeatureVariance()
         again: Any = rows
@@ -530,12 +636,12 @@ class SketchedPCA(PrincipalComponents):
                 self._read_once("components", lambda: first_of(seen, wanted))
 
     def _exactly(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> bool:
-        """Learn by an exact way, if one fits the memory."""
+        """Learn by products of rows or columns if they fit into the memory. Return whether they do."""
         route = cheapest_exact(problem_of(rows, k=int(self._wanted), size=size), max_memory=self.max_memory)
         return route is not None and self._multiply_all(rows, weights, size, way=route.way)
 
     def _begun_stream(self, rows: Any, wanted: int | float, sketch: FrequentDirections) -> KeptRows | None:
-        """Return where a stream that begins with these rows keeps them; None: not at all."""
+        """Return an empty store for the rows of a stream that starts with these; None if they are not kept."""
         if self.solver != "auto" or sketch.solver == "exact":
             return None
         k = wanted if isinstance(wanted, int) else rows.shape[0]
@@ -544,13 +650,14 @@ class SketchedPCA(PrincipalComponents):
         return KeptRows(most) if most >= rows.shape[0] else None
 
     def _all_rows(self) -> tuple[Any, NDArray[np.float64]] | None:
-        """Return (rows, weights) that partial_fit has kept, if they are all that the sketch has learned from."""
+        """Return (rows, weights) kept by ``partial_fit`` if these are all rows learned, else None."""
         if self._stream is None or not self.sketch_.total_weight > 0:
             return None
         rows, weights = self._stream.sample()
         return (rows, weights) if np.isclose(weights.sum(), self.sketch_.total_weight, rtol=1e-9, atol=0) else None
 
     def _components(self) -> ComponentsReadOut:
+        """Compute the components from the kept rows, the exact sum in standard units, or the sketch."""
         scale = self._column_scale()
         divisor = 1.0 if scale is None else np.where(scale > 0, scale, 1.0)
         if (known := self._all_rows()) is not None and self.sketch_.n_rows >= 2:
@@ -563,13 +670,20 @@ class SketchedPCA(PrincipalComponents):
         elif scale is not None and self._scales is None:
             read = components_of(standardised_sketch(self.sketch_)[0], self._wanted)
         else:
-            read = super()._components()
+            n = self.sketch_.n_rows
+            if not isinstance(self._wanted, int) and n < 2:
+                raise ValueError(f"n_components={self._wanted} needs at least two rows to have a variance, got {n}")
+            read = components_of(self.sketch_, self._wanted)
         return read._replace(mean=read.mean * divisor)
 
     def _whole(
         self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
     ) -> tuple[FrequentDirections, WholePass | None]:
-        """Return the sketch of all rows by an exact way, and what that knows beside it; Lanczos steps may give None."""
+        """Compute an exact sketch of all rows by the given method; return it with the sums that the method also found.
+
+        Lanczos steps may not converge: the second result is then None. For a share of components (a float) and method
+        "rows" the sketch is made just large enough for the components that this share needs.
+        """
         products = RowProducts(rows, weights, center=True) if way == "rows" else None
         if products is not None and self.sketch_size is None and not isinstance(self._wanted, int):
             count = count_for(self._wanted, products.eigenvalues(), products.squared_norm)
@@ -587,10 +701,10 @@ class SketchedPCA(PrincipalComponents):
         return sketch, whole
 
     def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
-        """Learn an exact way, and return whether it gave the components: Lanczos steps may not.
+        """Learn all rows by an exact method. Return False if Lanczos steps did not converge: nothing is learned then.
 
-        With scale=True the rows are divided by their deviations, in a copy, but for products of columns, which are
-        divided when they are read.
+        With scale=True a copy of the rows is divided by the standard deviations first. Products of columns are not
+        divided here, but when they are read.
         """
         scales = None
         if self.scale and way != "columns":
@@ -606,9 +720,188 @@ class SketchedPCA(PrincipalComponents):
                 self._variance = scales.variance
         return whole is not None
 
+    # -- a read-out costs more than a small batch ------------------------------------------------------------------
+    def _view(self) -> ComponentsReadOut:
+        """Return the components, from the cache if nothing was learned since they were computed."""
+        return self._read_once("components", self._components)
+
+    def _divisor(self) -> float:
+        """Return the divisor that turns sums of squares into variances."""
+        return max(1.0, self.sketch_.total_weight - 1.0)
+
+    def _variances(self) -> ComponentsReadOut:
+        """Return the components for an attribute about variances, after one warning if one pass leaves these uncertain.
+
+        Guaranteed intervals are pessimistic after one pass of a sketch, and more so after several, where the estimates
+        are as accurate as the last pass shows. An interval that is wider than its variance means that there were many
+        rows, or directions of similar variance, for so small a sketch.
+        """
+        view = self._view()
+        if self.n_passes_ == 1 and "said" not in self._read_out:
+            wide = view.high - view.low > view.squares + 2.0 * view.rounding + np.finfo(np.float64).tiny
+            if wide.any():
+                self._read_out["said"] = True
+                i = int(np.argmax(wide))
+                value, low, high = (float(each[i]) / self._divisor() for each in (view.squares, view.low, view.high))
+                warn_caller(
+                    f"explained_variance_ may be far off in {int(wide.sum())} of {len(wide)} components: that of "
+                    f"component {i} is estimated as {value:.3g}, and between {low:.3g} and {high:.3g} for certain "
+                    "(explained_variance_interval_). One pass of a sketch knows no more: read the rows again by "
+                    "refine, or take solver='auto' or 'exact', or a sketch_size above "
+                    f"{self.sketch_.resolved['sketch_size']}"
+                )
+        return view
+
+    @property
+    def n_components_(self) -> int:
+        check_is_fitted(self, "sketch_")
+        return self._wanted if isinstance(self._wanted, int) else len(self._view().squares)
+
+    @property
+    def components_(self) -> NDArray[Any]:
+        return self._view().vt.astype(self._dtype)
+
+    @property
+    def singular_values_(self) -> NDArray[Any]:
+        return np.sqrt(self._variances().squares).astype(self._dtype)
+
+    @property
+    def explained_variance_(self) -> NDArray[Any]:
+        return (self._variances().squares / self._divisor()).astype(self._dtype)
+
+    @property
+    def explained_variance_interval_(self) -> NDArray[np.float64]:
+        self._require_certain("explained_variance_interval_")
+        view = self._view()
+        eps = float(np.finfo(self._dtype).eps)  # covers the rounding of the variances to their dtype
+        return np.column_stack([view.low * (1 - eps), view.high * (1 + eps)]) / self._divisor()
+
+    @property
+    def explained_variance_ratio_(self) -> NDArray[Any]:
+        return self._share(self._variances().squares).astype(self._dtype)
+
+    @property
+    def explained_variance_ratio_certified_(self) -> NDArray[np.float64]:
+        self._require_certain("explained_variance_ratio_certified_")
+        return self._share(self._view().low)
+
+    def _share(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return sums of squares as shares of the total; zeros if the total is 0."""
+        total = self._view().total
+        return squares / total if total > 0 else np.zeros_like(squares)
+
+    @property
+    def error_bound_(self) -> float:
+        self._require_certain("error_bound_")
+        view = self._view()
+        return float(np.maximum(view.high - view.squares, view.squares - view.low).max(initial=0.0))
+
+    @property
+    def noise_variance_(self) -> float:
+        view = self._view()
+        n = max(self.sketch_.n_rows, int(self.sketch_.total_weight))
+        rest = min(n, self.n_features_in_) - len(view.squares)
+        return max(0.0, view.total - float(view.squares.sum())) / self._divisor() / rest if rest > 0 else 0.0
+
+    @property
+    def mean_(self) -> NDArray[Any]:
+        return self._view().mean.astype(self._dtype)
+
+    @property
+    def var_(self) -> NDArray[Any]:
+        check_is_fitted(self, "sketch_")
+        if self._variance is None:
+            raise AttributeError("var_ is not known from a sketch alone")
+        return self._variance.value().astype(self._dtype)
+
+    # -- the Gaussian model ----------------------------------------------------------------------------------------
+    def get_covariance(self) -> NDArray[Any]:
+        """Compute the covariance of the Gaussian model: components with their variances, noise in all other directions.
+
+        Returns
+        -------
+        ndarray (n_features, n_features)
+            V' diag(variances - noise) V + noise I. With scale=True this is the model of the standardised columns,
+            converted to the units of the rows.
+        """
+        matrix, scale = self._gaussian().matrix(), self._column_scale()
+        if scale is not None:
+            matrix *= scale * scale[:, np.newaxis]
+        return matrix.astype(self._dtype)
+
+    def get_precision(self) -> NDArray[Any]:
+        """Compute the inverse of ``get_covariance``.
+
+        Returns
+        -------
+        ndarray (n_features, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the covariance is singular.
+        """
+        matrix, scale = self._invertible().inverse(), self._column_scale()
+        if scale is not None:
+            inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+            matrix *= inverse * inverse[:, np.newaxis]
+        return matrix.astype(self._dtype)
+
+    def score_samples(self, X: Rows) -> NDArray[np.float64]:
+        """Compute the log-likelihood of each row under the Gaussian model of ``get_covariance``.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray float64 (n_samples,)
+        """
+        model, rows = self._invertible(), self._checked(X, reset=False)
+        mean, scale, d = self._view().mean, self._column_scale(), self.n_features_in_
+        constant = model.log_determinant + d * np.log(2.0 * np.pi)
+        if scale is None:
+            return -0.5 * (model.distances(rows, mean) + constant)
+        units = Standardization(mean, scale, self.sketch_.total_weight)
+        return -0.5 * (units.measured(rows, model.distances) + constant + 2.0 * units.log_volume)
+
+    def score(self, X: Rows, y: Any = None) -> float:
+        """Compute the mean log-likelihood of the rows of X.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(self.score_samples(X).mean())
+
+    def _gaussian(self) -> SpikedCovariance:
+        """Return the covariance model. A component's variance is raised to that of the noise where it is smaller."""
+        view, noise = self._view(), self.noise_variance_
+        return SpikedCovariance(np.maximum(view.squares / self._divisor(), noise), view.vt, noise)
+
+    def _invertible(self) -> SpikedCovariance:
+        """Return the covariance model; raise ValueError if it is singular."""
+        model = self._gaussian()
+        whole = len(model.values) == self.n_features_in_
+        if not (model.values.min() if whole else model.rest) > 0:
+            raise ValueError(
+                "the covariance is singular: a variance is 0, since a column is constant or a combination of others; "
+                "leave such columns out, or take a smaller n_components"
+                if whole
+                else "the covariance is singular: the components hold all variance, and there are fewer than features; "
+                "take a smaller n_components"
+            )
+        return model
+
     # -- jobs, merging, files, sketches (_estimator.py) ------------------------------------------------------------
     def _in_stream(self, rows: Any, wanted: int | float, size: int) -> Any:
-        """Choose the solver of a stream that begins with rows, by their shape and how full they are."""
+        """Choose the solver of a stream from its first rows: their shape, and for CSR rows their number of nonzeros."""
         if self.solver != "auto":
             return self.solver
         k = wanted if isinstance(wanted, int) else rows.shape[1]
@@ -616,18 +909,21 @@ class SketchedPCA(PrincipalComponents):
         return "exact" if sums else "gram"
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
-        # rows that nobody has counted are more than there are columns
+        # an unknown number of rows is taken to exceed the number of columns
+        """Return the empty sketch for rows of this number (None: unknown), width and dtype."""
         wanted, size = self._asked(n_features if n_rows is None else n_rows, n_features)
         like = np.broadcast_to(np.zeros(1, dtype or np.float64), (max(1, n_rows or n_features), n_features))
         return self._new_sketch(size, self._in_stream(like, wanted, size), dtype)
 
     def _job(self, source: Source) -> tuple[Any, Any]:
+        """Return the template of a job, see ``MergingEstimator._job``; ValueError for a sketch with scale=True."""
         template, finish = super()._job(source)
         if self.scale and cast("FrequentDirections", template).solver != "exact":
             raise ValueError("scale=True is not for jobs that sketch, whose rows are as they come: call fit(source)")
         return template, finish
 
     def _fit_source(self, source: Source) -> Self:
+        """Learn all rows of a source. With missing="em" and missing entries this is expectation maximisation."""
         if self.missing == "em":
             source = with_missing(source)
             self._require_memory(source.n_features)
@@ -648,8 +944,7 @@ class SketchedPCA(PrincipalComponents):
         template = self._template(source.n_rows, source.n_features, dtype)
         if self.scale and template.solver != "exact":
             return self._fit_scaled(source, template)
-        with sketch_of_any_size(self.n_components):
-            sketch = super()._fit_source(source).sketch_
+        sketch = super()._fit_source(source).sketch_
         if self.solver == "auto" and source.repeatable and not sketch._is_exact():
             self.n_passes_ = read_again(sketch, source, None, self._wanted)[0]
         if not isinstance(self._wanted, int):
@@ -657,9 +952,9 @@ class SketchedPCA(PrincipalComponents):
         return self
 
     def _fit_scaled(self, source: Source, sketch: FrequentDirections) -> Self:
-        """Sketch a source whose columns are divided by their deviations, which a pass before has found.
+        """Sketch a source with standardised columns: one pass for the standard deviations, one for the sketch.
 
-        A source that comes once is learned from as by partial_fit.
+        A source that can be read only once is learned as by ``partial_fit``.
         """
         out: Any = clone(self)
         if not source.repeatable:
@@ -678,6 +973,7 @@ class SketchedPCA(PrincipalComponents):
         return self
 
     def _own(self) -> Arrays:
+        """Return the arrays that a file holds in addition to the sketch: variances, kept rows, scales, counts."""
         scales = {} if self._scales is None else self._scales.arrays()
         way = WAYS.index(self.solver_) if self.solver_ in WAYS else 0
         kept = {} if self._stream is None or self._all_rows() is None else self._stream.arrays()
@@ -685,13 +981,22 @@ class SketchedPCA(PrincipalComponents):
 
     @staticmethod
     def _filled(n_filled: int) -> Arrays:
+        """Return the array of the number of filled entries, if there are any."""
         return {"filled": np.array([float(n_filled)])} if n_filled else {}
 
     def _arrays(self, variance: FeatureVariance | None, passes: int = 1, way: int = 0) -> Arrays:
+        """Return the arrays of the number of components, passes and method, the dtype and the variances."""
         out = {"learned": np.array([self._wanted, passes, way], np.float64), "dtype": np.zeros(0, self._dtype)}
         return out if variance is None else {**out, **variance.arrays()}
 
     def _restore_own(self, arrays: Arrays) -> None:
+        """Restore the attributes written by ``_own``, or derive them from the sketch if `arrays` is empty.
+
+        Raises
+        ------
+        ValueError
+            If the arrays are inconsistent with each other or with the sketch.
+        """
         sketch = self.sketch_
         n, d = sketch.n_rows, self.n_features_in_
         self._scales = ColumnScales.from_arrays(arrays, d)
@@ -718,6 +1023,7 @@ class SketchedPCA(PrincipalComponents):
         self._stream = KeptRows.from_arrays(arrays, d) if "kept_size" in arrays else None
 
     def _own_with(self, other: Any) -> Arrays:
+        """Return ``_own`` for the rows of both estimators."""
         mine, theirs = self._variance, other._variance
         variance = None if mine is None or theirs is None else mine.joined(theirs)
         if self._stream is not None and self._all_rows() is not None and other._all_rows() is not None:
@@ -727,6 +1033,7 @@ class SketchedPCA(PrincipalComponents):
         return {**self._arrays(variance), **self._filled(self.n_filled_ + other.n_filled_)}
 
     def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
+        """Return (merged sketch, ``_own`` of both); ValueError if only one is a sketch of scaled columns."""
         if (self._scales is None) != (other._scales is None):
             raise ValueError(
                 "of the two one has an exact sum, the other a sketch of scaled columns: with scale=True they cannot be "
@@ -739,7 +1046,8 @@ class SketchedPCA(PrincipalComponents):
         return sketch, {**own, **scales.arrays()}
 
     def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
-        # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.
+        # The two may be of different methods. An exact sum absorbs a sketch.
+        """Return the merged sketch. An exact sum absorbs a sketch; two sketches get the size of this one."""
         first, second = self.sketch_, other
         if second.resolved["solver"] == "exact" and first.resolved["solver"] != "exact":
             first, second = second, first
@@ -754,6 +1062,7 @@ class SketchedPCA(PrincipalComponents):
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
+        """Return the parameters of an estimator for this sketch; ValueError if it is not centred or was compressed."""
         if not model.center:
             raise ValueError("sketch must have center=True: components are those of centred rows")
         if model.compressor is not None:
@@ -762,12 +1071,12 @@ class SketchedPCA(PrincipalComponents):
 
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
-    """Count rows, each as often as its weight says; at least those that have one."""
+    """Return the number of rows, at least 1; with weights the larger of their sum and the number of positive ones."""
     return rows.shape[0] if weights is None else max(1, int(np.count_nonzero(weights)), int(weights.sum()))
 
 
 def _wanted(n_components: Any, few: int) -> int | float:
-    """Return the parameter as a number of components, or a share in (0, 1)."""
+    """Check n_components: return an int, or a float in (0, 1). None becomes `few`."""
     if n_components is None:
         return few
     if isinstance(n_components, bool) or not isinstance(n_components, Real):
@@ -781,13 +1090,13 @@ def _wanted(n_components: Any, few: int) -> int | float:
 
 
 def _solver_of(sketch: FrequentDirections) -> str:
-    """Return the solver of a sketch: a sum that has taken in a sketch that had lost something is not exact."""
+    """Return the solver of a sketch: "gram" also for an exact sum that was merged with a lossy sketch."""
     solver = str(sketch.resolved["solver"])
     return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
 
 
 def _variance_of(sketch: FrequentDirections) -> FeatureVariance | None:
-    """Return the variance of every feature that an exact sum knows; None for a sketch alone."""
+    """Return the variances of the columns from an exact sum of products; None for a sketch."""
     mean = sketch.mean
     if mean is None or _solver_of(sketch) != "exact" or not sketch.total_weight > 0:
         return None

@@ -1,4 +1,4 @@
-"""Columns of rows that hold no numbers, for a message."""
+"""Columns that do not hold numbers, for error messages."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-# The remedy for such columns.
+# Advice for such columns.
 ENCODE = (
     "encode them before, as make_column_transformer((OneHotEncoder(), [...]), remainder='passthrough') of scikit-learn "
     "does in a pipeline, or leave them out"
@@ -15,7 +15,7 @@ ENCODE = (
 
 
 def holds_times(X: Any) -> bool:
-    """Return whether an array or a table holds dates, times or durations, by the names of its dtypes."""
+    """Return whether an array or a table has a dtype of dates, times or durations."""
     schema: Any = getattr(getattr(X, "schema", None), "types", None)  # of pyarrow
     kinds = schema or getattr(X, "dtypes", None)
     kinds = [getattr(X, "dtype", None)] if kinds is None else kinds
@@ -23,7 +23,7 @@ def holds_times(X: Any) -> bool:
 
 
 def columns_of_words(X: Any) -> str:
-    """Return the columns of rows that hold no numbers, in words; empty where there are none, or no columns."""
+    """Return a description of the columns that cannot be converted to numbers; an empty string if there are none."""
     names: Any = getattr(X, "column_names", getattr(X, "columns", None))
     table = names is not None
     if not table:

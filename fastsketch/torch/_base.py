@@ -1,4 +1,4 @@
-"""What the optimizers share of torch's protocol: checked options, refused gradients, states that keep their bits."""
+"""What the optimizers share: validated options, refused gradients, atomic steps, states that keep their dtypes."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from torch.optim.optimizer import ParamsT
 from fastsketch._core.validation import as_real
 from fastsketch._kernels.guard import Guard, changes
 
-# torch, for the functions that it declares without types.
+# torch, for functions without declared types.
 UNTYPED: Any = torch
-# An option that torch adds to the defaults of an optimizer that was copied.
+# Option that torch adds to the defaults of a copied optimizer.
 ADDED = "differentiable"
-# More than any training has: a state with others is not one that a step has left.
+# More steps than any training has: a state with a larger count was not made by an optimizer.
 MOST_STEPS = 2**48
 NOT_FINITE = "the gradient{} of a parameter of shape {} is not finite; nothing has been changed"
 TOO_LARGE = (
@@ -28,11 +28,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def uncompiled(method: _F) -> _F:
-    """Decorate what is run as it is within a function that is compiled.
+    """Decorate a method that runs uncompiled inside a function compiled by ``torch.compile``.
 
-    A step draws numbers by itself, waits once for the device and changes its form from one step to the next: compiled
-    it was one graph a tensor and step, up to the limit of recompilations. As torch does with its own optimizers'
-    methods, so that importing this does not import the compiler.
+    A step draws random numbers, waits once for the device and changes from one step to the next. Compiled, it was one
+    graph for each tensor and step, up to the limit of recompilations. torch does the same with the methods of its own
+    optimizers; this way importing the module does not import the compiler.
     """
     return UNTYPED._disable_dynamo(method)
 
@@ -48,18 +48,18 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def usable_eps(eps: float, dtype: torch.dtype) -> float:
-    """Return eps, but at least the root of the smallest normal number: the square of a smaller one underflows."""
+    """Return eps, but at least the square root of the smallest normal number, since smaller squares underflow."""
     return max(eps, math.sqrt(torch.finfo(dtype).tiny))
 
 
 def check_whole(p: Tensor) -> None:
-    """Raise TypeError for a shard of a tensor: sketches are of whole matrices."""
+    """Raise TypeError for a shard of a tensor, since sketches need whole matrices."""
     if hasattr(p, "device_mesh"):
         raise TypeError(f"parameters must be whole tensors, got a {type(p).__name__} of shape {tuple(p.shape)}")
 
 
 def check_shared(group: dict[str, Any]) -> None:
-    """Raise TypeError or ValueError naming an option that every optimizer has, if it is out of range."""
+    """Raise TypeError or ValueError naming an option common to all optimizers that is out of range."""
     lr, sketched = group["lr"], group["sketched"]
     if isinstance(lr, Tensor) and (lr.numel() != 1 or lr.is_complex() or lr.is_meta):
         raise ValueError(f"lr must be a number or a tensor of one, got a tensor of shape {tuple(lr.shape)}, {lr.dtype}")
@@ -73,13 +73,13 @@ def check_shared(group: dict[str, Any]) -> None:
 
 
 class GuardedOptimizer(Optimizer):
-    """Base of the optimizers: a step is all or nothing, one at a time, and a state keeps its dtypes."""
+    """Base of the optimizers. A step with a refused gradient changes nothing, and only one thread can be in a step."""
 
-    # Names of the tensors of a state that are on the CPU, wherever the parameter is.
+    # Names of the tensors of a state that are always on the CPU.
     _ON_CPU: ClassVar[tuple[str, ...]] = ()
-    # Names of those that are sums of squares.
+    # Names of the tensors that must not be negative.
     _SUMS: ClassVar[tuple[str, ...]] = ("squares",)
-    # Names of the numbers that a state may have in addition to what `_begin` returns; "unit" is of earlier versions.
+    # Names of numbers that a state may have in addition to what `_begin` returns; earlier versions wrote a "unit".
     _OPTIONAL: ClassVar[tuple[str, ...]] = ("unit",)
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class GuardedOptimizer(Optimizer):
         check_shared(group)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient in the dtype of the state, or raise; nothing is changed."""
+        """Return the gradient in the dtype of the state. May raise, but changes nothing."""
         raise NotImplementedError
 
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
@@ -99,16 +99,21 @@ class GuardedOptimizer(Optimizer):
         raise NotImplementedError
 
     def _move(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
-        """Take a gradient into the state of the parameter, and make the step."""
+        """Update the state of a parameter with a gradient, and make the step."""
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own; ValueError or TypeError name what is wrong with one.
+        """Add parameters with options of their own.
 
         Parameters
         ----------
         param_group : dict
-            "params", and options by their names.
+            "params", and options by name.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an option is out of range, or the parameters are missing or shards.
         """
         self._check({**self.defaults, **param_group})
         if "params" not in param_group:
@@ -116,7 +121,7 @@ class GuardedOptimizer(Optimizer):
         given: Any = param_group["params"]
         if isinstance(given, Tensor):
             given = [given]
-        elif not isinstance(given, set):  # of which torch says that it has no order
+        elif not isinstance(given, set):  # torch refuses sets, as they have no order
             given = list(given)
         for one in cast("list[Any]", given):
             check_whole(cast("tuple[str, Tensor]", one)[1] if isinstance(one, tuple) else one)
@@ -134,15 +139,25 @@ class GuardedOptimizer(Optimizer):
     @changes
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Make one step; return what `closure`, which computes the loss and its gradients, returns.
+        """Make one step.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the gradients and returns the loss.
+
+        Returns
+        -------
+        float or None
+            The loss that `closure` has returned.
 
         Raises
         ------
         FloatingPointError
-            If a gradient holds a NaN or an infinity, or elements so large that sums of their squares may overflow: no
-            parameter and no sketch has then been changed.
+            If a gradient is not finite, or so large that sums of its squares may overflow. No parameter and no state
+            has then been changed.
         RuntimeError
-            For sparse or complex gradients, likewise; if another thread is in a step of this optimiser.
+            For sparse or complex gradients, with nothing changed, or if another thread is in a step of this optimizer.
         """
         loss = None
         if closure is not None:
@@ -157,7 +172,10 @@ class GuardedOptimizer(Optimizer):
         return loss
 
     def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient in the shape of p and the dtype of the state, or raise RuntimeError."""
+        """Return the gradient in the dtype of the state, negated with maximize=True.
+
+        Raises RuntimeError for sparse or complex gradients.
+        """
         check_whole(p)
         if grad.layout != torch.strided or p.is_complex():
             raise RuntimeError(f"{type(self).__name__} takes dense, real gradients only")
@@ -166,22 +184,24 @@ class GuardedOptimizer(Optimizer):
 
     @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load as torch does, but keep every tensor in the dtype it was saved in: training goes on with the same bits.
+        """Load a state as torch does, but keep the dtype of every tensor: training resumes bitwise identically.
 
-        Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters
-        or of another optimizer, and for tensors that are not finite or of other shapes: nothing is then loaded.
+        Parameters
+        ----------
+        state_dict : dict
+            As ``state_dict()`` returned it.
+
+        Raises
+        ------
+        TypeError
+            If it is not such a dict.
+        ValueError
+            If it belongs to other parameters or another optimizer, or has tensors that are not finite or of other
+            shapes. Nothing is then loaded.
         """
-        _check_nesting(state_dict)
-        for name in self.defaults:
-            if name != ADDED and any(name not in group for group in state_dict["param_groups"]):
-                raise ValueError(f"state_dict has no option {name!r}: it is of another optimizer")
-        for saved, group in zip(state_dict["param_groups"], self.param_groups, strict=False):
-            self._check({**self.defaults, **saved})
-            for i, p in zip(saved["params"], tensors(group), strict=False):  # torch refuses others in number
-                if state_dict["state"].get(i):
-                    self._check_state({**group, **saved}, p, state_dict["state"][i])
+        self._check_state_dict(state_dict)
         super().load_state_dict(state_dict)
-        # torch casts the state to the dtype of the parameter: put what was saved in its place
+        # torch has cast the state to the dtype of the parameter: restore what was saved
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]
         params = [p for group in self.param_groups for p in tensors(group)]
         for i, p in zip(ids, params, strict=True):
@@ -189,6 +209,29 @@ class GuardedOptimizer(Optimizer):
                 if isinstance(value, Tensor):
                     home = "cpu" if name in self._ON_CPU else p.device
                     self.state[p][name] = value.detach().to(home, copy=True)
+
+    def _check_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Raise TypeError or ValueError unless options and states fit an optimizer like this one."""
+        try:
+            groups, states = state_dict["param_groups"], state_dict["state"]
+            ids = [i for group in groups for i in group["params"]]
+            begun = {i for i, state in states.items() if state.keys()}
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise TypeError(
+                "state_dict must be what state_dict() returned, with a list 'param_groups' and a dict 'state'"
+            ) from None
+        if not all(type(i) in (int, str) for i in ids):
+            raise TypeError("'params' of state_dict must be numbers of parameters, or their names")
+        if len(set(ids)) < len(ids) or not states.keys() <= set(ids):
+            raise ValueError("state_dict must have each parameter in one group, and states of these parameters only")
+        for name in self.defaults:
+            if name != ADDED and any(name not in group for group in groups):
+                raise ValueError(f"state_dict has no option {name!r}: it is of another optimizer")
+        for saved, group in zip(groups, self.param_groups, strict=False):
+            self._check({**self.defaults, **saved})
+            for i, p in zip(saved["params"], tensors(group), strict=False):  # torch refuses a different number
+                if i in begun:
+                    self._check_state({**group, **saved}, p, states[i])
 
     def _check_state(self, group: dict[str, Any], p: Tensor, known: dict[str, Any]) -> None:
         """Raise ValueError if `known` is not the state of a parameter like p with the options of the group."""
@@ -215,11 +258,12 @@ class GuardedOptimizer(Optimizer):
 
 
 def _check_sizes(jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
-    """Raise FloatingPointError for a gradient that is not finite, or of which a state cannot add the squares.
+    """Raise FloatingPointError for a gradient that is not finite, or whose squares may overflow.
 
-    The bound on a gradient's length, largest element times root of their number, must be at most max^(7/16), where max
-    is the largest number of the dtype (7e16 for float32): hundreds of thousands of squares of shorter ones can be
-    added. All largest elements are copied to one device first, so that the program waits for it once.
+    The bound on a gradient's length, its largest element times the square root of their number, must not exceed
+    max^(7/16), where max is the largest number of the dtype (7e16 for float32). Hundreds of thousands of squares of
+    such gradients can be added. All largest elements are copied to one device first, so that the program waits for it
+    only once.
     """
     held = [(p, g) for _, p, g in jobs if g.numel() and not g.is_meta]
     if not held:
@@ -233,28 +277,3 @@ def _check_sizes(jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
         if size * math.sqrt(g.numel()) > torch.finfo(g.dtype).max ** (7 / 16):
             dtype = str(g.dtype).removeprefix("torch.")
             raise FloatingPointError(TOO_LARGE.format(tuple(p.shape), size, dtype))
-
-
-def _check_nesting(state_dict: Any) -> None:
-    """Raise TypeError or ValueError if groups and states are not nested as ``state_dict()`` nests them."""
-    what = "state_dict must be what state_dict() returned, with a list 'param_groups' and a dict 'state'"
-    if not isinstance(state_dict, dict):
-        raise TypeError(f"{what}, got {type(state_dict).__name__}")
-    held = cast("dict[str, Any]", state_dict)
-    groups, states = held.get("param_groups"), held.get("state")
-    found = f"{type(groups).__name__} and {type(states).__name__}"
-    if not (isinstance(groups, list | tuple) and groups and isinstance(states, dict)):
-        raise TypeError(f"{what}, got {found}")
-    ids: list[Any] = []
-    every_group: list[Any] = [*cast("list[Any]", groups)]
-    for group in every_group:
-        if not isinstance(group, dict) or not isinstance(cast("dict[str, Any]", group).get("params"), list | tuple):
-            raise TypeError("each of the 'param_groups' of state_dict must be a dict with a list 'params'")
-        ids += cast("dict[str, Any]", group)["params"]
-    if not all(type(i) in (int, str) for i in ids):
-        raise TypeError("'params' of state_dict must be numbers of parameters, or their names")
-    if len(set(ids)) < len(ids) or not cast("dict[Any, Any]", states).keys() <= set(ids):
-        raise ValueError("state_dict must have each parameter in one group, and states of these parameters only")
-    for i, known in cast("dict[Any, Any]", states).items():
-        if not isinstance(known, dict):
-            raise TypeError(f"the state of parameter {i!r} must be a dict, got {type(known).__name__}")

@@ -1,4 +1,4 @@
-"""Optimisers for torch by ADA-FD and ADA-FFD: a sketched H for each chosen tensor, AdaGrad's diagonal for others."""
+"""``AdaFD`` and ``AdaFFD``: adaptive subgradient steps with a sketched matrix H for each chosen tensor."""
 
 import math
 from typing import Any, ClassVar, Literal, TypedDict, cast
@@ -12,7 +12,7 @@ from fastsketch._frame.keywords import named_keywords
 from fastsketch.torch import _sketch
 from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors, usable_eps
 
-# Elements of one tensor's sketch above which "auto" takes the diagonal: 256 MB of float32.
+# Largest number of elements in one tensor's sketch with sketched="auto": 256 MB of float32.
 MAX_ELEMENTS = 2**26
 
 
@@ -26,7 +26,7 @@ class Estimate(TypedDict):
 
 
 class _SketchedOptimizer(GuardedOptimizer):
-    """Base of both optimisers; a subclass says whether the sketch shrinks in every round."""
+    """Base of both optimizers."""
 
     _EVERY_ROUND: ClassVar[bool]
     _ON_CPU = _sketch.ON_CPU
@@ -68,13 +68,14 @@ class _SketchedOptimizer(GuardedOptimizer):
             as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
 
     def _is_sketched(self, group: dict[str, Any], p: Tensor) -> bool:
+        """Return whether the tensor has a sketch; otherwise it has AdaGrad's diagonal."""
         if group["sketched"] != "auto":
             return group["sketched"]
         _, cap = _sketch.shapes(p.numel(), group["sketch_size"], every_round=self._EVERY_ROUND)
         return p.ndim >= 2 and cap * p.numel() <= group["max_elements"]
 
     def memory_estimate(self) -> list[Estimate]:
-        """Return the bytes of state that each parameter has or will have.
+        """Return the bytes of state of each parameter, also before the first step.
 
         Returns
         -------
@@ -105,7 +106,7 @@ class _SketchedOptimizer(GuardedOptimizer):
         as_real(known.get("first_length", 1.0), "first_length", 0.0, 1e300, low_open=True)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient (numel,) in the dtype of the state."""
+        """Return the gradient (numel,) in the dtype of the state, with weight decay added."""
         g = self._gradient(group, p, grad).reshape(-1)
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
@@ -122,11 +123,11 @@ class _SketchedOptimizer(GuardedOptimizer):
             squares = cast(Tensor, state["squares"])
             squares.addcmul_(g, g)
             move = g / (squares.sqrt() + usable_eps(group["eps"], g.dtype))
-        elif square <= torch.finfo(g.dtype).tiny:  # no step: products of its elements underflow
+        elif square <= torch.finfo(g.dtype).tiny:  # no step, as products of the elements underflow
             return
         else:
             sketch = cast(_sketch.TensorSketch, state)
-            if group["delta"] is None:  # in units of the tensor's first gradient that is not zero
+            if group["delta"] is None:  # relative to the tensor's first nonzero gradient
                 delta, factor = state.setdefault("first_length", math.sqrt(square)), math.sqrt(p.numel())
             else:
                 delta, factor = group["delta"], 1.0
@@ -144,30 +145,30 @@ class _SketchedOptimizer(GuardedOptimizer):
 
 @named_keywords
 class AdaFFD(_SketchedOptimizer):
-    """Adaptive mirror descent by fast Frequent Directions (ADA-FFD) for the tensors of a network.
+    """Adaptive mirror descent by fast Frequent Directions (ADA-FFD), for the tensors of a network.
 
     Parameters
     ----------
     params : iterable
         Tensors, named tensors, or groups with options of their own.
     lr : float, default 0.005
-        Learning rate: with the default delta the root of the mean square of the elements of a step, at most, as for
-        AdaGrad and Adam; with a delta of your own the paper's eta.
+        Learning rate. With the default `delta` it is the largest root mean square of the elements of a step, as for
+        AdaGrad and Adam; with a given `delta` it is the paper's eta.
     sketch_size : int, default 20
-        tau >= 2.
+        Size tau of the sketch, at least 2.
     delta : float, optional
-        Multiple of the identity in H, in the units of gradients. None: the length of the tensor's first gradient that
-        is not zero, and a step is (lr times the root of the number of its elements) H^-1 g. The paper's is 1, for
-        gradients of about that length: where they are shorter, H is hardly more than the identity, and steps are those
-        of gradient descent.
+        Multiple of the identity in H, in the units of gradients; the paper uses 1. By default it is the length of the
+        tensor's first nonzero gradient, and a step is lr times the square root of the number of elements times H^-1 g.
+        If gradients are much shorter than `delta`, H is close to a multiple of the identity, and steps are those of
+        gradient descent.
     eps : float, default 1e-8
-        The same for tensors with a diagonal H; at least 1e-19 (float64: 2e-154).
+        Like `delta` for tensors with a diagonal H; at least 1e-19 (float64: 2e-154).
     weight_decay : float, default 0.0
-        Added to the gradient, times the parameter.
+        This multiple of the parameter is added to the gradient.
     maximize : bool, default False
     sketched : {"auto", True, False}
-        Whether the tensors of a group are sketched; "auto": those of two or more dimensions whose sketch has at most
-        ``max_elements`` elements. All others have AdaGrad's diagonal.
+        Whether the tensors of a group are sketched. "auto" sketches tensors of two or more dimensions whose sketch has
+        at most ``max_elements`` elements. All others have AdaGrad's diagonal.
     max_elements : int, default 2**26
 
     Raises
@@ -177,16 +178,17 @@ class AdaFFD(_SketchedOptimizer):
 
     Notes
     -----
-    These are the paper's algorithms, to repeat its experiments and to measure them on problems of your own. Networks
-    are better trained by SketchedSOAP or torch's own optimizers: with the defaults AdaFFD is about level with AdaGrad,
-    and has 2 tau times the weights as state, where Adam has twice them.
+    These are the algorithms of the paper, for repeating its experiments and for measurements on other problems.
+    Networks are better trained by ``SketchedSOAP`` or by torch's own optimizers: with its defaults AdaFFD is about as
+    good as AdaGrad, and its state has 2 tau times as many numbers as the weights, where Adam's has twice as many.
 
-    A tensor of d elements holds 2 tau d elements of state; a step costs two passes over them and O(tau^3), every
-    tau-th or so O(tau^2 d). ``memory_estimate()`` has the bytes before the first step. The state of half-precision
-    parameters is float32, all that is small float64 on the CPU: a step waits for one small transfer a tensor.
+    A tensor of d elements has 2 tau d elements of state. A step costs two passes over them and O(tau^3), and about
+    every tau-th step O(tau^2 d). ``memory_estimate()`` returns the bytes before the first step. The state of
+    half-precision parameters is float32. All small matrices are float64 on the CPU, so a step waits for one small
+    transfer for each tensor.
 
-    Gradients that may be longer than 7e16 (float64: 7e134), by their largest element times the root of the number of
-    elements, are refused. Those of a sketched tensor that are shorter than 1e-19 (1e-154) make no step.
+    Gradients that may be longer than 7e16 (float64: 7e134), by their largest element times the square root of the
+    number of elements, are refused. Gradients of a sketched tensor that are shorter than 1e-19 (1e-154) make no step.
 
     References
     ----------
@@ -214,17 +216,17 @@ class AdaFFD(_SketchedOptimizer):
 
 @named_keywords
 class AdaFD(_SketchedOptimizer):
-    """Adaptive mirror descent by Frequent Directions (ADA-FD) for the tensors of a network.
+    """Adaptive mirror descent by Frequent Directions (ADA-FD), for the tensors of a network.
 
     Parameters
     ----------
     params, lr, sketch_size, delta, eps, weight_decay, maximize, sketched, max_elements
-        Those of AdaFFD, with its errors.
+        As for ``AdaFFD``, with the same errors.
 
     Notes
     -----
-    Shrinks in every step, to tau - 1 directions. The basis is turned in the small space, so that a step costs no more
-    than one of AdaFFD (in the paper it is an SVD).
+    The sketch shrinks in every step, to tau - 1 directions. The basis is rotated in the small space of the sketch, so
+    that a step costs no more than one of ``AdaFFD``; in the paper it is an SVD.
 
     References
     ----------

@@ -1,16 +1,16 @@
-"""Sketch of one side of a matrix of gradients: U diag(values) U' <= sum of w G G' <= U diag(values) U' + lost I."""
+"""Frequent Directions sketch of one side of a matrix of gradients, with a bound on what it has lost."""
 
 import torch
 from torch import Tensor
 
 from fastsketch.torch._base import UNTYPED
 
-# Random directions beside those that are kept: what has newly come is seen through them.
+# Number of random directions in addition to those kept, through which new directions are found.
 EXTRA = 8
 
 
 def draw(n: int, step: int, *, like: Tensor) -> Tensor:
-    """Return the random directions (n, EXTRA) of a step: the same on every device, process and resume."""
+    """Return random directions (n, EXTRA) for a step, the same on every device, in every process and after a resume."""
     generator = torch.Generator().manual_seed(step)
     directions = torch.randn(n, EXTRA, generator=generator, dtype=torch.float64)
     return directions.to(like.device, like.dtype)
@@ -19,11 +19,12 @@ def draw(n: int, step: int, *, like: Tensor) -> Tensor:
 def sketched(
     basis: Tensor, values: Tensor, lost: Tensor, gradient: Tensor, *, keep: float, step: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return basis (m, k), values (k,), lost () of keep (the sum so far) + (1 - keep) gradient gradient'.
+    """Return basis (m, k), eigenvalues (k,) and error bound () of the sketch of keep M + (1 - keep) G G'.
 
-    The matrix M = keep U diag(values) U' + (1 - keep) G G' is known by its products with U and some random directions:
-    their Nystrom approximation N has 0 <= M - N <= trace(M - N) I. As in Frequent Directions the (k+1)-th value of
-    N is taken off the first k. `lost` counts both, so that it bounds the sum of all gradients that were seen.
+    The sketch before has U diag(values) U' <= M <= U diag(values) U' + lost I, and so has the new one. The new matrix,
+    with U diag(values) U' for M, is known by its products with U and some random directions. Its Nystrom approximation
+    N is too small by at most the difference of the traces. As in Frequent Directions the (k+1)-th eigenvalue of N is
+    subtracted from the first k. `lost` adds up both.
     """
     rank = len(values)
     # S = qr([U, random]); Z = M S

@@ -13,27 +13,31 @@ from fastsketch.torch._base import UNTYPED, compute_dtype
 
 Floats = NDArray[np.float64]
 
-# A gradient of which a larger share (squared) is new becomes a row as it is: the effect of its neighbours' rounding on
-# orthogonality grows with the inverse. Below NEW of its length nothing is new.
+# If more than the share CLEAR of a gradient's square is outside the span of the rows, the gradient becomes a row as it
+# is; rounding of the other rows affects orthogonality by the inverse of that share. Otherwise its orthogonal part
+# becomes a row, if that is longer than NEW times the gradient.
 CLEAR = {torch.float64: CLEAR_SHARE, torch.float32: 1e-2}
 NEW = {torch.float64: NEW_SHARE, torch.float32: 1e-5}
 ON_CPU = ("turn", "lam", "gram")
 
 
 class TensorSketch(TypedDict):
-    """Sketch S'S = V diag(lam) V', V' = turn rows, gram = rows rows'; a dict, as torch saves an optimiser's state."""
+    """Sketch S'S = V diag(lam) V' with V' = turn rows and gram = rows rows'.
+
+    A dict, as torch saves the state of an optimizer.
+    """
 
     rows: Tensor  # (cap, numel) on the tensor's device, in compute_dtype
     turn: Tensor  # (most, cap) float64 on the CPU, as are lam and gram
     lam: Tensor  # (most,) descending
     gram: Tensor  # (cap, cap)
-    rank: int  # directions: the used rows of turn
-    n_rows: int  # used rows of `rows`
-    turns: int  # since the last polish
+    rank: int  # number of directions, the used rows of `turn`
+    n_rows: int  # number of used rows of `rows`
+    turns: int  # rotations since the last orthogonalisation
 
 
 def shapes(numel: int, sketch_size: int, *, every_round: bool) -> tuple[int, int]:
-    """Return (most, cap): largest rank, rows held."""
+    """Return (most, cap): the largest rank, and the number of rows held."""
     most = min(numel, sketch_size if every_round else 2 * sketch_size)
     return most, 2 * sketch_size if every_round else most
 
@@ -55,10 +59,11 @@ def start(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype
 def direction(
     state: TensorSketch, g: Tensor, *, square: float, sketch_size: int, every_round: bool, delta: float
 ) -> Tensor:
-    """Take the gradient g (numel,) into the sketch; return H^-1 g, H = delta I + (S'S)^(1/2). square: |g|^2.
+    """Update the sketch with a gradient g (numel,). Return H^-1 g for H = delta I + (S'S)^(1/2).
 
-    ADA-FD shrinks in every round (every_round) and steps with the rest; ADA-FFD when 2 sketch_size directions are
-    full, after the step: here before the next gradient comes, which is the same.
+    ADA-FD (`every_round`) shrinks in every step, and the step uses the sketch after the shrink. ADA-FFD shrinks when
+    2 sketch_size directions are full, after the step; here this happens before the next gradient, with the same result.
+    `square` is |g|^2.
     """
     rows = state["rows"]
     small = SmallSpace(
@@ -81,7 +86,7 @@ def direction(
 
 
 def _append(state: TensorSketch, small: SmallSpace, *, g: Tensor, square: float) -> Floats:
-    """Append the new part of g as a row; return rows g, with y = V'g in `small`."""
+    """Append the new part of g as a row. Return rows g; `small` gets y = V'g."""
     rows, n = state["rows"], small.n_rows
     p = np.zeros(len(rows))
     p[:n] = _small(rows[:n] @ g)
@@ -108,19 +113,22 @@ def _append(state: TensorSketch, small: SmallSpace, *, g: Tensor, square: float)
 
 
 def _length(v: Tensor) -> float:
+    """Return the Euclidean length."""
     return float(UNTYPED.linalg.vector_norm(v))
 
 
 def _small(x: Tensor) -> Floats:
+    """Copy a tensor to the CPU as a float64 array."""
     return x.to("cpu", torch.float64).numpy()
 
 
 def _large(x: Floats, rows: Tensor) -> Tensor:
+    """Copy a float64 array to the device and dtype of the rows."""
     return UNTYPED.from_numpy(np.ascontiguousarray(x)).to(rows.device, rows.dtype)
 
 
 def _rebase(state: TensorSketch, small: SmallSpace) -> None:
-    """Set rows <- V'."""
+    """Replace the rows by the directions V'."""
     rows, rank, n = state["rows"], small.rank, small.n_rows
     state["gram"].numpy()[:n, :n] = _small(rows[:n] @ rows[:n].T)
     small.polish()

@@ -1,4 +1,4 @@
-"""Adam in the leading directions of both sides of a matrix, which Frequent Directions keeps, and in its elements."""
+"""``SketchedSOAP``: Adam in the leading directions of both sides of a matrix, which Frequent Directions tracks."""
 
 import math
 from typing import Any, Literal, TypedDict, cast
@@ -12,68 +12,68 @@ from fastsketch._frame.keywords import named_keywords
 from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors, usable_eps
 from fastsketch.torch._side import EXTRA, sketched
 
-# With sketched="auto" a tensor is left to Adam where the squares of its first gradient are as uneven over rows or over
-# columns as if fewer than this share of them had all, alike. Embeddings and heads of many words have .001 to .005,
-# hidden matrices and filters .08 to .9. Rare words are one direction together, in which a step moves each far less than
-# Adam's own.
+# With sketched="auto" a tensor has Adam if the squares of its first gradient are concentrated in less than this share
+# of its rows or columns, (sum of s)^2 / (number * sum of s^2). Embeddings and output layers for many words have .001 to
+# .005, hidden matrices and filters .08 to .9. Rare words share one direction, in which a step moves each of them far
+# less than Adam does.
 EVEN = 1 / 32
-# A sketch knows a direction up to the root of its dtype's epsilon, since its matrix is a sum of squares: so much of a
-# gradient of low rank is left outside, and Adam would make steps of the usual length of it. So this many times that
-# share of the whole gradient, spread over all elements, is added to the root of each mean square.
+# A sketch of squares resolves directions only up to the square root of machine epsilon. That share of a low-rank
+# gradient is left in the remainder, and Adam would scale it up to steps of the usual length. Therefore FLOOR times that
+# share of the gradient's root mean square is added to the root of each mean square.
 FLOOR = 4
-# A step of lr in a direction moves what all elements have in common by lr, where Adam, which moves each element by lr,
-# moves it by the root of m n times as much: at small rates nothing would be learned for long. Steps in directions are
-# therefore longer by this times the fourth root of m n, about Muon's factor; chosen on validation parts at three rates.
+# A step of length lr in one direction changes the matrix by lr, while Adam, which changes every element by lr, changes
+# it by sqrt(m n) lr. At small rates learning would be slow. Steps in directions are therefore longer by LONGER times (m
+# n)^(1/4), about Muon's factor; chosen on validation parts at three rates.
 LONGER = 0.2
 LEFT = ("left_basis", "left_values", "left_lost")
 RIGHT = ("right_basis", "right_values", "right_lost")
-# Of a basis that steps have left, what V'V lacks of the identity.
+# Largest deviation of V'V from the identity in a basis that is loaded.
 STRAIGHT = 1e-3
 
 
 class TensorFacts(TypedDict):
-    """What an optimizer knows of one parameter."""
+    """Summary of one parameter of an optimizer."""
 
     group: int
     shape: tuple[int, ...]
     kind: Literal["sketch", "adam"]
-    bytes: int  # of state
+    bytes: int  # size of the state
     lost: tuple[float, float] | None  # shares of the gradients' squares
 
 
 @named_keywords
 class SketchedSOAP(GuardedOptimizer):
-    """Adam in the directions of the gradients: SOAP with sketches of both sides in place of whole matrices.
+    """SOAP with sketched preconditioners: Adam in the leading directions of the gradients.
 
-    Of the gradients G of a matrix (m, n) it follows the leading directions U_L (m, k) of the sum of G G' and U_R (n, k)
-    of that of G'G, older ones counting less. Adam's moments and steps are those of U_L'G U_R, of the rest of U_L'G and
-    of G U_R, and of the elements of what is left of G; those in directions are max(1, (m n)^(1/4) / 5) times as long.
+    For the gradients G of a matrix (m, n) it tracks the leading directions U_L (m, k) of the decayed sum of G G', and
+    U_R (n, k) of that of G'G. Adam's moments and steps are computed for U_L'G U_R, for the remainders of U_L'G and of G
+    U_R, and for the elements of the remainder of G. Steps in directions are max(1, (m n)^(1/4) / 5) times as long.
 
     Parameters
     ----------
     params : iterable
         Tensors, named tensors, or groups with options of their own.
     lr : float, default 0.001
-        Learning rate, that of Adam.
+        Learning rate, as for Adam.
     betas : tuple of two floats, default (0.9, 0.999)
-        Shares of the mean and of the mean square of gradients that stay from step to step, as of Adam.
+        Decay rates of the mean and of the mean square of gradients, as for Adam.
     eps : float, default 1e-8
-        Added to the root of the mean square of an element. Of a sketched tensor 4 sqrt(machine epsilon) of the root
-        mean square of all elements is added, too, since a sketch knows no direction better than that.
+        Added to the root mean square of an element. For a sketched tensor 4 sqrt(machine epsilon) times the root mean
+        square of all elements is added as well, since a sketch knows directions no better than that.
     weight_decay : float, default 0.01
-        A step takes lr times this share off the parameters, apart from the gradient, as AdamW does.
+        Decoupled weight decay, as in AdamW: a step subtracts lr times this share of the parameters.
     maximize : bool, default False
     sketched : {"auto", True, False}
-        Whether the tensors of a group are sketched; "auto": those whose first gradient has its squares in more than a
-        32nd of its rows, and of its columns, as hidden matrices and filters have, embeddings and heads of many words
-        have not. All others, and always those with a side of at most rank + 8 and those of fewer than two dimensions,
-        have AdamW. Tensors of more dimensions are matrices of the first by all others.
+        Whether the tensors of a group are sketched. "auto" sketches those whose first gradient spreads its squares over
+        more than a 32nd of its rows and of its columns, like hidden matrices and filters; embeddings and output layers
+        for many words do not. All others have AdamW, and so do tensors with a side of at most rank + 8 or of fewer than
+        two dimensions. Tensors of more dimensions are treated as matrices, first dimension by all others.
     rank : int, default 16
-        k, directions of a side.
+        Number k of directions of a side.
     sketch_beta : float, default 0.99
-        Share of the sums of G G' and G'G that stays from step to step.
+        Decay rate of the sums of G G' and G'G, for each step.
     every : int, default 10
-        Steps from one gradient that enters the sketches to the next.
+        Only every so many steps a gradient updates the sketches.
 
     Raises
     ------
@@ -82,18 +82,19 @@ class SketchedSOAP(GuardedOptimizer):
 
     Notes
     -----
-    ``torch.optim.Muon`` holds half the state, and has the lower loss on a transformer where its rate is searched.
+    ``torch.optim.Muon`` has half the state, and a lower loss on a transformer when its learning rate is tuned.
 
-    State is 2 m n + 2 k (m + n) + k^2 numbers where Adam's is 2 m n; a step costs some 40 k m n operations, and every
-    ``every``-th two QR factorisations of k + 8 columns. State is float32, for float64 parameters float64.
+    The state has 2 m n + 2 k (m + n) + k^2 numbers, Adam's 2 m n. A step costs about 40 k m n operations, and each
+    update of the sketches two QR factorisations of k + 8 columns. The state is float32, or float64 for float64
+    parameters.
 
-    A step runs as it is within a function that torch compiles. ``foreach`` and the like are not offered, shards of a
-    tensor (DTensor) are refused; processes that have the same gradients, as those of DistributedDataParallel, have the
-    same steps.
+    A step runs uncompiled inside a function that torch compiles. ``foreach`` and similar options do not exist. Shards
+    of a tensor (DTensor) are refused. Processes with the same gradients, as with DistributedDataParallel, make the same
+    steps.
 
-    A sketch has 0 <= L - U_L diag(left_values) U_L' <= left_lost I, where L is the weighted sum of the G G' that it has
-    seen; ``optimizer.state[p]`` has all of these. Gradients that may be longer than 7e16 (float64: 7e134) are refused,
-    as by AdaFFD.
+    A sketch has 0 <= L - U_L diag(left_values) U_L' <= left_lost I, where L is the decayed sum of the G G' that it has
+    learned; ``optimizer.state[p]`` contains all of these. Gradients that may be longer than 7e16 (float64: 7e134) are
+    refused, as by ``AdaFFD``.
 
     References
     ----------
@@ -157,15 +158,15 @@ class SketchedSOAP(GuardedOptimizer):
         as_integer(group["every"], "every", 1)
 
     def facts(self) -> list[TensorFacts]:
-        """Return what is known of each parameter, in their order.
+        """Return a summary of each parameter.
 
         Returns
         -------
         list of dict
-            group, shape, kind ("sketch" or "adam"; before the first step what the shape allows) and its bytes of state,
-            and lost, for the
-            left and the right side the bound on what its sketch lacks, as a share of the weighted sum of the squares of
-            the gradients that it has seen; None without a sketch and before the first step.
+            In the order of the parameters: group, shape, kind ("sketch" or "adam"; before the first step what the shape
+            allows), bytes of state, and lost. ``lost`` has for the left and the right side the bound on what the sketch
+            lacks, as a share of the decayed sum of squares of the gradients; None without a sketch and before the first
+            step.
         """
         out: list[TensorFacts] = []
         for i, group in enumerate(self.param_groups):
@@ -209,7 +210,7 @@ class SketchedSOAP(GuardedOptimizer):
                 raise ValueError(f"{where} must have orthonormal columns")
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient in the dtype of the state."""
+        """Return the gradient in the dtype of the state; RuntimeError if the parameter's shape or dtype changed."""
         g = self._gradient(group, p, grad)
         known: dict[str, Any] = self.state.get(p, {})
         if known and known["momentum"].shape != p.shape:
@@ -236,7 +237,7 @@ class SketchedSOAP(GuardedOptimizer):
                 _turn(state, g, keep=group["sketch_beta"] ** group["every"])
             move = _rotated(group, state, g, eps)
         lr = float(group["lr"])
-        # p itself, but where it is of half precision: that is rounded once
+        # p itself, or for half precision a wider copy, which is rounded once
         weights = p.to(move.dtype)
         weights.mul_(1 - lr * group["weight_decay"]).sub_(move.mul_(lr).reshape(p.shape))
         if weights is not p:
@@ -244,14 +245,14 @@ class SketchedSOAP(GuardedOptimizer):
 
 
 def _is_long(group: dict[str, Any], p: Tensor) -> bool:
-    """Return whether both sides are long enough for a sketch."""
+    """Return whether both sides of the matrix are long enough for a sketch."""
     if p.ndim < 2 or p.numel() == 0 or group["sketched"] is False:
         return False
     return min(len(p), p.numel() // len(p)) > group["rank"] + EXTRA
 
 
 def _is_even(g: Tensor) -> bool:
-    """Return whether the squares of a gradient (m, n) lie in more than some of its rows and of its columns."""
+    """Return whether the squares of a gradient (m, n) spread over a share EVEN of its rows and columns."""
     squares = (g / g.abs().max()).square()
     for sums in (squares.sum(0), squares.sum(1)):
         if sums.sum().square() < EVEN * len(sums) * sums.square().sum():
@@ -260,7 +261,7 @@ def _is_even(g: Tensor) -> bool:
 
 
 def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor, eps: float) -> Tensor:
-    """Take g into the mean squares; return Adam's step, of length 1 an element."""
+    """Update the mean squares with g. Return Adam's step for learning rate 1."""
     beta1, beta2 = group["betas"]
     t = state["step"]
     squares = cast(Tensor, state["squares"])
@@ -273,10 +274,10 @@ def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Ten
 
 
 def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
-    """Take a gradient into the sketches, and express the mean squares in their new bases.
+    """Update both sketches with a gradient, and transform the mean squares to the new bases.
 
-    A new direction has shares O o O of the old ones, O = U_old'U_new; what is left of it has the mean square of the
-    elements, weighted by its squares.
+    With O = U_old'U_new, a new direction gets shares O o O of the mean squares of the old directions. For the remainder
+    of the direction it gets the mean squares of the elements, weighted by their squares.
     """
     squares = cast(Tensor, state["squares"])
     for names, side, by_row in ((LEFT, g, squares), (RIGHT, g.T, squares.T)):
@@ -291,7 +292,7 @@ def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
 
 
 def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor, eps: float) -> Tensor:
-    """Return Adam's step in the directions of both sides and in the elements of what is left."""
+    """Return Adam's step, computed in the directions of both sides and the elements of the remainder."""
     u, v = cast(Tensor, state["left_basis"]), cast(Tensor, state["right_basis"])
     k = u.shape[1]
     step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v), eps)
@@ -307,7 +308,10 @@ def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor, eps: float
 
 
 def _parts(g: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Return [[U'G V, what is left of U'G beside V], [that of G V beside U, that of G beside both]] (k + m, k + n)."""
+    """Return the blocks of G in the bases of both sides, (k + m, k + n).
+
+    They are [[U'G V, remainder of U'G], [remainder of G V, remainder of G]], where remainders are orthogonal to V or U.
+    """
     k = u.shape[1]
     out = g.new_empty(k + g.shape[0], k + g.shape[1])
     left, right = u.T @ g, g @ v

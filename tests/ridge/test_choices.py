@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 
 import fastsketch as fs
 from fastsketch.data.files._state import StateError
-from fastsketch.ridge import _ridge_reading as reading
+from fastsketch.ridge import _sketched_ridge as reading
 from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._read_out import log_losses
 from fastsketch.ridge._refining import Krylov
@@ -117,8 +117,8 @@ def wide(n=1500, *, seed=0, c=2, noise=8.0):
 
 
 def test_a_refinement_chooses_the_ridge_of_all_rows(monkeypatch):
-    monkeypatch.setattr(reading.RidgeReader, "_rows_at_hand", lambda self: None)  # rows held out choose in both
-    monkeypatch.setattr(reading.RidgeReader, "_is_validated_by_sums", lambda self: False)
+    monkeypatch.setattr(fs.SketchedRidge, "_rows_at_hand", lambda self: None)  # rows held out choose in both
+    monkeypatch.setattr(fs.SketchedRidge, "_is_validated_by_sums", lambda self: False)
     x, y = wide()
     exact = Unscaled().update(x, y)
     sketch = Unscaled(16, max_memory=8 * 240).update(x, y)

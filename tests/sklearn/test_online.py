@@ -480,7 +480,7 @@ def test_weights_as_rows_of_even_weights():
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_factor_on_scores_has_the_least_loss(n_classes):
-    """Scores that are twice too large; right ones are left as they are, and few without a mistake are not believed."""
+    """Scores that are twice too large are halved; right ones are left as they are, and so are those without a mistake."""
     rng = np.random.default_rng(0)
     true = rng.standard_normal((4000, n_classes)) * 2
     labels = (true + rng.gumbel(size=true.shape)).argmax(axis=1)
@@ -490,4 +490,4 @@ def test_the_factor_on_scores_has_the_least_loss(n_classes):
     assert _passes.sureness(0.8 * scores, labels, even) > 0.999
     right = np.where(np.arange(n_classes) == labels[:, None], 6.0, -6.0)
     right = right[:, 1] if n_classes == 2 else right
-    assert _passes.sureness(right[:15], labels[:15], even[:15]) < 0.7 < _passes.sureness(right, labels, even)
+    assert _passes.sureness(right, labels, even) > 0.999

@@ -230,7 +230,7 @@ def test_fit_keeps_the_sketch_where_rows_held_out_prefer_it(monkeypatch):
     assert SketchedRidge(**NARROW).fit(WIDE, WIDE_Y).model_.facts()["passes"] > 0
     once = SketchedRidge(passes=0, **NARROW).fit(WIDE, WIDE_Y)
     errors = iter([1.0, 2.0])  # of the sketch, and of all rows
-    monkeypatch.setattr("fastsketch.ridge._ridge_reading.least_error", lambda choice: next(errors))
+    monkeypatch.setattr("fastsketch.ridge._sketched_ridge.least_error", lambda choice: next(errors))
     kept = SketchedRidge(**NARROW).fit(WIDE, WIDE_Y)
     assert "passes" not in kept.model_.facts() and np.array_equal(kept.coef_, once.coef_)
 
