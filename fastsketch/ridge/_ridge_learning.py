@@ -386,8 +386,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
         checks.number_within(c, "targets", 1, 1 if as_flag(flat, "flat") else max(1, self.max_memory // (8 * d)))
         as_real(state["weight"], "weight", 0.0, MOST_RIDGE)
-        as_flag(state["scaled"], "scaled")
-        as_real(state["weight_norm"], "weight_norm", 0.0, MOST_RIDGE)
+        as_flag(state.get("scaled", False), "scaled")
+        as_real(state.get("weight_norm", 0.0), "weight_norm", 0.0, MOST_RIDGE)
         shapes = {"mean": (d,), "target_mean": (c,), "cross": (d, c), "squares": (d,), "target_squares": (c,)}
         for name, shape in {
             **shapes,
@@ -405,11 +405,11 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._place = state["place"]
         if arrays:
             self._flat = state["flat"]
-            self._scaled = state["scaled"]
+            self._scaled = state.get("scaled", self._scaled)  # earlier versions had it as a parameter
             sums = [arrays[name] for name in SUMS]
             d, c = arrays["cross"].shape
             self._restore_held(state, arrays, d, width=d + c)
-            self._moments = Moments(state["weight"], state["weight_norm"], *sums)
+            self._moments = Moments(state["weight"], state.get("weight_norm", self._norm_of_sample(state)), *sums)
             held = self._held
             if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows are arrays again
                 self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
@@ -421,6 +421,15 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                     path = RidgePath(state["ridge"], ridges, errors, standard_errors, state["n_choosing"])
                 choice = Choice(state["ridge"], path, state["apart"])
                 self._refined = Refined(steps, choice, state["to_choose"])
+
+    def _norm_of_sample(self, state: dict[str, Any]) -> float:
+        """Estimate the norm of all row weights from the held-out rows, for a state file of an earlier version."""
+        weights = self._known_held().weight
+        top = float(weights.max(initial=0.0))
+        if not top > 0:
+            return float(state["weight"] / max(1, self._n) ** 0.5)
+        shares = weights / top  # the sum of w^2 is the total weight times the mean w, weighted by w, of the sample
+        return float((state["weight"] * top * (shares @ shares / shares.sum())) ** 0.5)
 
 
 def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:

@@ -175,6 +175,23 @@ def test_few_rows_that_carry_a_column_have_their_say():
     assert by_sample < 0.5 * by_sums and by_sample < 3.0 * np.mean(best)
 
 
+def test_a_state_of_before_counts_its_rows_by_those_held_out():
+    x, y, _ = rows_and_targets(600)
+    w = np.random.default_rng(0).lognormal(0.0, 1.0, 600)
+    model = fs.SketchedRidge(scale=False, reservoir_size=500).update(x, y, sample_weight=w)
+    state, arrays = model._state()
+    for name in ("weight_norm", "scaled"):
+        state.pop(name)
+    model._validate(state, arrays)
+    old = fs.SketchedRidge(scale=False, reservoir_size=500)
+    old._restore(state, arrays)
+    assert np.array_equal(old.coef(3.0), model.coef(3.0)) and old.facts()["scale"] is False
+    # of five sixths of the rows sum w^2 is known as the mean of so many of finite variance
+    squares = w * w
+    allowed = 4.0 * squares.std() / squares.mean() * (1.0 / 500 - 1.0 / 600) ** 0.5
+    assert old._known().n_effective == pytest.approx(model._known().n_effective, rel=allowed)
+
+
 # -- standardised columns ----------------------------------------------------------------------------------------------
 def test_columns_of_dense_rows_are_standardised_and_those_of_sparse_ones_are_not():
     x, y, _ = rows_and_targets()

@@ -480,7 +480,7 @@ def test_weights_as_rows_of_even_weights():
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_factor_on_scores_has_the_least_loss(n_classes):
-    """Scores that are twice too large are halved; right ones are left as they are, and so are those without a mistake."""
+    """Scores that are twice too large are halved; right ones stay as they are, also those without a mistake."""
     rng = np.random.default_rng(0)
     true = rng.standard_normal((4000, n_classes)) * 2
     labels = (true + rng.gumbel(size=true.shape)).argmax(axis=1)
