@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.lowrank import fits
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._entries import Entries, moments
-from fastsketch.lowrank._quantile import least_reaching
+from fastsketch.lowrank._entries import Entries
+from fastsketch.lowrank._quantile import weighted_quantile
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 from fastsketch.lowrank._units import TINY, mean_curvature, spread_from
 
@@ -58,7 +58,7 @@ def constant_score(observations: Entries, loss: LossSetting) -> float:
         target = min(max(float(np.ceil(target)), 1.0), observations.n_observations)
     data = observations.data
     weights = data.c.astype(np.float64) if observations.weighted else None
-    return least_reaching(data.o.astype(np.float64), weights, target)
+    return weighted_quantile(data.o.astype(np.float64), weights, target)
 
 
 def _value_sums(data: Observed) -> tuple[float, float]:
@@ -98,8 +98,9 @@ def _spread_around(observations: Entries, centre: float | Biases) -> float:
     sizes = np.abs(np.asarray(data.o - z, np.float64))
     if not len(sizes):
         return 0.0
-    mean = moments(sizes).mean
-    return spread_from(least_reaching(sizes, None, len(sizes) // 2 + 1.0), mean)
+    with np.errstate(over="ignore"):
+        mean = float(sizes.mean())
+    return spread_from(weighted_quantile(sizes, None, len(sizes) // 2 + 1.0), mean)
 
 
 # -- biases ------------------------------------------------------------------------------------------------------------
@@ -114,19 +115,22 @@ def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level:
     All columns move at once and then all rows. Each bias is shrunk to the level, which begins at `level`, by `ridge`,
     in units of the loss.
     """
-    limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(observations, loss))
+    limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(observations.data, loss))
     column: Floats = np.zeros(observations.n)
     columns = column.astype(observations.dtype)
     rows: Floats = np.zeros(observations.m)
-    before, slopes, curvatures = _column_sums(observations.data, *known, rows, level, columns)
+    before, *_, slopes, curvatures = _bias_sums(observations.data, *known, rows, level, columns)
     for _ in range(sweeps):
         column -= newton_step(slopes, curvatures, column, ridge, limit)
         columns = column.astype(observations.dtype)
-        rows, (slope, curvature) = _move_rows(observations.data, *known, rows, level, columns, ridge, limit)
+        _, slopes, curvatures, *_ = _bias_sums(observations.data, *known, rows, level, columns)
+        moved = newton_step(slopes, curvatures, rows, ridge, limit)
+        rows = rows - moved
         # what the rows leave of the common slope is the level's
+        slope, curvature = float((slopes - curvatures * moved).sum()), float(curvatures.sum())
         if curvature > 0:
             level -= slope / curvature
-        after, slopes, curvatures = _column_sums(observations.data, *known, rows, level, columns)
+        after, *_, slopes, curvatures = _bias_sums(observations.data, *known, rows, level, columns)
         if not before - after > ENOUGH * abs(before):
             break
         before = after
@@ -139,32 +143,14 @@ def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, 
     return step.clip(-limit, limit) if limit < np.inf else step
 
 
-def _column_sums(
+def _bias_sums(
     data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array
-) -> tuple[float, Floats, Floats]:
-    """Return the sum of the losses, and (n,) the slopes and curvatures of every column."""
+) -> tuple[float, Floats, Floats, Floats, Floats]:
+    """Return the sum of the losses; slopes and curvatures of every row (m,) and of every column (n,)."""
     rb = (level + row).astype(cb.dtype)
-    about = loss.number, loss.parameter, smooth
-    value, _, _, slopes, curvatures = fits.bias_sums(*about, *data.where, data.o, data.c, rb, cb)
-    return value, slopes, curvatures
+    return fits.bias_sums(loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb)
 
 
-def _move_rows(
-    data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array, ridge: float, limit: float
-) -> tuple[Floats, tuple[float, float]]:
-    """Return row biases after a step, and the slope and curvature that all rows then have in common."""
-    rb = (level + row).astype(cb.dtype)
-    about = loss.number, loss.parameter, smooth
-    _, slopes, curvatures, _, _ = fits.bias_sums(*about, *data.where, data.o, data.c, rb, cb)
-    moved = newton_step(slopes, curvatures, row, ridge, limit)
-    return row - moved, (float((slopes - curvatures * moved).sum()), float(curvatures.sum()))
-
-
-def smoothing(observations: Entries, loss: LossSetting) -> float:
+def smoothing(observations: Observed, loss: LossSetting) -> float:
     """Return the distance from a kink that counts as curved; of losses with curvature nothing asks for it."""
-    return SMOOTH if loss.curved else smoothing_from(*observations.spread)
-
-
-def smoothing_from(spread: float, largest: float) -> float:
-    """Return it from the standard deviation and the largest size of the observations."""
-    return SMOOTH * max(spread, 1e-12 * largest, TINY)
+    return SMOOTH if loss.curved else SMOOTH * max(observations.spread, 1e-12 * observations.largest, TINY)

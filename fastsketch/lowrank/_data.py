@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fastsketch._core.losses import as_targets
 from fastsketch._core.sparse import as_csr
@@ -56,10 +57,11 @@ class Observed:
 
     def transposed(self) -> "Observed":
         """Return the same entries column by column."""
-        indptr = np.empty(self.n + 1, np.uint32)
-        rows, values, weights = np.empty_like(self.indices), np.empty_like(self.o), np.empty_like(self.c)
-        entries.transpose(*self.where, self.o, self.c, indptr, rows, values, weights)
-        return Observed(self.n, self.m, indptr, rows, values, weights)
+        shape, order = (self.m, self.n), np.arange(len(self.o))
+        turned: Any = sparse.csr_array((order, self.indices, self.indptr), shape=shape).tocsc()
+        c = self.c[turned.data] if len(self.c) else self.c
+        where = turned.indptr.astype(np.uint32), turned.indices.astype(np.uint32)
+        return Observed(self.n, self.m, *where, self.o[turned.data], c)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -69,7 +71,13 @@ class Observed:
     @cached_property
     def spread(self) -> float:
         """Return the standard deviation of the values; 0 without any."""
-        return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
+
+    @cached_property
+    def largest(self) -> float:
+        """Return the largest absolute value; 0 without any."""
+        return float(np.abs(self.o).max(initial=0.0))
 
     @cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -132,9 +140,13 @@ def observed(
     sample_weight: of the same shape (sparse ones of the same structure), nonnegative. dtype: None keeps float32 and
     float64, all else becomes float64.
     """
-    sparse = is_sparse(X)
-    indptr, indices, values = _sparse_entries(X, name) if sparse else _dense_entries(X, name)
-    m, n = X.shape if sparse else np.shape(X)
+    if is_sparse(X):
+        rows = as_csr(X, name, sum_duplicates=False)
+        m, n = X.shape
+        indptr, indices, values = rows.indptr, rows.indices, rows.data
+    else:
+        m, n = np.shape(X)
+        indptr, indices, values = _dense_entries(X, name)
     if n_columns is not None and n != n_columns:
         raise ValueError(f"{name} must have {n_columns} columns, got {n}")
     if len(values) >= 2**32:
@@ -157,12 +169,6 @@ def observed(
     return Observed(m, n, np.ascontiguousarray(indptr, np.uint32), indices, as_targets(o, loss, name), c)
 
 
-def _sparse_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return (indptr, indices, values) in order, without duplicates."""
-    rows = as_csr(X, name, sum_duplicates=False)
-    return rows.indptr, rows.indices, rows.data
-
-
 def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     refuse_iterator(X, name)
     dense = as_array(X, name)
@@ -183,12 +189,12 @@ def _weights(
     weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Array:
     """Return the weights (nnz,) of the entries, from a matrix stored where X is or a dense one."""
-    sparse = is_sparse(weights)
-    if not sparse:
+    stored = is_sparse(weights)
+    if not stored:
         weights = as_array(weights, "sample_weight")
     if weights.shape != shape:
         raise ValueError(f"sample_weight must have the shape of X, {shape}, got {weights.shape}")
-    if sparse:
+    if stored:
         rows = as_csr(weights, "sample_weight", sum_duplicates=False)
         if not (np.array_equal(rows.indptr, indptr) and np.array_equal(rows.indices, indices)):
             raise ValueError("sample_weight must be stored where X is")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,31 +11,6 @@ from numpy.typing import NDArray
 from fastsketch.lowrank._data import Array, Observed
 
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-
-class Moments(NamedTuple):
-    """The number of some values, their mean, and the sum of their squared distances from it."""
-
-    size: int
-    mean: float
-    squares: float
-
-    @property
-    def deviation(self) -> float:
-        """Return the standard deviation; 0 without any value."""
-        return float(np.sqrt(self.squares / self.size)) if self.size else 0.0
-
-
-def moments(values: NDArray[Any]) -> Moments:
-    """Return the moments of values (k,), in float64."""
-    if not len(values):
-        return Moments(0, 0.0, 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        deviations = values.astype(np.float64)
-        mean = float(deviations.mean())
-        deviations -= mean
-        deviations *= deviations
-        return Moments(len(values), mean, float(deviations.sum()))
 
 
 @dataclass(frozen=True)
@@ -72,20 +47,10 @@ class Entries:
         return len(self.data.c) > 0
 
     @property
-    def column_counts(self) -> NDArray[np.int64]:
-        return self.data.counts[1]
-
-    @cached_property
     def occurring(self) -> tuple[int, int]:
         """Return the numbers of rows and of columns that have observations."""
         rows, columns = self.data.counts
         return int(np.count_nonzero(rows)), int(np.count_nonzero(columns))
-
-    @cached_property
-    def spread(self) -> tuple[float, float]:
-        """Return (standard deviation, largest size) of the values."""
-        o = self.data.o
-        return moments(o).deviation, max(float(o.max(initial=0.0)), -float(o.min(initial=0.0)))
 
     @cached_property
     def largest_weight(self) -> float:

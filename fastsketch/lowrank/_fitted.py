@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_dtype, as_integer, as_real
-from fastsketch._kernels.lowrank import dense
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank._data import Array
@@ -16,6 +16,7 @@ from fastsketch.lowrank._setting import LEARNED, Ridge, Ridges
 
 # Entries that are predicted at once.
 PART = 2_000_000
+TILE = 1 << 16
 MOST = float(np.finfo(np.float64).max)
 RIDGES = tuple(each.name for each in fields(Ridges))
 # Fields of a model that files hold under their names.
@@ -94,6 +95,17 @@ def _some(factors: Array, biases: Array, which: NDArray[np.int64], coefficients:
         chosen = chosen * coefficients.astype(factors.dtype)
     chosen[~known] = 0.0
     return Side(np.ascontiguousarray(chosen), level + np.where(known, biases[which].astype(np.float64), 0.0))
+
+
+@one_blas_thread
+def score_block(own: Side, other: Side, dtype: Any) -> Array:
+    """Return base_i + column_j + own_i . other_j of all pairs, (k, n): some rows at a time, which stay in the cache."""
+    z = np.empty((len(own.biases), len(other.biases)), dtype)
+    step = max(TILE // max(z.shape[1], 1), 8)
+    for first in range(0, len(z), step):
+        rows = slice(first, first + step)
+        z[rows] = own.biases[rows, None] + other.biases + own.factors[rows] @ other.factors.T
+    return z
 
 
 @dataclass(frozen=True)
@@ -181,10 +193,7 @@ class Fitted:
 
     def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
         """Return the scores (len(rows), len(columns)) of all pairs."""
-        own, other = self.own(rows, rank), self.other(columns, rank)
-        z = np.empty((len(rows), len(columns)), self.left.dtype)
-        dense.scores(own.factors, other.factors, own.biases, other.biases, z)
-        return z
+        return score_block(self.own(rows, rank), self.other(columns, rank), self.left.dtype)
 
     def own(self, rows: NDArray[np.int64], rank: int) -> Side:
         """Return the factors and biases of these rows, the level in the biases; -1 has the level alone."""

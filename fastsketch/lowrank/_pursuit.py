@@ -14,7 +14,7 @@ from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._fitted import Fitted, Side
 from fastsketch.lowrank._leading import Triplet, block_start, leading_triplet
-from fastsketch.lowrank._quantile import least_reaching
+from fastsketch.lowrank._quantile import weighted_quantile
 from fastsketch.lowrank._refine import Refinement
 from fastsketch.lowrank._setting import FitSetting, LossSetting
 
@@ -115,11 +115,21 @@ class Pursuit:
         left = self._rows(self.rank) * self.path[-1]
         return data.scores(left, self._columns(self.rank), self.biases.rows, self.biases.columns, out=out)
 
-    def _at(self, state: State, *step: Any) -> State:
-        """Compute the gradient at the scores, or after a step that ``gradients.gradient`` takes; write the state."""
+    def _at(self, state: State) -> State:
+        """Compute the gradient at the scores into ``state.a``."""
         data, known = self.observations.data, (self.observations.left, self.observations.right)
         about = self.loss.number, self.loss.parameter, *data.where, state.z, data.o, data.c, *known, state.a
-        return state._replace(sums=kernel.gradient(*about, *step))
+        return state._replace(sums=kernel.gradient(*about))
+
+    def _move(self, keep: float, theta: float, u: Array, v: Array) -> None:
+        """Set the scores to b + keep (z - b) + theta u_i v_j, where b are those of the biases alone."""
+        data, biases, z, kind = self.observations.data, self.biases, self.state.z, self.observations.dtype.type
+        lengths = data.counts[0]
+        step = np.repeat(kind(theta) * u, lengths) * v[data.indices]
+        if keep != 1:
+            base = np.repeat(biases.rows, lengths) + biases.columns[data.indices]
+            z[:] = base + kind(keep) * (z - base)
+        z += step
 
     def _accept(self, u: Array, v: Array, coefficients: Floats) -> None:
         self.us.append(u)
@@ -202,7 +212,8 @@ class Pursuit:
             if self.loss.lipschitz is None:
                 theta = self._safe(u, v, theta, s)
         self._accept(u, v, np.append(keep * old, theta))
-        self._reach(self._at(self.state, keep, theta, u, v, self.biases.rows, self.biases.columns))
+        self._move(keep, theta, u, v)
+        self._reach(self._at(self.state))
         return True
 
     def _safe(self, u: Array, v: Array, theta: float, s: float) -> float:
@@ -229,14 +240,17 @@ class Pursuit:
         eta = self._search(d) if divisor is None else self.setting.step_size / divisor
         for each in part:
             self._accept(each.u, each.v, np.append(self.path[-1], -eta * each.s))
-        near = 4 * float(np.finfo(observations.dtype).eps) * observations.spread[1]
-        self._reach(self._at(self.state, 1.0, 0.0, None, None, None, None, eta, near, d))  # at z + eta d
+        z, o, kind = self.state.z, observations.data.o, observations.dtype.type
+        z += kind(eta) * d
+        # rounding would choose the sign of the slope where the line search has met an observation
+        np.copyto(z, o, where=np.abs(z - o) <= kind(4 * np.finfo(kind).eps * observations.data.largest))
+        self._reach(self._at(self.state))
         return True
 
     def _low_rank_part(self, most: int) -> list[Triplet]:
         """Return the leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
         setting = self.setting
-        rest = float(entries.dot(self.state.a, self.state.a))
+        rest = float(np.square(self.state.a, dtype=np.float64).sum())
         part: list[Triplet] = []
         if not rest > 0:
             return part
@@ -259,11 +273,11 @@ class Pursuit:
         """Return the eta that minimises f(z + eta d): a weighted median for "absolute", else bisection on the slope."""
         observations, loss = self.observations, self.loss
         if loss.name == "absolute":
-            eta = least_reaching(*self._kinks(d), None)
+            eta = weighted_quantile(*self._kinks(d), None)
             return eta if np.isfinite(eta) else 0.0
         # a first guess of how far to go: where d is largest, by the spread of the observations
         largest = max(float(d.max(initial=0.0)), -float(d.min(initial=0.0)))
-        low, high = 0.0, (observations.spread[0] or 1.0) / max(largest, 1e-300)
+        low, high = 0.0, (observations.data.spread or 1.0) / max(largest, 1e-300)
         for _ in range(60):
             if self._slope(d, high) >= 0:
                 break
@@ -279,14 +293,14 @@ class Pursuit:
     def _slope(self, d: Array, eta: float) -> float:
         """Return the slope of f(z + eta d)."""
         data, loss = self.observations.data, self.loss
-        return entries.slope_along(loss.number, loss.parameter, self.state.z, data.o, data.c, d, eta)[1]
+        return entries.slope_along(loss.number, loss.parameter, self.state.z, data.o, data.c, d, eta)
 
     def _kinks(self, d: Array) -> tuple[Floats, Floats]:
         """Return the eta at which z + eta d meets each observation, and the weight of each."""
-        data, n = self.observations.data, self.observations.n_observations
-        positions, weights = np.empty(n), np.empty(n)
-        count = entries.kinks(self.state.z, data.o, data.c, d, positions, weights) if n else 0
-        return positions[:count], weights[:count]
+        data, there = self.observations.data, d != 0
+        positions = (data.o[there] - self.state.z[there]) / d[there]
+        weights = np.abs(d[there]).astype(np.float64)
+        return positions.astype(np.float64), weights * data.c[there] if len(data.c) else weights
 
 
 def _stacked(vectors: list[Array], length: int, dtype: np.dtype[Any]) -> Array:

@@ -3,20 +3,32 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.lowrank import entries
-
 Floats = NDArray[np.float64]
 
 
-def least_reaching(values: Floats, weights: Floats | None, target: float | None) -> float:
-    """Return the least value such that the values up to it weigh `target`, or half of all if None; NaN without values.
+def weighted_quantile(values: Floats, weights: Floats | None, target: float | None) -> float:
+    """Return the smallest value such that the values up to it have a total weight of at least `target`.
 
-    Weights of None are all 1. `values` and `weights` are put in another order.
+    With ``target=None`` that is half of the total weight, and the result minimises sum_k weights_k |values_k - x|.
+    Weights of None are all 1. The result is NaN without values, or if all weights are zero. Each step partitions what
+    is left at its median, so that the time is linear in the number of values.
     """
-    if not len(values):
+    if weights is None:
+        weights = np.ones(len(values))
+    total = float(weights.sum())
+    if not total > 0:
         return float("nan")
-    if weights is not None:
-        return float(entries.weighted_quantile(values, weights, np.nan if target is None else target))
-    rank = int(np.ceil(0.5 * len(values) if target is None else target)) - 1
-    rank = min(max(rank, 0), len(values) - 1)
-    return float(np.partition(values, rank)[rank])
+    missing = 0.5 * total if target is None else target
+    while len(values) > 1:
+        middle = (len(values) - 1) // 2
+        pivot = np.partition(values, middle)[middle]
+        below, above = values < pivot, values > pivot
+        weight_below = float(weights[below].sum())
+        weight_up_to = float(weights[~above].sum())
+        if weight_below >= missing:
+            values, weights = values[below], weights[below]
+        elif weight_up_to >= missing or not above.any():
+            return float(pivot)
+        else:
+            values, weights, missing = values[above], weights[above], missing - weight_up_to
+    return float(values[0])

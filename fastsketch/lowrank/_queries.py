@@ -10,11 +10,10 @@ from fastsketch._core.losses import LOSSES, expected
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import MOST_SIZE, Rows, as_array, as_integer, as_subset, is_sparse
 from fastsketch._kernels.linalg.best import best_columns
-from fastsketch._kernels.lowrank import dense
 from fastsketch.data.names._id_map import IdMap, taken
 from fastsketch.data.names._triples import Table, Triples, as_triples, placed
 from fastsketch.lowrank._data import Array
-from fastsketch.lowrank._fitted import Side
+from fastsketch.lowrank._fitted import Side, score_block
 
 
 @dataclass(frozen=True)
@@ -88,20 +87,10 @@ def recommended(
             raise ValueError(
                 f"exclude must have {columns} columns and {len(rows)} or {n_rows} rows, got shape {exclude.shape}"
             )
-    # whether line k of exclude is that of rows[k], and not of row k
-    own_lines = (
-        exclude is not None
-        and exclude.shape[0] == len(rows)
-        and not (
-            n_rows is not None
-            and exclude.shape[0] == n_rows == len(rows)
-            and not np.array_equal(rows, np.arange(n_rows))
-        )
-    )
     allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
     left_out: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = []
     if exclude is not None:
-        line = np.arange(len(rows)) if own_lines else rows
+        line = rows if exclude.shape[0] == n_rows else np.arange(len(rows))  # of each of `rows`
         left_out.append((exclude.indptr.astype(np.int64), exclude.indices.astype(np.int32), line))
     most = min(n, columns)
     best, values = np.empty((len(rows), most), np.int64), np.empty((len(rows), most))
@@ -211,10 +200,8 @@ class FoldedIn:
     def decision_block(self) -> NDArray[np.float64]:
         """Return the scores of every new one with all known columns (or rows), (k, n)."""
         own, other = self._sides()
-        z = np.empty((len(self), len(self._known.biases)))
-        factors = own.factors.astype(np.float64), other.factors.astype(np.float64)
-        dense.scores(*factors, own.biases, other.biases, z)
-        return z
+        wide = (side._replace(factors=side.factors.astype(np.float64)) for side in (own, other))
+        return score_block(*wide, np.float64)
 
     def predict_block(self) -> NDArray[np.float64]:
         """Predict every new one with all known columns (or rows), (k, n)."""

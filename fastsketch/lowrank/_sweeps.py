@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import fits
-from fastsketch.lowrank._biases import SMOOTH, Biases, smoothing, smoothing_from
+from fastsketch.lowrank._biases import Biases, smoothing
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._entries import Entries, Moments, moments
+from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._fitted import Score, Side, balance
 from fastsketch.lowrank._learned import LearnedRidges
 from fastsketch.lowrank._setting import LEARNED, LossSetting, Ridges, SideSetting
@@ -52,10 +52,9 @@ def widened(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple
 
 def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
     """Fit new rows to known columns."""
-    dtype, largest = data.o.dtype, float(np.abs(data.o).max(initial=0.0))
+    dtype = data.o.dtype
     own = Side(np.zeros((data.m, other.factors.shape[1]), dtype), np.zeros(data.m, dtype))
-    smooth = SMOOTH if setting.loss.curved else smoothing_from(data.spread, largest)
-    return fit_side(data, setting, own, other, smooth)
+    return fit_side(data, setting, own, other, smoothing(data, setting.loss))
 
 
 # -- both in turn ------------------------------------------------------------------------------------------------------
@@ -79,7 +78,7 @@ class Sweeps:
 
     def __init__(self, observations: Entries, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> None:
         self.observations, self.setting, self.sweeps, self.noise = observations, setting, sweeps, noise
-        self.smooth = smoothing(observations, setting.loss)
+        self.smooth = smoothing(observations.data, setting.loss)
 
     @cached_property
     def _flipped(self) -> Observed:
@@ -158,7 +157,7 @@ def held_losses(observations: Entries, loss: LossSetting, model: Factors) -> Flo
 
 def held_score(losses: Floats) -> Score:
     """Return the mean of held-out losses and its standard error; infinite if it overflows."""
-    return _mean_and_error(moments(losses))
+    return _mean_and_error(losses)
 
 
 def held_gain(one: Floats, other: Floats, unit: float) -> Score:
@@ -167,14 +166,14 @@ def held_gain(one: Floats, other: Floats, unit: float) -> Score:
     unit: a power of two of their size, or squares of losses leave the range of numbers before the losses do.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        gain, error = _mean_and_error(moments((one - other) / unit))
+        gain, error = _mean_and_error((one - other) / unit)
     return gain * unit, error * unit
 
 
-def _mean_and_error(losses: Moments) -> Score:
+def _mean_and_error(losses: Floats) -> Score:
     with np.errstate(over="ignore", invalid="ignore"):
-        error = losses.deviation / float(np.sqrt(losses.size))
-    return (losses.mean, error) if np.isfinite(losses.mean) else (np.inf, np.inf)
+        mean, error = float(losses.mean()), float(losses.std() / np.sqrt(len(losses)))
+    return (mean, error) if np.isfinite(mean) else (np.inf, np.inf)
 
 
 def total_loss(observations: Entries, loss: LossSetting, model: Factors) -> float:

@@ -28,10 +28,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
 
 from fastsketch._core.losses import LOSSES
-from fastsketch._kernels.lowrank import dense
-from fastsketch.lowrank._data import Observed
+from fastsketch._core.threads import one_blas_thread
+from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._fitted import Side
 from fastsketch.lowrank._setting import LossSetting
@@ -162,12 +163,10 @@ class NoiseLevel:
         z = data.scores(rows.factors, columns.factors, rows.biases + level, columns.biases)
         _, squares, curvatures = data.loss(self._loss, z)
         count = len(data.o)
-        counted = rows.factors.astype(np.float64) * np.sqrt(observations.data.counts[0] / n)[:, None]
-        row_spectrum = dense.eigenvalues(dense.gram(counted))
-        counted = columns.factors.astype(np.float64) * np.sqrt(observations.column_counts / n)[:, None]
-        spectrum = dense.eigenvalues(dense.gram(counted))
+        row_counts, column_counts = observations.data.counts
+        spectra = _spectrum(columns.factors, column_counts / n), _spectrum(rows.factors, row_counts / n)
         used, curvature = 0.0, curvatures / max(count, 1)
-        for (n_each, many), other in zip(observations.counts, (spectrum, row_spectrum), strict=True):
+        for (n_each, many), other in zip(observations.counts, spectra, strict=True):
             # the effective number of parameters: the trace of each row's ridge fit, and its bias; of rows with as many
             # observations these are alike
             part = curvature * np.outer(n_each, other.clip(0.0))
@@ -175,3 +174,14 @@ class NoiseLevel:
             used += float((many * (each + n_each / (n_each + self._bias_ridge))).sum())
         left = squares / max(count, 1) / max(1.0 - used / n, LEAST_FREEDOM) ** 2
         return float(self.unit * min(left / self._first, 1.0))
+
+
+@one_blas_thread
+def _spectrum(factors: Array, shares: Floats) -> Floats:
+    """Return the eigenvalues of sum_i share_i a_i a_i', ascending."""
+    counted = (factors.astype(np.float64) * np.sqrt(shares)[:, None]).T
+    product = blas.dgemm(1.0, counted, counted, trans_b=True)
+    values, _, info = lapack.dsyevd(product, compute_v=False, lwork=2 * len(product) + 1, liwork=1)
+    if info:
+        raise np.linalg.LinAlgError("the eigenvalues of a Gram matrix of factors did not converge")
+    return values

@@ -17,15 +17,6 @@ def gradient(
     left: _Values,
     right: _Values,
     a: _Values,
-    keep: float = ...,
-    theta: float = ...,
-    u: _Values | None = ...,
-    v: _Values | None = ...,
-    rb: _Values | None = ...,
-    cb: _Values | None = ...,
-    eta: float = ...,
-    near: float = ...,
-    d: _Values | None = ...,
 ) -> tuple[float, float]: ...
 def multiply_parts(
     function: int, indptr: _Indices, indices: _Indices, a: _Values, v: _Values, u: _Values

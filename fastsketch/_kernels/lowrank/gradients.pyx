@@ -19,62 +19,33 @@ join()
 
 cdef void gradient_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef Loop* loop = <Loop*> context
-    cdef real* z = <real*> loop.z
+    cdef const real* z = <const real*> loop.z
     cdef const real* o = <const real*> loop.o
     cdef const real* c = <const real*> loop.c
     cdef const real* left = <const real*> loop.left
     cdef const real* right = <const real*> loop.right
-    cdef const real* u = <const real*> loop.u
-    cdef const real* v = <const real*> loop.v
-    cdef const real* rb = <const real*> loop.rb
-    cdef const real* cb = <const real*> loop.cb
-    cdef const real* d = <const real*> loop.d
     cdef real* a = <real*> loop.out
-    cdef real keep = <real> loop.mu, theta = <real> loop.rho, eta = <real> loop.eta, b, step = 0
-    cdef real largest = 0, near = <real> loop.smooth
+    cdef real largest = 0
     cdef double total = 0, f, slope, curve
-    cdef Py_ssize_t i, j, k
+    cdef Py_ssize_t i, k
     for i in range(part_row(loop, part), part_row(loop, part + 1)):
-        if u:
-            step = theta * u[i]
         for k in range(loop.indptr[i], loop.indptr[i + 1]):
-            j = loop.indices[k]
-            if u:
-                if keep == 1:
-                    z[k] += step * v[j]
-                else:
-                    b = rb[i] + cb[j]
-                    z[k] = b + keep * (z[k] - b) + step * v[j]
-            elif d:
-                z[k] += eta * d[k]
-                if abs(z[k] - o[k]) <= near:
-                    z[k] = o[k]
             f = loss_terms(loop.loss, loop.p, z[k], o[k], &slope, &curve)
             if loop.weighted:
                 f *= c[k]
                 slope *= c[k]
             total += f
-            a[k] = <real> (slope * left[i] * right[j])
+            a[k] = <real> (slope * left[i] * right[loop.indices[k]])
             largest = max(largest, abs(a[k]))
     loop.sums[part][0], loop.sums[part][1] = total, largest
 
 
-def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices, real[::1] z,
-             const real[::1] o, const real[::1] c, const real[::1] left, const real[::1] right, real[::1] a,
-             double keep=1, double theta=0, const real[::1] u=None, const real[::1] v=None, const real[::1] rb=None,
-             const real[::1] cb=None, double eta=0, double near=0, const real[::1] d=None):
-    """a = weight * slope * left_i * right_j; returns the objective, and the largest size of an a.
-
-    With u (m,), v (n,) and biases z = b + keep (z - b) + theta u_i v_j before that, b = rb_i + cb_j. With d (nnz,)
-    z += eta d, or z = o where that is as near: rounding would choose the sign of the slope where a search has met o.
-    """
+def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices,
+             const real[::1] z, const real[::1] o, const real[::1] c, const real[::1] left, const real[::1] right,
+             real[::1] a):
+    """a = weight * slope * left_i * right_j; returns the objective, and the largest size of an a."""
     cdef Loop loop
-    loop.mu, loop.rho, loop.eta, loop.smooth, loop.u, loop.d = keep, theta, eta, near, NULL, NULL
     loop.left, loop.right, loop.out = at(left), at(right), <void*> at[real](a)
-    if u is not None:
-        loop.u, loop.v, loop.rb, loop.cb = at(u), at(v), at(rb), at(cb)
-    elif d is not None:
-        loop.d = at(d)
     with nogil:
         entry_by_entry(&loop, loss, p, z, o, c)
         row_by_row(&loop, indptr, indices, 1)

@@ -32,14 +32,11 @@ cdef struct Loop:
     const void* cb
     void* out
     void* function               # of multiply_parts: the compiled loop
-    double* places
-    double* weights
     double* gr
     double* hr
     double* gc
     double* hc
     double sums[FS_PARTS][SUMS]
-    Py_ssize_t found[FS_PARTS]
 
 
 cdef inline const void* at(const real[::1] values) noexcept nogil:
