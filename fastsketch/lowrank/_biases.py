@@ -24,6 +24,9 @@ ROUGH_SWEEPS = 5
 LIMIT = 2.0
 # Stop when a sweep lowers the objective by less than this share of it.
 ENOUGH = 1e-4
+# Robust standard deviations of the residuals beyond which a bias is not shrunk: the three deviations of Hampel's
+# identifier (Davies and Gather 1993). The rounds in which such offsets are looked for: each one leaves some hundredths.
+MOST_OFFSET, MOST_ROUNDS = 3.0, 10
 # Distance from its kink within which a loss without curvature is treated as a parabola, as share of the spread of X.
 SMOOTH = 1e-2
 
@@ -149,6 +152,32 @@ def _bias_sums(
     """Return the sum of the losses; slopes and curvatures of every row (m,) and of every column (n,)."""
     rb = (level + row).astype(cb.dtype)
     return fits.bias_sums(loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb)
+
+
+def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entries:
+    """Subtract the offsets of the rows and columns that are far from all others.
+
+    A ridge shrinks every bias by the same share, and what it leaves of a large offset would be fitted by factors, at
+    the cost of all other entries. The shrinkage is therefore limited (Efron and Morris 1972): a bias that would be more
+    than ``MOST_OFFSET`` robust standard deviations of the residuals is not shrunk. Medians of rows and columns, in
+    turn, are the offsets, which no few wrong entries can move.
+    """
+    loss = LossSetting("absolute", 0.0)
+    outlying = [np.zeros(observations.m, bool), np.zeros(observations.n, bool)]
+    shares = [counts / (counts + bias_ridge) if bias_ridge else 1.0 for counts in observations.data.counts]
+    for _ in range(MOST_ROUNDS):
+        level = constant_score(observations, loss)
+        biases = fit_biases(observations, loss, ridge=0.0, level=level, sweeps=ROUGH_SWEEPS)
+        limit = MOST_OFFSET * _spread_around(observations, biases)
+        offsets = [biases.rows.astype(np.float64) - biases.level, biases.columns.astype(np.float64)]
+        beyond = [share * np.abs(each) > limit for share, each in zip(shares, offsets, strict=True)]
+        outlying = [one | other for one, other in zip(outlying, beyond, strict=True)]
+        if not (outlying[0].any() or outlying[1].any()):
+            break
+        observations = observations.shifted(*(np.where(*each, 0.0) for each in zip(outlying, offsets, strict=True)))
+        if not (beyond[0].any() or beyond[1].any()):
+            break
+    return observations
 
 
 def smoothing(observations: Observed, loss: LossSetting) -> float:

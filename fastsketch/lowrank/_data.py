@@ -91,6 +91,11 @@ class Observed:
         counts: NDArray[Any] = np.bincount(self.rows, self.c, self.m) if len(self.c) else self.counts[0]
         return counts.astype(np.float64, copy=False)
 
+    def shifted(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
+        """Return the entries less an offset for each row (m,) and for each column (n,)."""
+        offsets = np.repeat(rows, self.counts[0]) + columns[self.indices]
+        return replace(self, o=(self.o - offsets).astype(self.o.dtype))
+
     def write_over(self, out: Array) -> None:
         """Put the values where they are observed in out (m, n)."""
         out[self.rows, self.indices] = self.o

@@ -1,7 +1,7 @@
 """The observed entries of a fit, those held out for validation, and statistics of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastsketch.lowrank._data import Array, Observed
 
+Floats = NDArray[np.float64]
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -21,6 +22,14 @@ class Entries:
     held: Observed | None  # entries held out for validation
     left: Array  # (m,) degree scaling of the rows
     right: Array  # (n,) degree scaling of the columns
+    offsets: tuple[Floats, Floats] | None = None  # (m,) and (n,) that were subtracted from `data` and `held`
+
+    def shifted(self, rows: Floats, columns: Floats) -> "Entries":
+        """Return the entries less an offset for each row and for each column."""
+        held = None if self.held is None else self.held.shifted(rows, columns)
+        before = (0.0, 0.0) if self.offsets is None else self.offsets
+        offsets = before[0] + rows, before[1] + columns
+        return replace(self, data=self.data.shifted(rows, columns), held=held, offsets=offsets)
 
     @property
     def m(self) -> int:

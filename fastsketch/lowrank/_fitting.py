@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastsketch._core.validation import as_integer
-from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
+from fastsketch.lowrank._biases import (
+    Biases,
+    constant_score,
+    fit_biases,
+    no_biases,
+    parameter_from_data,
+    without_outlying_offsets,
+)
 from fastsketch.lowrank._choose import choose
 from fastsketch.lowrank._entries import Entries, HoldOut
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side
@@ -49,6 +56,8 @@ def fit(
 
 def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
     """Fit these entries, those held out choosing what is not given; return the model, and the pursuit."""
+    if setting.biases and setting.loss.about.targets == "real":
+        observations = without_outlying_offsets(observations, bias_ridge_of(setting))
     start = begin(observations, setting)
     loss, biases = start.loss, start.biases
     pursuit = Pursuit.begun(observations, biases, loss, setting)
@@ -89,10 +98,15 @@ class Start(NamedTuple):
     curvature: float  # of one of them
 
 
+def bias_ridge_of(setting: FitSetting) -> float:
+    """Return the ridge of the biases, in observations."""
+    given = setting.bias_ridge
+    return BIAS_OBSERVATIONS[setting.loss.about.targets] if given is None else given
+
+
 def begin(observations: Entries, setting: FitSetting) -> Start:
     """Fit the biases, and a parameter of the loss that was not given."""
-    loss, given = setting.loss, setting.bias_ridge
-    ridge = BIAS_OBSERVATIONS[loss.about.targets] if given is None else given
+    loss, ridge = setting.loss, bias_ridge_of(setting)
     from_data = loss.name in FROM_SPREAD and setting.loss_parameter is None
     if not setting.biases and not from_data:
         return Start(loss, no_biases(observations), ridge, 1.0)
@@ -184,13 +198,16 @@ def assembled(
     pursuit: Pursuit, watch: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
 ) -> Fitted:
     """Return the model with these sides."""
-    loss = pursuit.loss
+    loss, offsets = pursuit.loss, pursuit.observations.offsets
+    row, column = rows.biases, columns.biases
+    if offsets is not None:
+        row, column = ((b + o).astype(b.dtype) for b, o in zip((row, column), offsets, strict=True))
     return Fitted(
         left=rows.factors,
         right=columns.factors,
         path=None,
-        row=rows.biases,
-        column=columns.biases,
+        row=row,
+        column=column,
         level=pursuit.biases.level,
         history=watch.history,
         selected_rank=selected_rank,

@@ -110,7 +110,6 @@ def test_sums_over_many_entries(loss):
         size = (w * np.abs(parts[0])).sum(), expected[1], expected[2]
         for one, other, scale in zip(found, expected, size, strict=True):
             assert abs(one - other) <= 2**15 * np.finfo(float).eps * scale
-    assert abs(entries.dot(z, c) - (z * c).sum()) <= 2**15 * np.finfo(float).eps * np.abs(z * c).sum()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

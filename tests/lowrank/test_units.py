@@ -58,6 +58,30 @@ def test_predictions_and_fold_ins_are_those_of_the_scaled_data(loss, options, am
         assert other.resolved["bias_ridge"] == one.resolved["bias_ridge"]
 
 
+@pytest.mark.covering(2)
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("ridge", [None, 0.5])
+@pytest.mark.parametrize("loss", ["square", "huber", "absolute"])
+def test_an_offset_of_a_row_or_column_does_not_change_the_others(loss, ridge, axis):
+    """Errors of the entries that are not observed, in deviations; the ridge is learned or chosen, or given."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 8))
+    truth = truth / truth.std(axis=0) + 0.1 * rng.standard_normal(truth.shape)
+    gaps = rng.random(truth.shape) < 0.2
+    shifted = (0, slice(None)) if axis == 0 else (slice(None), 0)
+    errors, own = [], []
+    for offset in (0.0, 10.0, 1e6):
+        moved = truth.copy()
+        moved[shifted] += offset
+        model = fs.LowRankModel(5, loss=loss, ridge=ridge).fit(np.where(gaps, np.nan, moved))
+        wrong = np.where(gaps, (model.complete() - moved) ** 2, np.nan)
+        own.append(np.sqrt(np.nanmean(wrong[shifted])))
+        wrong[shifted] = np.nan
+        errors.append(np.sqrt(np.nanmean(wrong)))
+    assert max(errors) <= 1.1 * errors[0]
+    assert max(own) <= 3 * own[0]  # and its own entries are predicted near their offset
+
+
 @pytest.mark.parametrize("loss", SCALING)
 def test_penalties_have_the_scale_of_slopes_and_curvatures(loss):
     (one, bias_one), (two, bias_two) = (
