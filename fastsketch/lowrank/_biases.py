@@ -1,4 +1,4 @@
-"""The beginning of a fit: a constant score, the parameter of the loss where none is given, and the biases."""
+"""Before the first rank: a constant score, the loss parameter if none is given, and the biases of rows and columns."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,32 +17,33 @@ from fastsketch.lowrank._units import TINY, mean_curvature, spread_from
 Floats = NDArray[np.float64]
 
 SWEEPS = 20
-# Sweeps of the biases that the spread is taken from: of kinks two are far off, the rest of the way changes little.
+# Sweeps of the rough fits of biases from which only the spread of the residuals, or outlying offsets, are taken. After
+# two sweeps losses with kinks are still far from the optimum; after five the rest of the way changes little.
 ROUGH_SWEEPS = 5
-# Longest step of a bias under losses of labels and counts, in units of their scores. Newton steps overshoot where the
-# curvature falls: without a limit the fit of signed links ended at 1.2 times the least objective.
+# Longest Newton step of a bias for labels and counts, in units of the score. Their curvature falls with the score, so
+# that Newton steps overshoot: without a limit a fit of signed links ended at 1.2 times the smallest objective.
 LIMIT = 2.0
-# Stop when a sweep lowers the objective by less than this share of it.
+# Sweeps stop when one lowers the objective by less than this share of it.
 ENOUGH = 1e-4
 # Robust standard deviations of the residuals beyond which a bias is not shrunk: the three deviations of Hampel's
 # identifier (Davies and Gather 1993). The rounds in which such offsets are looked for: each one leaves some hundredths.
 MOST_OFFSET, MOST_ROUNDS = 3.0, 10
-# Distance from its kink within which a loss without curvature is treated as a parabola, as share of the spread of X.
+# Distance from the kink within which a loss with kinks is replaced by a parabola, as a share of the spread of X.
 SMOOTH = 1e-2
 
 
 @dataclass(frozen=True)
 class Biases:
-    """The score without any rank is rows[i] + columns[j]."""
+    """Biases of a fit: the score without any rank is rows[i] + columns[j]."""
 
     level: float
-    rows: Array  # (m,) with the level in it
+    rows: Array  # (m,) with the level added
     columns: Array  # (n,)
 
 
 # -- a constant score, and the spread around it ------------------------------------------------------------------------
 def constant_score(observations: Entries, loss: LossSetting) -> float:
-    """Return the best constant score, or one near it."""
+    """Return the constant score of smallest loss: exactly, or nearly for "huber" and "epsilon_insensitive"."""
     weight, total = _value_sums(observations.data)
     if not weight > 0:
         return 0.0
@@ -57,7 +58,7 @@ def constant_score(observations: Entries, loss: LossSetting) -> float:
     if loss.name in ("square", "squared_hinge"):
         return mean
     target = weight * (loss.parameter if loss.name == "quantile" else 0.5)
-    if not observations.weighted:  # a place among all
+    if not observations.weighted:  # the rank of an order statistic
         target = min(max(float(np.ceil(target)), 1.0), observations.n_observations)
     data = observations.data
     weights = data.c.astype(np.float64) if observations.weighted else None
@@ -65,23 +66,24 @@ def constant_score(observations: Entries, loss: LossSetting) -> float:
 
 
 def _value_sums(data: Observed) -> tuple[float, float]:
-    """Return the sum of the weights, and of the weighted values."""
+    """Return the total weight and the weighted sum of the values."""
     o, c = data.o, data.c
     if not len(c):
         return float(len(o)), float(o.sum(dtype=np.float64))
-    # no product of BLAS: its bits depend on its threads
+    # not a dot product: the result of BLAS depends on its number of threads
     return float(c.sum(dtype=np.float64)), float((c * o.astype(np.float64)).sum())
 
 
 def parameter_from_data(observations: Entries, loss: LossSetting, level: float, bias_ridge: float | None) -> float:
-    """Return delta or epsilon of a loss that was given none: a multiple of the spread of what biases leave.
+    """Return delta or epsilon as a multiple of the robust standard deviation of the residuals of the biases.
 
-    Biases (none if bias_ridge is None) are fitted roughly, under the loss with the spread around `level`, which no few
-    wrong entries can spoil.
+    The biases are fitted roughly, under the loss whose parameter is taken from the residuals of the constant score
+    `level`, so that few wrong entries cannot spoil them. With bias_ridge=None there are no biases, and the residuals of
+    `level` decide.
     """
     share, first = FROM_SPREAD[loss.name], _spread_around(observations, level)
     if not first > 0:
-        return LOSSES[loss.name].parameter or 1.0  # one number everywhere: nothing to measure by
+        return LOSSES[loss.name].parameter or 1.0  # all values are equal: there is no scale
     if bias_ridge is None:
         return share * first
     rough = replace(loss, parameter=share * first)
@@ -93,7 +95,7 @@ def parameter_from_data(observations: Entries, loss: LossSetting, level: float, 
 
 
 def _spread_around(observations: Entries, centre: float | Biases) -> float:
-    """Return the robust spread of the observations around a constant score, or around biases."""
+    """Return the robust standard deviation of the residuals of a constant score, or of biases."""
     data = observations.data
     z: Any = centre
     if isinstance(centre, Biases):
@@ -108,15 +110,25 @@ def _spread_around(observations: Entries, centre: float | Biases) -> float:
 
 # -- biases ------------------------------------------------------------------------------------------------------------
 def no_biases(observations: Entries) -> Biases:
-    """Return biases that are zero."""
+    """Return biases of zero."""
     return Biases(0.0, np.zeros(observations.m, observations.dtype), np.zeros(observations.n, observations.dtype))
 
 
 def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
-    """Fit level, row and column biases by Newton steps (or of a parabola above, for losses without curvature).
+    """Fit the level and the biases of rows and columns by Newton steps on all columns and all rows in turn.
 
-    All columns move at once and then all rows. Each bias is shrunk to the level, which begins at `level`, by `ridge`,
-    in units of the loss.
+    Losses without curvature are replaced by a parabola that touches them from above (`smoothing`).
+
+    Parameters
+    ----------
+    observations : Entries
+    loss : LossSetting
+    ridge : float
+        L2 penalty of the biases in units of the loss. The level has none.
+    level : float
+        Where the level starts.
+    sweeps : int
+        Largest number of sweeps.
     """
     limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(observations.data, loss))
     column: Floats = np.zeros(observations.n)
@@ -129,7 +141,7 @@ def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level:
         _, slopes, curvatures, *_ = _bias_sums(observations.data, *known, rows, level, columns)
         moved = newton_step(slopes, curvatures, rows, ridge, limit)
         rows = rows - moved
-        # what the rows leave of the common slope is the level's
+        # the derivative that is left after the step of the rows moves the level
         slope, curvature = float((slopes - curvatures * moved).sum()), float(curvatures.sum())
         if curvature > 0:
             level -= slope / curvature
@@ -141,7 +153,7 @@ def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level:
 
 
 def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
-    """Return what to subtract from each bias."""
+    """Return the Newton step that is subtracted from each bias, at most `limit` long."""
     step = (slopes + ridge * bias) / np.maximum(curvatures + ridge, TINY)
     return step.clip(-limit, limit) if limit < np.inf else step
 
@@ -149,18 +161,19 @@ def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, 
 def _bias_sums(
     data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array
 ) -> tuple[float, Floats, Floats, Floats, Floats]:
-    """Return the sum of the losses; slopes and curvatures of every row (m,) and of every column (n,)."""
+    """Return the loss, and sums of first and second derivatives over each row (m,), (m,) and each column (n,), (n,)."""
     rb = (level + row).astype(cb.dtype)
     return fits.bias_sums(loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb)
 
 
 def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entries:
-    """Subtract the offsets of the rows and columns that are far from all others.
+    """Return the entries after subtraction of the offsets of rows and columns that are far from all others.
 
-    A ridge shrinks every bias by the same share, and what it leaves of a large offset would be fitted by factors, at
-    the cost of all other entries. The shrinkage is therefore limited (Efron and Morris 1972): a bias that would be more
-    than ``MOST_OFFSET`` robust standard deviations of the residuals is not shrunk. Medians of rows and columns, in
-    turn, are the offsets, which no few wrong entries can move.
+    A ridge shrinks all biases by the same share. The rest of a large offset would be fitted by factors, which spoils
+    the predictions of all other entries. Therefore the shrinkage is limited (limited translation: Efron and Morris,
+    *Limiting the risk of Bayes and empirical Bayes estimators*, JASA 1972): a bias larger than ``MOST_OFFSET`` robust
+    standard deviations of the residuals is subtracted as a whole before the fit. Offsets are fitted under the absolute
+    loss without a ridge, so that few wrong entries cannot move them. The same entries are returned if there is none.
     """
     loss = LossSetting("absolute", 0.0)
     outlying = [np.zeros(observations.m, bool), np.zeros(observations.n, bool)]
@@ -181,5 +194,5 @@ def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entrie
 
 
 def smoothing(observations: Observed, loss: LossSetting) -> float:
-    """Return the distance from a kink that counts as curved; of losses with curvature nothing asks for it."""
+    """Return the smallest half-width of the parabolas that replace a loss with kinks; unused for smooth losses."""
     return SMOOTH if loss.curved else SMOOTH * max(observations.spread, 1e-12 * observations.largest, TINY)

@@ -1,7 +1,7 @@
-"""The ridge of the losses for which it is not learned: that of a grid with the least loss of entries held out.
+"""The ridge of losses for which none is learned: the one of a grid with the smallest loss on held-out entries.
 
-Sweeps begin where the greedy ranks have ended, once for each ridge; every fit is that of an explicit ridge, so that the
-ridge found can be given to a fit of all entries. Biases alone are fitted beside them, to say how much the factors gain.
+All ridges start from the same greedy ranks. Each is fitted as if it had been given, so that the chosen one can be given
+to the fit of all entries. The model of biases alone is scored too, to report how much the factors gain over it.
 """
 
 from dataclasses import dataclass, replace
@@ -10,41 +10,62 @@ from math import frexp, inf, ldexp
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.lowrank._fitted import Score, SelectionLine, selection_line
+from fastsketch.lowrank._fitted import Score, SelectionLine
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import LEARNED, Ridge, Ridges
 from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score
 
-RIDGES = (4.0, 2.0, 1.0, 0.5, 0.25)  # noise levels: octaves about the one at which pure noise is left out
+RIDGES = (4.0, 2.0, 1.0, 0.5, 0.25)  # noise levels: octaves about the one at which a factor of pure noise vanishes
 
 
 def unit_of(mean: float) -> float:
-    """Return the power of two that losses of this mean are divided by where they are squared."""
+    """Return the power of two by which losses of this mean are divided before they are squared."""
     return ldexp(1.0, frexp(mean)[1]) if 0 < mean < inf else 1.0
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that was tried."""
+    """A fitted model with its scores on the held-out entries."""
 
     model: Factors
-    losses: NDArray[np.float64]  # of the entries held out
+    losses: NDArray[np.float64]  # of the held-out entries
     score: Score
-    gain: Score  # mean loss of biases alone less its own, and the standard error of that
+    gain: Score  # mean loss of biases alone minus that of the model, and the standard error of the difference
 
     @property
     def line(self) -> SelectionLine:
-        """Return its line of the selection."""
+        """Return the line of ``LowRankModel.selection``."""
         rank, ridges = self.model.rank, self.model.ridges
-        return selection_line(rank, ridges.ridge if rank else None, ridges.bias_ridge, self.score, self.gain)
+        return SelectionLine(
+            rank=rank,
+            ridge=ridges.ridge if rank else None,
+            bias_ridge=ridges.bias_ridge,
+            validation=self.score[0],
+            standard_error=self.score[1],
+            gain=self.gain[0],
+            gain_error=self.gain[1],
+        )
 
 
 def choose(
     pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None
 ) -> tuple[Factors, Score, list[SelectionLine]]:
-    """Return the model after sweeps, whose ridge the held-out entries choose unless it is given or learned.
+    """Run the sweeps with each candidate ridge and return the model with the smallest held-out loss.
 
-    With its score, and a line for each model that was fitted, that of biases alone last.
+    Parameters
+    ----------
+    pursuit : Pursuit
+        The greedy ranks at which all candidates start.
+    sweeps : Sweeps
+    ridges : Ridges
+        Its ridge is the only candidate if it is "learned", or if `ridge` is given.
+    ridge : float, "learned" or None
+        The parameter of the model.
+
+    Returns
+    -------
+    model, (mean held-out loss, its standard error), selection
+        The selection has one line for each candidate, and the model of biases alone comes last.
     """
     entries, loss, rank = pursuit.observations, pursuit.loss, pursuit.rank
     model = biases_alone(entries, pursuit.biases, ridges)

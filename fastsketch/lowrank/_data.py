@@ -1,4 +1,7 @@
-"""The observed entries of a matrix: those stored in a sparse one, zeros too; those that are not NaN in a dense one."""
+"""The observed entries of a matrix.
+
+These are all stored entries of a sparse matrix, zeros included, and all entries of a dense one that are not NaN.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,30 +19,33 @@ from fastsketch.lowrank._setting import LossSetting
 
 Array = NDArray[Any]  # float32 or float64, the same one throughout a fit
 Indices = NDArray[np.uint32]
-# Largest weight, and one over the smallest, by size of the dtype: squares of weighted slopes stay in the range.
+# Largest weight, and the inverse of the smallest, by bytes of the dtype: squares of weighted slopes must not overflow.
 MOST_WEIGHT = {4: 1e30, 8: 1e100}
 
 
 @dataclass(frozen=True)
 class Observed:
-    """The entries of a matrix (m, n) row by row: CSR with unsigned indices."""
+    """The entries of a matrix (m, n) in CSR, with unsigned 32-bit indices. No array is ever written to."""
 
     m: int
     n: int
     indptr: Indices  # (m + 1,)
     indices: Indices  # (nnz,)
     o: Array  # (nnz,) values
-    c: Array  # (nnz,) weights, or empty: all are 1
+    c: Array  # (nnz,) weights; empty if all are 1
 
     @cached_property
     def where(self) -> tuple[Indices, Indices]:
-        """Return (indptr, indices)."""
+        """Return (indptr, indices), as the kernels take them."""
         return self.indptr, self.indices
 
     def scores(
         self, left: Array, right: Array, row_biases: Array, column_biases: Array, out: Array | None = None
     ) -> Array:
-        """Return row_biases_i + column_biases_j + left_i . right_j of every entry (nnz,); left (m, t), right (n, t)."""
+        """Compute the scores row_biases_i + column_biases_j + left_i . right_j of all entries, (nnz,).
+
+        left is (m, t) and right (n, t). The scores are written to `out` if it is given.
+        """
         z, dtype = np.empty_like(self.o) if out is None else out, self.o.dtype
         a, b = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
         rb, cb = np.ascontiguousarray(row_biases, dtype), np.ascontiguousarray(column_biases, dtype)
@@ -47,16 +53,16 @@ class Observed:
         return z
 
     def loss(self, loss: LossSetting, z: Array) -> tuple[float, float, float]:
-        """Return sums over the entries at the scores z: of losses, of squares of their slopes, of their curvatures."""
+        """Return (weighted loss, sum of squared weighted derivatives, weighted second derivative) at the scores z."""
         return entries.objective(loss.number, loss.parameter, z, self.o, self.c)
 
     def loss_of_each(self, loss: LossSetting, z: Array) -> NDArray[np.float64]:
-        """Return the weighted loss of every entry (nnz,) at the scores z."""
+        """Return the weighted loss of each entry (nnz,) at the scores z."""
         values = loss.about.value(z.astype(np.float64), self.o.astype(np.float64), loss.parameter)
         return values * self.c if len(self.c) else values
 
     def transposed(self) -> "Observed":
-        """Return the same entries column by column."""
+        """Return the entries of the transposed matrix (n, m)."""
         shape, order = (self.m, self.n), np.arange(len(self.o))
         turned: Any = sparse.csr_array((order, self.indices, self.indptr), shape=shape).tocsc()
         c = self.c[turned.data] if len(self.c) else self.c
@@ -65,43 +71,43 @@ class Observed:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Return the row of each entry (nnz,)."""
+        """Return the row index of each entry, (nnz,)."""
         return np.repeat(np.arange(self.m), self.counts[0])
 
     @cached_property
     def spread(self) -> float:
-        """Return the standard deviation of the values; 0 without any."""
+        """Return the standard deviation of the values, 0 if there are none."""
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
 
     @cached_property
     def largest(self) -> float:
-        """Return the largest absolute value; 0 without any."""
+        """Return the largest absolute value, 0 if there are none."""
         return float(np.abs(self.o).max(initial=0.0))
 
     @cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of observations of every row and of every column."""
+        """Return the number of entries of each row (m,) and of each column (n,)."""
         ends = self.indptr.astype(np.int64)
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
     @cached_property
     def row_weights(self) -> NDArray[np.float64]:
-        """Return the sum of the weights of every row."""
+        """Return the total weight of each row (m,)."""
         counts: NDArray[Any] = np.bincount(self.rows, self.c, self.m) if len(self.c) else self.counts[0]
         return counts.astype(np.float64, copy=False)
 
     def shifted(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
-        """Return the entries less an offset for each row (m,) and for each column (n,)."""
+        """Return new entries: these minus an offset for each row (m,) and for each column (n,)."""
         offsets = np.repeat(rows, self.counts[0]) + columns[self.indices]
         return replace(self, o=(self.o - offsets).astype(self.o.dtype))
 
     def write_over(self, out: Array) -> None:
-        """Put the values where they are observed in out (m, n)."""
+        """Write the values to their positions in `out` (m, n)."""
         out[self.rows, self.indices] = self.o
 
     def every(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
-        """Return the entries of every stride-th row, with the other rows empty, and their indices among all entries."""
+        """Return the entries of every stride-th row, all other rows empty, and their positions among all entries."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
         kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
@@ -111,15 +117,12 @@ class Observed:
         return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
 
     def with_weight(self) -> "Observed":
-        """Leave out the entries of weight 0, which have the effect of entries that are not observed.
-
-        Weights that are all 1 then have the effect of none.
-        """
+        """Return the entries of positive weight, without weights if all of these are 1."""
         kept = self if self.c.all() else self.part(self.c > 0)
         return replace(kept, c=kept.c[:0]) if (kept.c == 1).all() else kept
 
     def part(self, mask: NDArray[np.bool_]) -> "Observed":
-        """Return the entries where mask (nnz,) is true."""
+        """Return the entries that a mask (nnz,) selects."""
         kept = np.concatenate([[0], np.cumsum(mask)])
         return Observed(
             self.m,
@@ -140,10 +143,25 @@ def observed(
     n_columns: int | None = None,
     name: str = "X",
 ) -> Observed:
-    """Return the entries of a sparse matrix, or of a dense one with NaN for what is missing, as targets of the loss.
+    """Check a matrix and return its observed entries as targets of a loss.
 
-    sample_weight: of the same shape (sparse ones of the same structure), nonnegative. dtype: None keeps float32 and
-    float64, all else becomes float64.
+    Parameters
+    ----------
+    X : scipy.sparse (m, n), or array (m, n) with NaN for missing entries
+    loss : str
+    sample_weight : as X, optional
+        Not negative. A sparse one must have the sparsity structure of X.
+    dtype : dtype, optional
+        Of the result; by default float32 and float64 stay, and other dtypes become float64.
+    n_columns : int, optional
+        Required number of columns.
+    name : str
+        Of X in error messages.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For entries that are not finite numbers or not targets of the loss, and for wrong shapes and weights.
     """
     if is_sparse(X):
         rows = as_csr(X, name, sum_duplicates=False)
@@ -169,12 +187,13 @@ def observed(
     if sample_weight is not None:
         c = _weights(sample_weight, indptr, indices, (m, n), dtype)
     indices = np.ascontiguousarray(indices)
-    # the same bytes where they can be had: nothing here is ever written to
+    # a view without a copy if possible, since nothing is written to
     indices = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
     return Observed(m, n, np.ascontiguousarray(indptr, np.uint32), indices, as_targets(o, loss, name), c)
 
 
 def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return (indptr, indices, values) of the entries of an array that are not NaN."""
     refuse_iterator(X, name)
     dense = as_array(X, name)
     if dense.dtype.kind not in "fiub":
@@ -186,14 +205,14 @@ def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArr
 
 
 def _entry(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple[int, int]:
-    """Return (row, column) of the k-th entry."""
+    """Return (row, column) of entry k."""
     return int(np.searchsorted(indptr, k, side="right")) - 1, int(indices[k])
 
 
 def _weights(
     weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Array:
-    """Return the weights (nnz,) of the entries, from a matrix stored where X is or a dense one."""
+    """Check weights and return those of the entries, (nnz,)."""
     stored = is_sparse(weights)
     if not stored:
         weights = as_array(weights, "sample_weight")

@@ -1,4 +1,4 @@
-"""The observed entries of a fit, those held out for validation, and statistics of them."""
+"""The entries that a fit learns from, those that are held out for validation, and statistics of both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,16 +16,16 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Entries:
-    """All entries of a fit."""
+    """The observed entries of a fit."""
 
     data: Observed
-    held: Observed | None  # entries held out for validation
+    held: Observed | None  # held-out entries
     left: Array  # (m,) degree scaling of the rows
     right: Array  # (n,) degree scaling of the columns
     offsets: tuple[Floats, Floats] | None = None  # (m,) and (n,) that were subtracted from `data` and `held`
 
     def shifted(self, rows: Floats, columns: Floats) -> "Entries":
-        """Return the entries less an offset for each row and for each column."""
+        """Return new entries: these, held-out ones included, minus an offset for each row and for each column."""
         held = None if self.held is None else self.held.shifted(rows, columns)
         before = (0.0, 0.0) if self.offsets is None else self.offsets
         offsets = before[0] + rows, before[1] + columns
@@ -57,7 +57,7 @@ class Entries:
 
     @property
     def occurring(self) -> tuple[int, int]:
-        """Return the numbers of rows and of columns that have observations."""
+        """Return the number of rows and the number of columns that have an entry."""
         rows, columns = self.data.counts
         return int(np.count_nonzero(rows)), int(np.count_nonzero(columns))
 
@@ -68,9 +68,9 @@ class Entries:
 
     @cached_property
     def counts(self) -> tuple[Counts, Counts]:
-        """Return, for rows and for columns, the numbers of observations that occur and how many have each."""
+        """Return (distinct numbers of entries of a row, numbers of rows that have them), and the same for columns."""
         rows, columns = (np.unique(counts[counts > 0], return_counts=True) for counts in self.data.counts)
         return rows, columns
 
 
-HoldOut = Callable[[], Entries] | None  # makes the entries again, some of them held out
+HoldOut = Callable[[], Entries] | None  # returns the entries of the fit with some of them held out

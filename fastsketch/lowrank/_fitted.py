@@ -1,4 +1,4 @@
-"""The fitted state of a low-rank model."""
+"""The result of a fit: factors, biases, ridges and history, with their scores and their form in state files."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -12,22 +12,21 @@ from fastsketch._core.validation import as_dtype, as_integer, as_real
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank._data import Array
-from fastsketch.lowrank._setting import LEARNED, Ridge, Ridges
+from fastsketch.lowrank._setting import LEARNED, Ridges
 
-# Entries that are predicted at once.
-PART = 2_000_000
-TILE = 1 << 16
+# Pairs whose scores are computed at a time, and entries of a tile of `score_block`.
+PART, TILE = 2_000_000, 1 << 16
 MOST = float(np.finfo(np.float64).max)
 RIDGES = tuple(each.name for each in fields(Ridges))
-# Fields of a model that files hold under their names.
+# Fields of Fitted that state files store under their own names.
 ARRAYS = ("left", "right", "row", "column", "path", "learned")
 SCALARS = ("level", "selected_rank", "loss_parameter", "n_observations", "standard_error")
 
-Score = tuple[float, float]  # mean loss, and its standard error
+Score = tuple[float, float]  # mean loss, and the standard error of that mean
 
 
 class HistoryLine(TypedDict):
-    """One rank of a fit, a dict.
+    """A dict that describes the model of one rank during a fit.
 
     Attributes
     ----------
@@ -35,9 +34,9 @@ class HistoryLine(TypedDict):
     objective : float
         Sum of the losses over the observed entries.
     seconds : float
-        Since the fit began.
+        Time since the fit began.
     validation : float or None
-        Mean loss of the entries held out.
+        Mean loss of the held-out entries; None without any.
 
     Examples
     --------
@@ -57,39 +56,26 @@ class HistoryLine(TypedDict):
 
 
 class SelectionLine(TypedDict):
-    """A candidate that `validation` has tried."""
+    """A dict that describes a model that was scored on held-out entries."""
 
     rank: int
-    ridge: float | Literal["learned"] | None  # None: biases alone
+    ridge: float | Literal["learned"] | None  # None: the model of biases alone
     bias_ridge: float
-    validation: float  # mean loss of the entries held out
-    standard_error: float
-    gain: float  # mean loss of biases alone less its own
-    gain_error: float  # standard error of that, entry by entry
-
-
-def selection_line(rank: int, ridge: Ridge | None, bias_ridge: float, score: Score, gain: Score) -> SelectionLine:
-    """Return the line of a candidate with its score, and its gain over biases alone."""
-    return {
-        "rank": rank,
-        "ridge": ridge,
-        "bias_ridge": bias_ridge,
-        "validation": score[0],
-        "standard_error": score[1],
-        "gain": gain[0],
-        "gain_error": gain[1],
-    }
+    validation: float  # mean loss of the held-out entries
+    standard_error: float  # of that mean
+    gain: float  # mean held-out loss of biases alone, minus `validation`
+    gain_error: float  # standard error of `gain`, from the paired differences
 
 
 class Side(NamedTuple):
-    """The factors and biases of one side, rows or columns."""
+    """Factors and biases of all rows, or of all columns."""
 
     factors: Array  # (m, t)
-    biases: Array  # (m,), without the level
+    biases: Array  # (m,)
 
 
 def _some(factors: Array, biases: Array, which: NDArray[np.int64], coefficients: Array | None, level: float) -> Side:
-    """Return the factors of those asked for, and their biases in float64, with the level."""
+    """Select rows `which`: factors times `coefficients`, and level + biases in float64. Index -1 has zeros."""
     known, chosen = which >= 0, factors[which]
     if coefficients is not None:
         chosen = chosen * coefficients.astype(factors.dtype)
@@ -99,7 +85,10 @@ def _some(factors: Array, biases: Array, which: NDArray[np.int64], coefficients:
 
 @one_blas_thread
 def score_block(own: Side, other: Side, dtype: Any) -> Array:
-    """Return base_i + column_j + own_i . other_j of all pairs, (k, n): some rows at a time, which stay in the cache."""
+    """Compute the scores of all pairs, (k, n): the biases of both sides plus the inner products of their factors.
+
+    Tiles of rows that fit into the cache are computed one after the other, with one thread of BLAS.
+    """
     z = np.empty((len(own.biases), len(other.biases)), dtype)
     step = max(TILE // max(z.shape[1], 1), 8)
     for first in range(0, len(z), step):
@@ -110,23 +99,26 @@ def score_block(own: Side, other: Side, dtype: Any) -> Array:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model: level + row_i + column_j + sum_k path[rank - 1, k] left_ik right_jk, of every rank."""
+    """A fitted model.
 
-    left: Array  # (m, t)
-    right: Array  # (n, t)
-    path: NDArray[np.float64] | None  # (t, t), coefficients of each rank; None after sweeps: those are in the factors
-    row: Array  # (m,)
-    column: Array  # (n,)
-    level: float
+    The score of entry (i, j) at a rank is level + row_i + column_j + sum_k path[rank - 1, k] left_ik right_jk.
+    """
+
+    left: Array  # (m, t) factors of the rows
+    right: Array  # (n, t) factors of the columns
+    path: NDArray[np.float64] | None  # (t, t): row k - 1 has those of rank k; None after sweeps: all are 1
+    row: Array  # (m,) biases
+    column: Array  # (n,) biases
+    level: float  # the global bias
     history: list[HistoryLine]
     selected_rank: int
-    ridges: Ridges  # of the last sweep, and of fold-in
-    learned: NDArray[np.float64] | None = field(default=None, kw_only=True)  # (2, 2, t), of rows and of columns
-    loss_parameter: float | None  # in use; None: the loss takes none
-    n_observations: int  # entries fitted
-    after: HistoryLine | None = None  # of the model after sweeps, where the history ends before them
+    ridges: Ridges  # of the last sweep; fold_in uses them
+    learned: NDArray[np.float64] | None = field(default=None, kw_only=True)  # (2, 2, t): of rows, of columns
+    loss_parameter: float | None  # that was used; None if the loss takes none
+    n_observations: int  # number of fitted entries
+    after: HistoryLine | None = None  # the model after sweeps; the history ends before them
     selection: tuple[SelectionLine, ...] = ()
-    standard_error: float | None = None  # of the validation score of the model in use
+    standard_error: float | None = None  # of the validation score of the selected model
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -138,18 +130,18 @@ class Fitted:
 
     @property
     def ranks(self) -> int:
-        """Return the number of ranks held, t."""
+        """Return the number t of ranks that were fitted."""
         return self.left.shape[1]
 
     def line(self) -> HistoryLine:
-        """Return the figures of the model in use: after the sweeps, or the line of history of the selected rank."""
+        """Return the line of the model that predicts: after sweeps, or that of the selected rank."""
         return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
 
-    def rank(self, asked: Any) -> int:
-        """Return the selected rank if None is asked for, else the one asked for, or raise ValueError."""
-        if asked is None:
+    def rank(self, requested: Any) -> int:
+        """Return the requested rank, or the selected one for None; ValueError for a rank without a model."""
+        if requested is None:
             return self.selected_rank
-        rank = as_integer(asked, "rank", 0)
+        rank = as_integer(requested, "rank", 0)
         if self.swept and rank != self.selected_rank:
             raise ValueError(
                 f"only rank {self.selected_rank} is left after sweeps (sweeps=0 keeps the others), got {rank}"
@@ -161,13 +153,13 @@ class Fitted:
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def coefficients(self, rank: int) -> Array:
-        """Return what each of the first ranks is multiplied by, (rank,): ones after sweeps."""
+        """Return the coefficients (rank,) of the products left_ik right_jk at this rank; ones after sweeps."""
         if self.path is None:
             return np.ones(rank)
         return self.path[rank - 1, :rank] if rank else np.empty(0)
 
     def factors(self, rank: int) -> tuple[Array, Array]:
-        """Return (A (m, rank), B (n, rank)) with A B' the low-rank part, each rank balanced between them; copies."""
+        """Return new arrays A (m, rank) and B (n, rank) whose product A B' is the low-rank part."""
         if self.path is None:
             return self.left.copy(), self.right.copy()
         dtype = self.left.dtype
@@ -177,7 +169,7 @@ class Fitted:
         return (left * one).astype(dtype), (right * two).astype(dtype)
 
     def pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
-        """Return the scores of pairs (rows[k], columns[k]); index -1 has the biases alone."""
+        """Return the scores of the pairs (rows[k], columns[k]). Index -1 has no bias and no factors."""
         z = np.asarray(
             self.level + np.where(rows >= 0, self.row[rows], 0.0) + np.where(columns >= 0, self.column[columns], 0.0)
         )
@@ -192,24 +184,24 @@ class Fitted:
         return z
 
     def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
-        """Return the scores (len(rows), len(columns)) of all pairs."""
+        """Return the scores of all pairs, (len(rows), len(columns))."""
         return score_block(self.own(rows, rank), self.other(columns, rank), self.left.dtype)
 
     def own(self, rows: NDArray[np.int64], rank: int) -> Side:
-        """Return the factors and biases of these rows, the level in the biases; -1 has the level alone."""
+        """Return the factors of these rows times the coefficients, and level + biases. Index -1 has the level only."""
         return _some(self.left[:, :rank], self.row, rows, self.coefficients(rank), self.level)
 
     def other(self, columns: NDArray[np.int64], rank: int) -> Side:
-        """Return the factors and biases of these columns; -1 has nothing."""
+        """Return the factors and biases of these columns. Index -1 has zeros."""
         return _some(self.right[:, :rank], self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays by the names that files have."""
+        """Return the arrays of a state file by name."""
         return {name: array for name in ARRAYS if (array := getattr(self, name)) is not None}
 
     def scalars(self) -> dict[str, Any]:
-        """Return the values that json can write."""
+        """Return the other values of a state file, which JSON can represent."""
         return {
             "level": self.level,
             "history": [dict(line) for line in self.history],
@@ -224,7 +216,7 @@ class Fitted:
 
     @classmethod
     def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Make one of scalars() and arrays() of a model, or of a state that has passed ``validate``."""
+        """Read a fitted model from ``scalars()`` and ``arrays()``, which ``validate`` has accepted."""
         known: dict[str, Any] = {name: arrays.get(name) for name in ARRAYS} | {name: state[name] for name in SCALARS}
         after = state["after"]
         return cls(
@@ -237,7 +229,10 @@ class Fitted:
 
 
 def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np.dtype[Any] | None) -> None:
-    """Raise ValueError unless a low-rank model of this dtype (None: either) could have these numbers and arrays."""
+    """Raise TypeError or ValueError unless a state is that of a low-rank model.
+
+    dtype: that of its factors; None accepts float32 and float64.
+    """
     left, row, column = arrays["left"], arrays["row"], arrays["column"]
     m, n, t = row.size, column.size, left.shape[-1] if left.ndim else 0
     own = as_dtype(left.dtype)
@@ -274,39 +269,43 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
 
 
 def _line(entry: Mapping[str, Any]) -> HistoryLine:
-    # an objective may have overflowed: it is shown, and nothing is computed from it
+    """Return a checked line of the history. Its objective may be infinite: nothing is computed from it."""
     validation = entry["validation"]
-    return {
-        "rank": as_integer(entry["rank"], "rank", 0),
-        "objective": as_figure(entry["objective"], "objective"),
-        "seconds": as_real(entry["seconds"], "seconds", 0.0, MOST),
-        "validation": None if validation is None else as_figure(validation, "validation"),
-    }
+    return HistoryLine(
+        rank=as_integer(entry["rank"], "rank", 0),
+        objective=as_figure(entry["objective"], "objective"),
+        seconds=as_real(entry["seconds"], "seconds", 0.0, MOST),
+        validation=None if validation is None else as_figure(validation, "validation"),
+    )
 
 
 def _ridge(state: Mapping[str, Any], name: str) -> Any:
-    """Return a ridge of a state, "learned" where it may be, or raise ValueError."""
+    """Return a checked ridge of a state; only "ridge" may be "learned"."""
     learned = name == "ridge" and state[name] == LEARNED
     return LEARNED if learned else as_real(state[name], name, 0.0, 1e300)
 
 
 def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
+    """Return a checked line of the selection."""
     ridge = entry["ridge"]
-    return {
-        "rank": as_integer(entry["rank"], "rank", 0),
-        "ridge": None if ridge is None else _ridge(entry, "ridge"),
-        "bias_ridge": as_real(entry["bias_ridge"], "bias_ridge", 0.0, 1e300),
-        "validation": as_figure(entry["validation"], "validation"),
-        "standard_error": as_figure(entry["standard_error"], "standard_error"),
-        "gain": as_figure(entry["gain"], "gain"),
-        "gain_error": as_figure(entry["gain_error"], "gain_error"),
-    }
+    return SelectionLine(
+        rank=as_integer(entry["rank"], "rank", 0),
+        ridge=None if ridge is None else _ridge(entry, "ridge"),
+        bias_ridge=as_real(entry["bias_ridge"], "bias_ridge", 0.0, 1e300),
+        validation=as_figure(entry["validation"], "validation"),
+        standard_error=as_figure(entry["standard_error"], "standard_error"),
+        gain=as_figure(entry["gain"], "gain"),
+        gain_error=as_figure(entry["gain_error"], "gain_error"),
+    )
 
 
 def balance(one: Array, two: Array, coefficients: Array, rows_a_column: float) -> tuple[Array, Array]:
-    """Return the factors for the columns of left and right whose lengths (t,) are given."""
+    """Return the multipliers (t,) that distribute each coefficient between the factors of both sides.
+
+    one, two: (t,) norms of the factors of rows and of columns; rows_a_column: m / n.
+    """
     size = np.sqrt(np.abs(coefficients) * one * two)
     one, two = np.where(one > 0, one, 1), np.where(two > 0, two, 1)
-    # scaled by the numbers of rows, so that entries and not lengths are alike
+    # the entries of both sides, not their norms, get about the same size
     ratio = rows_a_column**0.25
     return np.sign(coefficients) * size * ratio / one, size / ratio / two

@@ -1,4 +1,4 @@
-"""The flow of a fit: biases, ranks, sweeps, the choice by validation."""
+"""The steps of a fit: biases, ranks, sweeps, and the choice of a ridge or a rank on held-out entries."""
 
 import time
 from collections.abc import Callable
@@ -30,10 +30,18 @@ Callback = Callable[[HistoryLine], object]
 def fit(
     observations: Entries, setting: FitSetting, watch: "FitHistory", apart: HoldOut = None
 ) -> tuple[Fitted, Pursuit]:
-    """Fit the entries; return the model, and the pursuit, whose ranks can be continued if there were no sweeps.
+    """Fit the entries and return the model, and the pursuit, which can continue if there were no sweeps.
 
-    apart(): the same entries less some held out, which choose rank and ridges of the fit to all of them; without sweeps
-    the fit is to those that are left, for its ranks to be scored.
+    Parameters
+    ----------
+    observations : Entries
+        All entries.
+    setting : FitSetting
+    watch : FitHistory
+        Receives a line for each rank.
+    apart : callable, optional
+        Returns the entries with some of them held out. A first fit of the others then chooses rank and ridges on the
+        held-out entries, and a second fit of all entries uses them. Without sweeps only the first fit is made.
     """
     if apart is None:
         return fit_once(observations, setting, watch)
@@ -55,7 +63,7 @@ def fit(
 
 
 def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
-    """Fit these entries, those held out choosing what is not given; return the model, and the pursuit."""
+    """Fit the entries: biases, ranks, sweeps. Held-out entries choose a ridge that is neither given nor learned."""
     if setting.biases and setting.loss.about.targets == "real":
         observations = without_outlying_offsets(observations, bias_ridge_of(setting))
     start = begin(observations, setting)
@@ -68,7 +76,7 @@ def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") ->
     climb(pursuit, setting.rank, watch)
     if not setting.sweeps or not pursuit.rank:
         return greedy(pursuit, watch, ridges), pursuit
-    pursuit.state = None  # scores and gradient make room for a transposed copy of the entries
+    pursuit.state = None  # frees scores and gradient before the entries are transposed
     side = SideSetting(loss, biases.level, ridges.penalty or 0.0, ridges.bias_penalty, setting.biases)
     sweeps, rank = Sweeps(observations, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
     selection: list[SelectionLine] = []
@@ -77,7 +85,7 @@ def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") ->
         model, score, selection = choose(pursuit, sweeps, ridges, ridge=setting.ridge)
     else:
         model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], ridges)
-    del sweeps  # its room, of a transposed copy, is that of the scores
+    del sweeps  # frees the transposed entries before scores are computed
     mean, error = (None, None) if score is None else score
     objective = total_loss(observations, loss, model)
     seconds = time.perf_counter() - watch.began
@@ -94,18 +102,18 @@ class Start(NamedTuple):
 
     loss: LossSetting
     biases: Biases
-    bias_ridge: float  # observations
-    curvature: float  # of one of them
+    bias_ridge: float  # in observations
+    curvature: float  # of one observation: the unit of bias_ridge
 
 
 def bias_ridge_of(setting: FitSetting) -> float:
-    """Return the ridge of the biases, in observations."""
+    """Return the ridge of the biases in observations: the given one or the default."""
     given = setting.bias_ridge
     return BIAS_OBSERVATIONS[setting.loss.about.targets] if given is None else given
 
 
 def begin(observations: Entries, setting: FitSetting) -> Start:
-    """Fit the biases, and a parameter of the loss that was not given."""
+    """Fit the biases, and compute a loss parameter that follows from the data if none was given."""
     loss, ridge = setting.loss, bias_ridge_of(setting)
     from_data = loss.name in FROM_SPREAD and setting.loss_parameter is None
     if not setting.biases and not from_data:
@@ -123,7 +131,7 @@ def begin(observations: Entries, setting: FitSetting) -> Start:
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------
 class FitHistory:
-    """The history of a fit, and whether it may end early."""
+    """The history of a fit, and the rules that end it early: patience, and the callback."""
 
     def __init__(
         self,
@@ -133,7 +141,7 @@ class FitHistory:
         callback: Callback | None,
         history: list[HistoryLine] | None = None,
     ) -> None:
-        """Begin or continue a `history`; held: whether entries are held out. `patience` is checked."""
+        """Start a history, or continue a given one. held: whether entries are held out."""
         if patience is not None:
             patience = as_integer(patience, "patience", 1)
             if not held:
@@ -143,7 +151,7 @@ class FitHistory:
         self.began = time.perf_counter() - (self.history[-1]["seconds"] if self.history else 0.0)
 
     def record(self, pursuit: Pursuit) -> bool:
-        """Add a line for the present rank and show it to the callback; return whether to end here."""
+        """Append a line for the present rank and call the callback. Return whether the fit should end."""
         line = HistoryLine(
             rank=pursuit.rank,
             objective=float(pursuit.objective),
@@ -159,15 +167,18 @@ class FitHistory:
         return int(np.argmin(scores))  # type: ignore[arg-type]
 
     def selected_rank(self) -> int:
-        """Return the rank of the best validation score; without validation the last, or a lower that fits better."""
+        """Return the rank with the best validation score.
+
+        Without held-out entries it is the last rank, or the one with the smallest objective if that is lower.
+        """
         best, last = self.history[self._best_place()], self.history[-1]
         if not self.held and not best["objective"] < last["objective"]:
-            return last["rank"]  # equal objectives happen: the printed step alone can make one grow
+            return last["rank"]  # objectives can be equal, and only the printed steps let one grow
         return best["rank"]
 
 
 def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
-    """Add ranks up to `rank`; fewer if the gradient vanishes or the watch ends it."""
+    """Add ranks until there are `rank`, the gradient is zero or `watch` ends the fit."""
     if not watch.history:
         watch.record(pursuit)
     while pursuit.rank < rank:
@@ -181,7 +192,7 @@ def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
 
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
 def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges) -> Fitted:
-    """Return the model of a pursuit without sweeps, which holds every rank."""
+    """Return the model of a pursuit without sweeps, which has the coefficients of every rank."""
     observations, t, rank = pursuit.observations, pursuit.rank, watch.selected_rank()
     path, error = np.zeros((t, t)), None
     for k in range(t):
@@ -197,7 +208,7 @@ def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges) -> Fitted:
 def assembled(
     pursuit: Pursuit, watch: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
 ) -> Fitted:
-    """Return the model with these sides."""
+    """Return the model with these factors and biases; offsets that were subtracted from the entries are added."""
     loss, offsets = pursuit.loss, pursuit.observations.offsets
     row, column = rows.biases, columns.biases
     if offsets is not None:

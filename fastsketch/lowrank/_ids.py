@@ -1,4 +1,4 @@
-"""Ids of the rows and columns of a low-rank model, and tables with ids as the matrices that a fit takes."""
+"""Ids of the rows and columns of a low-rank model, and the conversion of tables with ids to matrices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,35 +25,35 @@ from fastsketch.data.names._triples import Triples, as_triples, placed, repeated
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._queries import as_indices
 
-# Of the sides, in files; those of the arrays are these and "_ids".
+# Names of the sides in state files; the names of their arrays begin with these and "_ids".
 SIDES = ("row", "column")
 
 
 @dataclass(frozen=True)
 class Ids:
-    """The ids of the rows and the columns of a model; None: their indices."""
+    """The ids of the rows and of the columns of a model; None if a side has none and is indexed by position."""
 
     rows: IdMap | None = None
     columns: IdMap | None = None
 
     def side(self, axis: int) -> IdMap | None:
-        """Return the ids of the rows (0) or columns (1)."""
+        """Return the ids of the rows (axis 0) or columns (axis 1)."""
         return self.columns if axis else self.rows
 
     def places(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
-        """Return indices of rows or columns, (k,): of ids if they have some; -1 is one never seen."""
+        """Return the indices (k,) of rows or columns that are given by id or index; -1 for an unknown id."""
         ids = self.side(axis)
         return as_indices(values, size, name) if ids is None else ids.places(values, name)
 
     def pairs(self, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices of pairs, or raise ValueError if these make none."""
+        """Return the indices of rows and columns of pairs; ValueError if the two have different shapes."""
         one, two = self.places(rows, 0, shape[0], "rows"), self.places(columns, 1, shape[1], "columns")
         if one.shape != two.shape:
             raise ValueError(f"rows and columns must have the same shape, got {one.shape} and {two.shape}")
         return one, two
 
     def one(self, value: Any, axis: int, size: int, name: str) -> int:
-        """Return the index of one row or column, -1 for the index -1; raise KeyError for an unknown id."""
+        """Return the index of one row or column; KeyError for an unknown id."""
         ids = self.side(axis)
         if ids is None:
             indices = as_indices([value], size, name)
@@ -63,23 +63,23 @@ class Ids:
         return int(ids.known([value], name)[0])
 
     def known(self, values: Any, axis: int, name: str) -> Any:
-        """Return indices where ids were given, or raise a KeyError that names those unknown."""
+        """Return the sorted indices of ids; KeyError for unknown ones. Indices and None are returned unchanged."""
         ids = self.side(axis)
         return values if values is None or ids is None else np.unique(ids.known(values, name))
 
     def named(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
-        """Return the ids of these indices: themselves if there are none."""
+        """Return the ids of rows or columns, or the indices themselves if there are no ids."""
         ids = self.side(axis)
         return indices if ids is None else taken(ids, indices)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def scalars(self) -> dict[str, Any]:
-        """Return the values that json can write."""
+        """Return the values of a state file, which JSON can represent."""
         kinds = {side: ids.kind for side, ids in zip(SIDES, (self.rows, self.columns), strict=True) if ids is not None}
         return {"ids": kinds} if kinds else {}
 
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays by the names that files have."""
+        """Return the arrays of a state file by name."""
         out: dict[str, Array] = {}
         for side, ids in zip(SIDES, (self.rows, self.columns), strict=True):
             if ids is not None:
@@ -88,9 +88,9 @@ class Ids:
 
     @classmethod
     def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None) -> "Ids":
-        """Make them of scalars() and arrays(); raise ValueError unless a model of this shape has them.
+        """Read ids from ``scalars()`` and ``arrays()``.
 
-        shape: None if they are the model's own, which are not checked.
+        shape: that of the model, for which the ids are checked (ValueError); None reads them without checks.
         """
         kinds: dict[str, Any] = dict(state.get("ids", {}))
         if not set(kinds) <= set(SIDES):
@@ -107,7 +107,7 @@ class Ids:
 
 
 def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the arrays of a file that are not ids."""
+    """Return the arrays of a state file without those of ids."""
     kinds: dict[str, Any] = dict(state.get("ids", {}))
     own = {name for side in SIDES if side in kinds for name in array_names(f"{side}_ids")}
     return {name: array for name, array in arrays.items() if name not in own}
@@ -115,7 +115,7 @@ def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[s
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 class FitArguments(NamedTuple):
-    """The arguments of a fit as matrices, and the ids of their sides."""
+    """The arguments of a fit as matrices, with the ids of their rows and columns."""
 
     X: Any
     sample_weight: Any
@@ -127,7 +127,10 @@ class FitArguments(NamedTuple):
 def as_matrices(
     X: Any, sample_weight: Any, validation: Any, *, columns: ColumnNames | None, row_ids: Any, column_ids: Any
 ) -> FitArguments:
-    """Return the matrices of a fit, of tables with ids in ascending order, so that lines may have any order."""
+    """Convert the arguments of a fit to matrices.
+
+    Rows and columns of a table are its ids in ascending order, so that the order of its lines does not matter.
+    """
     table = as_triples(X, columns)
     if table is None:
         names = names_of(X)
@@ -176,7 +179,7 @@ def _table_alone(validation: Any, columns: ColumnNames | None) -> Triples:
 
 
 def _ascending(table: Triples, other: Triples | None, axis: int) -> IdMap:
-    """Return the ids of a side in ascending order, those that only held-out entries have among them."""
+    """Return the ids of one side of a table and of the held-out table `other`, in ascending order."""
     ids = table.item_ids if axis else table.user_ids
     if other is not None:
         ids = ids.extended(other.item_ids if axis else other.user_ids, "validation")[0]
@@ -199,7 +202,7 @@ def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
 
 
 def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
-    """Return the weights of the lines, (n,) numbers."""
+    """Check the weights of the lines of a table and return them, (n,)."""
     values: NDArray[Any] = np.asarray(sample_weight)
     if values.dtype.kind not in "fiub":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
@@ -209,9 +212,10 @@ def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
 
 
 def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
-    """Return (matrix of new rows or columns in the order in which their ids appear, these ids); None if it is no table.
+    """Convert a table of new rows (axis=0) or columns (axis=1) to a matrix.
 
-    What it says of columns (or rows) that are not known is left out.
+    Returns (matrix, ids of the new ones in order of appearance), or None if the argument is not a table. Entries of
+    columns (or rows) that the model does not know are dropped.
     """
     lines = as_triples(table, None, name)
     if lines is None:
@@ -226,7 +230,7 @@ def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -
 
 
 def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
-    """Return the lines of a table for the ids of rows as CSR (len(rows), columns); None if it is no table."""
+    """Convert a table of entries to exclude to CSR (len(rows), columns); None if `exclude` is not a table."""
     table = None if exclude is None else as_triples(exclude, None, "exclude")
     if table is None:
         return None

@@ -1,7 +1,7 @@
-"""The leading singular triplet of a gradient, by subspace iteration on eight vectors.
+"""The leading singular triplet of a sparse matrix, by subspace iteration with eight vectors.
 
-The matrix has the values `a` of a state at the entries. Eight vectors cost little more than one: seven begin where the
-last search left them, near the singular vectors that come next; one is random, for what they cannot see.
+Eight vectors take little longer than one. Seven start at the result of the previous search, near the next singular
+vectors of the gradient. One is random, because the gradient may have a component that is orthogonal to the seven.
 """
 
 from typing import NamedTuple
@@ -17,14 +17,14 @@ from fastsketch.lowrank._entries import Entries
 
 Floats = NDArray[np.float64]
 
-# Vectors of the block, as the compiled loop has them.
+# Number of vectors, which the compiled loop fixes.
 BLOCK = 8
 
 
 class Triplet(NamedTuple):
-    """A singular value and its vectors."""
+    """A singular value and its two vectors of length 1."""
 
-    u: Array  # (m,) whose largest entry is positive: one sign for all machines
+    u: Array  # (m,); its entry of largest absolute value is positive, so that the signs do not depend on the machine
     s: float
     v: Array  # (n,)
 
@@ -33,22 +33,27 @@ class Triplet(NamedTuple):
 def leading_triplet(
     observations: Entries, values: Array, start: Array, found: Array, *, iterations: int, tolerance: float
 ) -> tuple[Triplet, Array] | None:
-    """Find the leading singular triplet of a matrix A, less those of the right singular vectors `found` (n, k).
-
-    Returns the triplet, and (n, 7) directions near the right vectors after it; None if what is left is zero.
+    """Find the leading singular triplet of A (I - F F'), where A is sparse and F has the vectors found before.
 
     Parameters
     ----------
     observations : Entries
-        Where A has its entries.
+        Their positions are those of the entries of A.
     values : (nnz,) array
-        The entries.
+        The entries of A.
     start : (n, 8) array
-        The vectors that the iteration begins with, in any scale.
+        Initial vectors, of any lengths.
     found : (n, k) array
-        Orthonormal.
-    iterations, tolerance : int, float
-        Iterations end when the right vector turns by at most `tolerance` (sine of the angle), or after their number.
+        F, right singular vectors that were found before; orthonormal columns.
+    iterations : int
+        Largest number of iterations.
+    tolerance : float
+        They stop when the right vector turns by an angle whose sine is at most this.
+
+    Returns
+    -------
+    (triplet, block) or None
+        block (n, 7) is a basis near the next right singular vectors. None if the matrix is zero.
     """
     basis = _orthonormal(start.astype(values.dtype), found)
     while True:
@@ -70,10 +75,7 @@ def leading_triplet(
 
 
 def block_start(seed: int, number: int, n: int, last: Array | None) -> Array:
-    """Return eight directions (n, 8): random ones, or the seven of `last` (n, 7) and a random one.
-
-    `number` is that of the search in the fit.
-    """
+    """Return the initial vectors (n, 8) of search `number` of a fit: `last` (n, 7) and a random one, or all random."""
     if last is None:
         streams = [Normal.PURSUIT + 2**30 + q for q in range(BLOCK)]
         return np.stack([random_normal(seed, stream, n) for stream in streams], axis=1)
@@ -87,10 +89,10 @@ def _gram(block: Array) -> Floats:
 
 
 def _orthonormal(block: Array, found: Array) -> Array:
-    """Return an orthonormal basis (n, 8) of the columns of a block, orthogonal to `found`: by Cholesky twice.
+    """Return an orthonormal basis (n, 8) of the columns of a block, orthogonal to `found`, by Cholesky QR done twice.
 
-    Where columns depend on each other Householder's method completes the basis; with `found`, whose directions it could
-    bring back, such columns are 0 instead, and so are those beyond n.
+    For linearly dependent columns Householder QR is used, which completes the basis. With `found`, of which it could
+    return directions, dependent columns are zero instead. If n < 8, the columns beyond n are zero.
     """
     dtype, basis = block.dtype, _without(found, block)
     try:
@@ -107,5 +109,5 @@ def _orthonormal(block: Array, found: Array) -> Array:
 
 
 def _without(found: Array, block: Array) -> Array:
-    """Return a block less its projection on the orthonormal columns `found`."""
+    """Return a block minus its projection onto the orthonormal columns of `found`."""
     return block - found @ (found.T @ block) if found.shape[1] else block

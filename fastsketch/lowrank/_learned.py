@@ -1,16 +1,19 @@
-"""Ridges that are learned for each factor of the square loss, and the noise with them: variational Bayes.
+"""Learned ridges, one for each factor of rows and of columns: empirical variational Bayes, for the square loss.
 
-Entries of weight w are a_i'b_j and biases, and noise of variance noise / w; the factors a_iq of rows are drawn with a
-variance of their own for every q, and so are those of columns. What a row is fitted to is not known exactly: b_jq has
-the variance S_jq = noise / H_jq, H_jq what the normal equations of column j have on their diagonal. In those of a row
-stand the expected squares, sum_j w_ij (b_jq^2 + S_jq), whose second part is a ridge that grows with the weight of the
-row. S is taken alike for all columns, its mean over the entries, so that a ridge is two numbers a factor:
+The model: an entry of weight w is biases plus a_i'b_j plus noise of variance noise / w. The factors a_iq of all rows i
+are normal with variance_q, and those of columns have variances of their own.
+
+The factors b_jq to which a row is fitted are uncertain. Their posterior variance is S_jq = noise / H_jq, where H_jq is
+the diagonal of the normal equations of column j. The normal equations of a row contain the expected squares
+sum_j w_ij (b_jq^2 + S_jq), and their second part is a ridge that grows with the weight of the row. S_jq is replaced by
+its mean over the entries, so that a factor has two numbers:
 
     ridge of row i = noise / variance_q + weight_i * uncertainty_q.
 
-Without the second one a ridge has to be large, or many ranks overfit, and then shrinks what is certain too. variance_q
-is sum_i a_iq^2 / sum_i (1 - share of the ridge in H_iq) (MacKay 1992), noise the mean of what is left, to which each
-parameter in effect adds one entry's noise; a factor that says nothing fades. Of columns the same.
+Without the second one, many ranks would overfit unless the ridge were so large that strong factors are shrunk too.
+variance_q is sum_i a_iq^2 / sum_i (1 - share of the ridge in H_iq) (MacKay 1992). noise is the mean squared residual
+plus the noise of one entry for each effective parameter. The variance of a useless factor decreases until it vanishes.
+The same holds with rows and columns exchanged.
 
 Lim, Teh, Variational Bayesian Approach to Movie Rating Prediction, KDD Cup 2007; Raiko, Ilin, Karhunen, Principal
 Component Analysis for Large Scale Problems with Lots of Missing Values, ECML 2007.
@@ -29,31 +32,31 @@ from fastsketch.lowrank._units import noise_unit
 
 Floats = NDArray[np.float64]
 
-# What noise and sums of weights are at least.
+# Least noise, and least sum of weights.
 TINY = float(np.finfo(np.float64).tiny)
-# A factor is at least so much in effect: what has faded would else have 0 / 0 for its variance.
+# Least effective number of parameters of a factor, as a share of the rows: a vanished factor would have 0 / 0.
 LEAST_EFFECT = 1e-3
-# Variances are at least this share of an entry's standard deviation: of the product of two factors it is the variance.
+# Least variance, as a share of the standard deviation of the noise: products of two factors have the scale of entries.
 LEAST_VARIANCE = 1e-9
 
 
 class SideSums(NamedTuple):
-    """Sums over the rows with entries; of columns the same."""
+    """Sums over the rows, or the columns, that have entries."""
 
-    size: int
-    weight: float
-    squares: Floats  # (t,) of factors
-    weighted_squares: Floats  # (t,) each with the weight of its row
-    effect: Floats  # (t,) 1 less the share of the ridge in the diagonal
-    weighted_inverse: Floats  # (t,) of the diagonal
-    bias_effect: float
+    size: int  # number of rows
+    weight: float  # total weight
+    squares: Floats  # (t,) of squared factors
+    weighted_squares: Floats  # (t,) of squared factors times the weight of the row
+    effect: Floats  # (t,) effective numbers of parameters: of 1 - share of the ridge in the diagonal
+    weighted_inverse: Floats  # (t,) of the weight of the row over the diagonal
+    bias_effect: float  # effective number of parameters of the biases
 
 
 class LearnedRidges:
-    """The ridges of both sides, learned of each after its fit."""
+    """Learned ridges of rows and of columns. Each side is updated after it was fitted."""
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
-        """Begin with both sides, balanced, and the sum of the losses that they leave."""
+        """Initialise from balanced factors of both sides and their loss."""
         self._observations, self._setting = observations, setting
         self._n = observations.n_observations
         self._column_weights = _column_weights(observations.data)
@@ -71,21 +74,21 @@ class LearnedRidges:
 
     @property
     def of_rows(self) -> Floats:
-        """Return the ridges of rows, (2, t): of a row, and each unit of its weight."""
+        """Return the ridges of rows, (2, t): a constant, and an amount for each unit of the weight of the row."""
         return np.stack([self._noise / self._row_variance, self._uncertain_columns])
 
     @property
     def of_columns(self) -> Floats:
-        """Return the ridges of columns, (2, t)."""
+        """Return the ridges of columns, (2, t), as ``of_rows``."""
         return np.stack([self._noise / self._column_variance, self._uncertain_rows])
 
     @property
     def unit(self) -> float:
-        """Return the noise level of the moment, the unit of ridges that are given."""
+        """Return the present noise level in the unit of given ridges."""
         return noise_unit(self._n, self._observations.occurring, self._noise)
 
     def see_columns(self, columns: Side) -> None:
-        """Learn from columns that were fitted with `of_columns`."""
+        """Update from columns that were fitted with ``of_columns``."""
         penalty = self._setting.bias_penalty if self._setting.biases else None
         sums = side_sums(columns, self._column_weights, self._row_squares, self.of_columns, penalty)
         self._column_squares = sums.weighted_squares / max(sums.weight, TINY)
@@ -94,7 +97,7 @@ class LearnedRidges:
         self._column_effect = float(sums.effect.sum()) + sums.bias_effect
 
     def see_rows(self, rows: Side, loss: float) -> None:
-        """Learn from rows that were fitted with `of_rows`, and from the sum of the losses that are left."""
+        """Update from rows that were fitted with ``of_rows``, and the noise from the loss after that fit."""
         sums = self._row_sums(rows, self._column_squares, self.of_rows)
         self._row_squares = sums.weighted_squares / max(sums.weight, TINY)
         self._row_variance = self._variance(sums)
@@ -115,9 +118,20 @@ class LearnedRidges:
 
 
 def side_sums(side: Side, weights: Floats, known: Floats, ridges: Floats, bias_penalty: float | None) -> SideSums:
-    """Return the sums of a side of these weights (m,) that was fitted with ridges (2, t).
+    """Compute the sums of one side after its fit.
 
-    known: (t,) weighted mean squares of the factors that it was fitted to; bias_penalty: None without biases.
+    Parameters
+    ----------
+    side : Side
+        Factors (m, t).
+    weights : (m,) array
+        Total weights; rows of weight 0 are not counted.
+    known : (t,) array
+        Weighted mean squares of the factors of the other side.
+    ridges : (2, t) array
+        Those of the fit.
+    bias_penalty : float or None
+        None without biases.
     """
     there = weights > 0
     own, weight = np.square(side.factors[there], dtype=np.float64), weights[there]

@@ -1,4 +1,4 @@
-"""From the matrices of a user to the entries of a fit: checked, and split by validation."""
+"""From the matrices of a user to the entries of a fit: checks, and the split into training and held-out entries."""
 
 from dataclasses import replace
 from functools import partial
@@ -13,19 +13,33 @@ from fastsketch.lowrank._data import Array, Observed, observed
 from fastsketch.lowrank._entries import Entries, HoldOut
 from fastsketch.lowrank._setting import FitSetting
 
-# Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
+# Number that is added to the number of entries of each row and column in the degree scaling, so that rare ones are not
+# scaled up too much (smoothed weighted trace norm: Foygel and others 2011).
 DAMPING = 30.0
-# Sum of the squares of the values, by size of the dtype: beyond it products of a fit leave the range of numbers.
+# Largest sum of squares of the values, by bytes of the dtype: beyond it, products in a fit overflow.
 MOST_SQUARES = {4: 1e36, 8: 1e300}
-# Share of the entries that a fit holds out for itself, where it has to choose: not where these were fewer than ENOUGH,
-# which tell too little.
+# Share of the entries that a fit holds out if it has to choose a ridge, and the least number of them that can choose.
 SHARE, ENOUGH = 0.1, 30
 
 
 def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, HoldOut]:
-    """Return all entries of a fit, and a function that makes them again with some held out, if these are to choose.
+    """Check the arguments of a fit and return all its entries, and a function that splits them.
 
-    validation: the share of the entries to hold out, a matrix of them, or None; then the setting decides.
+    Parameters
+    ----------
+    X : matrix
+    sample_weight : matrix or None
+    validation : float, matrix or None
+        Share of the entries to hold out, or the held-out entries. With None, the setting decides whether a share is
+        held out.
+    setting : FitSetting
+
+    Returns
+    -------
+    entries : Entries
+        All entries of X; those of a matrix `validation` are held out.
+    hold_out : callable or None
+        Returns the entries of X with a random share of them held out. None if no share is held out.
     """
     share, loss = as_share(validation), setting.loss.name
     data, held = _targets(X, loss, sample_weight=sample_weight, dtype=setting.dtype), None
@@ -59,7 +73,7 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
 
 
 def _scaled(data: Observed, held: Observed | None, *, scaling: bool) -> Entries:
-    """Return the entries of a fit, with the degree scaling of rows and columns."""
+    """Return the entries of a fit with the degree scaling of their rows and columns."""
     (rows, columns), dtype = data.counts, data.o.dtype
     return Entries(
         data, held, degree_scale(rows, dtype, scaling, int(rows.min())), degree_scale(columns, dtype, scaling)
@@ -67,15 +81,15 @@ def _scaled(data: Observed, held: Observed | None, *, scaling: bool) -> Entries:
 
 
 def check_rank(rank: int, m: int, n: int) -> None:
-    """Raise ValueError if a matrix (m, n) has not so many ranks."""
+    """Raise ValueError if a rank is larger than min(m, n)."""
     if rank > min(m, n):
         raise ValueError(f"rank must be at most min(m, n) = {min(m, n)} for {m:,} rows and {n:,} columns, got {rank}")
 
 
 def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
-    """Return the scale of rows or columns with so many observations: at most 1, and 1 without `scaling`.
+    """Return the scale (count + DAMPING)^(-1/4) of each row or column, divided by its maximum; ones without `scaling`.
 
-    least: observations of the row that has fewest, if they are known.
+    least: the smallest of the counts if it is known.
     """
     if not scaling:
         return np.ones(len(counts), dtype)
@@ -85,7 +99,7 @@ def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool,
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 def _check_disjoint(data: Observed, held: Observed) -> None:
-    """Raise ValueError if an entry that is held out is one of those to be fitted, too."""
+    """Raise ValueError if a held-out entry is an entry of X too."""
     places, others = (each.rows * each.n + each.indices for each in (data, held))
     both = np.intersect1d(places, others, assume_unique=True)
     if len(both):
@@ -94,7 +108,7 @@ def _check_disjoint(data: Observed, held: Observed) -> None:
 
 
 def _targets(matrix: Any, loss: str, *, name: str = "X", **options: Any) -> Observed:
-    """Return the entries of a matrix as the loss takes them."""
+    """Return the checked entries of positive weight of a matrix, as targets of the loss."""
     if LOSSES[loss].targets == "label":
         data = observed(matrix, loss="square", name=name, **options)
         return replace(data, o=as_targets(data.o, loss, name)).with_weight()
@@ -105,10 +119,10 @@ def _targets(matrix: Any, loss: str, *, name: str = "X", **options: Any) -> Obse
 
 
 def _check_squares(values: Array, name: str) -> None:
-    """Raise ValueError if the squares of values leave the range in which their products are numbers."""
+    """Raise ValueError if the sum of the squares of the values is so large that a fit would overflow."""
     most = MOST_SQUARES[values.dtype.itemsize]
     largest = float(np.abs(values).max(initial=0.0))
-    if largest > (most / max(len(values), 1)) ** 0.5:  # else the sum is below, and need not be made
+    if largest > (most / max(len(values), 1)) ** 0.5:  # otherwise the sum is certainly below the limit
         unit = values.astype(np.float64) / largest
         if not float(unit @ unit) <= most / largest / largest:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
+"""Generalized low-rank models: completion of a matrix under a loss that suits its values."""
 
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -29,86 +29,98 @@ from fastsketch.lowrank._sweeps import fold_in
 
 
 class LowRankModel(LowRankAnswers):
-    """Model of a matrix from some of its entries: biases plus a sum of rank-one matrices, fitted greedily.
+    """Low-rank model of a matrix of which some entries are observed: matrix completion under one of nine losses.
 
-    Score z_ij = level + row_i + column_j + sum_k coefficient_k U_ik V_jk. Each rank is the leading singular pair of
-    the gradient of the loss over the observed entries, so one fit has the models of every smaller rank. Sweeps then
-    fit both sides of the last rank in turn.
+    The score of entry (i, j) is z_ij = level + row_i + column_j + sum_k coefficient_k U_ik V_jk, the sum of biases and
+    of rank-one matrices. Ranks are added one after the other (GLRL, Yao and Kwok 2016): each one is the leading
+    singular pair of the gradient of the loss at the observed entries. Sweeps then fit the factors of columns and of
+    rows in turn (alternating least squares for the square loss).
 
     Parameters
     ----------
     rank : int, default 10
-        Largest rank; at most min(m, n).
+        Largest rank, at most min(m, n).
     loss : str, default "square"
-        "square" (z - o)^2 / 2; "logistic" log(1 + exp(-oz)) and "squared_hinge" of labels o = -1 and +1 (or 0 and 1);
-        "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" ``|z - o|``,
-        "hinge" of labels, "quantile" with loss_parameter tau (0.5), "epsilon_insensitive" with loss_parameter epsilon.
-        Stars want "square", and signs too, unless chances are asked for: it is as accurate as "logistic", and faster.
-        "huber" is for values of which some are wrong by far, "absolute" where the mean distance counts.
+        Loss of a score z for an observed value o. Smooth losses are "square" (z - o)^2 / 2, "huber" with delta =
+        `loss_parameter`, "logistic" log(1 + exp(-oz)) and "squared_hinge" for labels o = -1 and +1 (or 0 and 1), and
+        "poisson" exp(z) - oz for counts. Losses with kinks are "absolute" ``|z - o|``, "hinge" for labels, "quantile"
+        with tau = `loss_parameter` (default 0.5), and "epsilon_insensitive" with epsilon = `loss_parameter`.
+        "square" is right for ratings. It is right for signs too, unless probabilities are needed: it is as accurate as
+        "logistic", and faster. "huber" is for data in which some values are grossly wrong, "absolute" for a small mean
+        absolute error.
     refine : {"economic", "full", "none"}, default "economic"
-        Which coefficients are fitted again after each rank of a smooth loss. "economic": the new one and a common
-        factor of all earlier ones (GLRL equation 7); "full": all of them (equation 6); "none": the new one is the step
-        s / L. The square loss with "full" is rank-one matrix pursuit.
+        Coefficients that are fitted again after each rank of a smooth loss. "economic": the new one and a common
+        factor of all earlier ones (GLRL, equation 7). "full": all of them (equation 6); with the square loss this is
+        rank-one matrix pursuit. "none": no fit; the new one is the step s / L.
     max_refine_steps : int or None, default 2
-        Newton steps of that refinement at most; of the square loss one is exact. None: until another would gain less
-        than 1e-8 of the objective (or 1e-9 of that without ranks, which ends it for separable labels). "full" is then
-        never worse than "economic" from the same ranks. More steps fit the entries better and overfit at smaller
-        ranks: a smaller learning_rate, sweeps with their ridge, or a rank chosen by validation hold that back.
+        Largest number of Newton steps of this fit. One step is exact for the square loss. With None, steps end when
+        another one would gain less than 1e-8 of the objective plus 1e-9 of the objective without ranks; "full" is then
+        never worse than "economic" from the same ranks. More steps fit the entries better, and overfit at smaller
+        ranks, which a smaller `learning_rate`, sweeps, or a rank chosen by validation prevent.
     biases : bool, default True
-        Whether a global level and a bias for each row and each column are fitted first.
+        Whether a global level and biases of rows and columns are fitted before the first rank.
     scaling : bool, default True
-        Search in rows and columns scaled by (observations + 30)^(-1/4): frequent ones do not take all ranks.
+        Whether singular vectors are searched in rows and columns that are multiplied by (number of observations +
+        30)^(-1/4). Otherwise the most frequent rows and columns dominate all ranks.
     loss_parameter : float, optional
-        delta and epsilon are in units of X. If not given they are 1.345 and 0.1 times the robust spread of what biases
-        leave (1.4826 times the median size; the standard deviation of normal residuals): ``resolved`` after the fit.
+        delta and epsilon are in units of X. By default they are 1.345 and 0.1 times the robust standard deviation of
+        the residuals of the biases (1.4826 times their median absolute value). ``resolved`` has the value after the
+        fit.
     learning_rate : float in (0, 1], default 0.7
-        Factor on each step of smooth losses: below 1 more ranks overfit later.
+        Factor on each step of a smooth loss. Values below 1 delay overfitting to larger ranks.
     sweeps : int, optional
-        Times that columns and rows are fitted again in turn after the last rank, with `ridge`: 10 if it is learned,
-        else 4. More accurate; the models of smaller rank are then gone: 0 keeps them, and allows ``add_ranks``.
+        Number of alternating fits of columns and rows after the last rank. By default 10 if the ridge is learned, else
+        4. Sweeps make the model more accurate, but only the model of the last rank remains. With 0 the models of all
+        smaller ranks remain, and ``add_ranks`` is possible.
     ridge : float or "learned", optional
-        L2 penalty of factors in sweeps and fold-in. "learned" (square loss only): a separate penalty for each factor,
-        by empirical variational Bayes. A number is a multiple of the largest singular value that the gradient of pure
-        noise would have, which is estimated before each sweep: at 1, factors of pure noise vanish. By default it is
-        learned with the square loss, and chosen on held-out entries with other losses (`validation` of ``fit``; it is 1
-        without sweeps, or with fewer than 300 entries). ``facts()["penalty"]`` is in units of the loss, and None if it
-        is learned.
+        L2 penalty of factors in sweeps and ``fold_in``. "learned" (square loss only): a separate penalty for each
+        factor, by empirical variational Bayes. A number is a multiple of the largest singular value that the gradient
+        of pure noise would have, which is estimated before each sweep: at 1, factors of pure noise vanish. By default
+        it is learned for the square loss, and for other losses chosen on held-out entries (`validation` of ``fit``),
+        or 1 without sweeps or with fewer than 300 entries. ``facts()["penalty"]`` has the penalty in units of the
+        loss, None if it is learned.
     bias_ridge : float, optional
-        L2 penalty of biases, in observations of mean curvature and weight: a bias of n observations is shrunk by
-        n / (n + bias_ridge). If not given 3, of labels 2.
-        ``facts()["bias_penalty"]`` is in units of the loss.
+        L2 penalty of biases, as a number of observations of mean curvature and weight: a bias of n observations is
+        shrunk by n / (n + bias_ridge). Default 3, for labels 2. For numbers, biases beyond three robust standard
+        deviations of the residuals are not shrunk, so that a column or row with a distant zero does not change the
+        predictions of others. ``facts()["bias_penalty"]`` has the penalty in units of the loss.
     step_rule : {"line_search", "inverse_sqrt", "inverse"}, default "line_search"
-        Of losses with kinks, in step t: to the lowest point along h, step_size / sqrt(t), or step_size / t.
+        Length of step t along the direction h for a loss with kinks: to the minimum, step_size / sqrt(t), or
+        step_size / t.
     step_size : float, default 1.0
-        In units of X over those of the slopes.
+        Factor of "inverse_sqrt" and "inverse", in units of X divided by those of the slopes of the loss.
     inner_criterion, inner_tolerance, max_inner_rank : str, float, int, default "current", 0.99, 2
-        Ranks of h in step t of those losses: until ||g - h||^2 <= inner_tolerance ||g||^2 ("current"), or
-        inner_tolerance times that of step t - 1 ("previous", Algorithm 3 as printed), but at most max_inner_rank.
+        Ranks of h for a loss with kinks, whose subgradient is g. They are added until ||g - h||^2 <= inner_tolerance
+        ||g||^2 ("current"), or <= inner_tolerance times ||g - h||^2 of step t - 1 ("previous", Algorithm 3 as
+        printed), at most `max_inner_rank`.
     max_power_iterations : int, default 8
-        Largest number of power iterations for each singular pair; without sweeps 30 are worth their time.
+        Largest number of power iterations for a singular pair. Without sweeps, 30 can pay.
     power_tolerance : float in [0, 1], default 1e-3
-        Power iterations end when the right singular vector turns by an angle with at most this sine. Where singular
-        values are close, vectors are less exact than that: ``fastsketch.papers`` has 1e-9.
+        Power iterations end when the right singular vector turns by an angle whose sine is at most this. Vectors of
+        close singular values are less exact. ``fastsketch.papers`` uses 1e-9.
     clip : (low, high), optional
-        Range that predicted numbers and rates keep to; labels and probabilities need none.
+        Range to which predicted numbers and rates are clipped. Labels and probabilities are not clipped.
     dtype : float32 or float64, optional
-        Of entries and factors; that of the input if it is one of them, else float64.
+        Of entries and factors. By default that of X if it is one of the two, else float64.
     seed : int, default 0
+        Seed of the initial vectors of searches and of the random split of entries.
 
     Attributes
     ----------
     selected_rank : int or None
-        Rank that predictions take: the last, or without sweeps the one that held-out entries have chosen.
+        Rank that predictions use: the last, or without sweeps the one with the best validation score. None before the
+        fit.
     selection : list of dict
-        For each model that was scored: rank, ridge and bias_ridge, its validation loss with standard_error, and its
-        gain, by which the loss is lower than that of biases alone, with gain_error, the standard error of the gain.
+        A dict for each model that was scored on held-out entries: rank, ridge, bias_ridge, validation (the mean loss)
+        and its standard_error, gain (how much lower this loss is than that of biases alone) and its standard error
+        gain_error.
     history : list of dict
-        rank, objective, seconds, validation (None without one) of every rank from 0.
+        rank, objective, seconds and validation (None without held-out entries) of each rank from 0.
     shape : (m, n)
     row_ids, column_ids : IdMap or None
-        Ids of rows and columns, if the fit was given some; the methods then take and return these.
+        Ids of rows and columns if the fit had some. Methods then take and return ids instead of indices.
     notes : dict
-        Anything that json can write; saved with the model.
+        Anything that can be written as JSON. It is saved with the model.
 
     Raises
     ------
@@ -117,21 +129,22 @@ class LowRankModel(LowRankAnswers):
 
     Notes
     -----
-    Every stored entry of a sparse matrix is an observation, zeros too; in a dense one NaN is missing. A rank costs some
-    passes over the observed entries, "full" O(nnz k) at rank k. Memory beside the input: 8 bytes an entry in float32,
-    16 in float64; sweeps hold a transposed copy, and a fit that chooses one of the entries that are left. A row or
-    column without observations is predicted by the other biases, and so is index -1.
+    Every stored entry of a sparse matrix is an observation, zeros included. In a dense matrix NaN is missing. A rank
+    costs some passes over the observed entries, and with "full" O(nnz k) operations at rank k. In addition to the input
+    a fit needs 8 bytes an entry in float32 and 16 in float64. Sweeps also store a transposed copy, and a fit that holds
+    out entries a copy of the others. A row or column without observations has the bias 0 and no factors.
 
-    The objective never grows with the rank for smooth losses, nor with step_rule="line_search".
+    The objective does not grow with the rank for smooth losses, nor for others with ``step_rule="line_search"``.
 
-    With the losses of numbers ("square", "huber", "absolute", "quantile", "epsilon_insensitive") a model of c X is c
-    times the model of X, whatever ridges are given; a delta, epsilon, clip or step_size that is given must be
-    multiplied too.
+    For losses of numbers ("square", "huber", "absolute", "quantile", "epsilon_insensitive") a model of c X predicts c
+    times as much as the model of X with the same ridges. A given delta, epsilon, clip or step_size must then be
+    multiplied by c too.
 
     References
     ----------
     Yao, Kwok, *Learning of Generalized Low-Rank Models: A Greedy Approach*, IJCAI 2016, Algorithms 2 and 3; Wang et
-    al., *Rank-One Matrix Pursuit for Matrix Completion*, ICML 2014; Lim, Teh, KDD Cup 2007 (`ridge`).
+    al., *Rank-One Matrix Pursuit for Matrix Completion*, ICML 2014; Lim, Teh, KDD Cup 2007 (`ridge`); Efron, Morris,
+    *Limiting the Risk of Bayes and Empirical Bayes Estimators*, JASA 1972 (`bias_ridge`).
 
     Examples
     --------
@@ -192,38 +205,41 @@ class LowRankModel(LowRankAnswers):
         patience: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Forget everything and fit X.
+        """Fit the model to the observed entries of X. An earlier fit is discarded.
 
         Parameters
         ----------
-        X : scipy.sparse (m, n), array (m, n) with NaN for what is missing, or a table
-            A table is ``fastsketch.data.Triples`` of rows, columns and values, by ids of any type; or {row id:
-            {column id: value}}; or, where `columns` says so, a data frame or the path of a file. Its ids, in ascending
-            order, become rows and columns. A pair has one value: one that comes twice is an error.
+        X : scipy.sparse (m, n), array (m, n) with NaN for missing entries, or a table
+            A table is ``fastsketch.data.Triples`` of row ids, column ids and values, or {row id: {column id: value}},
+            or, with `columns`, a data frame or the path of a file. Its ids in ascending order become rows and columns.
+            A pair that occurs twice is an error.
         columns : (row, column, value), optional
-            X is a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them a
-            file has no more than these, and a data frame is a matrix, and refused if it has three columns or fewer, or
-            names such as "user" and "item".
+            Names, or positions from 0, of the three columns of a data frame or a file. Without them a file must have
+            only these three columns, and a data frame is read as a matrix; one with at most three columns, or with
+            names such as "user" and "item", is then refused.
         row_ids, column_ids : vectors of ids (m,) and (n,), optional
             Ids of the rows and columns of a matrix X: integers or strings, see ``fastsketch.data.IdMap``.
         sample_weight : as X, optional
-            Weight of each observation: 0 or from 1e-100 to 1e100 (float32: 1e-30 to 1e30), stored where X is;
-            (n_lines,) if X is a table. All of them times a number give the same predictions. An observation of weight
-            0 is checked, and then left out, and so is an id of a table that has no other.
-        validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
-            Share of the entries to hold out (0.1 if not given, unless ridge is given); the fit is then made of all
-            entries. Or held-out entries of your own, which are not fitted. They say how large the loss is, and how
-            much lower than that of biases alone: ``facts()``. Where the ridge is neither given nor learned they choose
-            it, the one of 4, 2, 1, 1/2 and 1/4 with the least loss; ``facts()["chosen_by"]`` is "validation",
-            "argument", or "default" where there are too few entries to tell. The scored fit takes about as long as the
-            fit, that of five ridges two to four times as long. Without sweeps they choose the rank, of a fit to the
-            entries left. ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is the same fit without a
-            choice.
+            Weight of each observation, with the sparsity structure of X, or (n_lines,) if X is a table: 0, or from
+            1e-100 to 1e100 (float32: from 1e-30 to 1e30). Weights that are all multiplied by the same number give the
+            same predictions. An observation of weight 0 is checked and dropped, and so is an id without others.
+        validation : float in (0, 1), scipy.sparse (m, n), or a table if X is one, optional
+            Entries that are held out, to score the model: ``facts()`` has their mean loss, and how much lower it is
+            than that of biases alone.
+
+            - A number is the share of the entries that are held out at random. The model is then fitted again to all
+              entries. Default 0.1, and no entries if `ridge` is given, without sweeps, or with fewer than 300 entries.
+            - A matrix or table has the held-out entries. They are not fitted.
+
+            If the ridge is neither given nor learned, it is the one of 4, 2, 1, 1/2 and 1/4 with the smallest held-out
+            loss, and the fit takes three to five times as long. Without sweeps the held-out entries choose the rank,
+            and the model is not fitted again. ``facts()["chosen_by"]`` is "validation", "argument" or "default".
+            ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` repeats the fit without a choice.
         patience : int, optional
-            Stop after this many ranks without a better validation score, in the fit that chooses.
+            Ranks are added until this many in a row have not improved the validation score.
         callback : callable, optional
-            Called with each entry of the history, of the fit that chooses and of the one to all entries; what it raises
-            leaves the model as it was, a true value returned ends the fit.
+            Called with each dict of ``history``, in the fit that is scored and in the fit of all entries. If it returns
+            a true value, no more ranks are added. If it raises an exception, the model stays as it was.
 
         Returns
         -------
@@ -232,7 +248,7 @@ class LowRankModel(LowRankAnswers):
         Raises
         ------
         TypeError, ValueError
-            For input that cannot serve; the model is then as it was.
+            For invalid arguments. The model stays as it was.
 
         Examples
         --------
@@ -263,15 +279,16 @@ class LowRankModel(LowRankAnswers):
 
     @changes
     def add_ranks(self, n: int, *, patience: int | None = None, callback: Callback | None = None) -> Self:
-        """Go on from the last fit with n more ranks, as if it had been asked for them at once.
+        """Add n ranks to a model that was fitted with ``sweeps=0``.
 
-        The parameter ``rank`` becomes the total: ``type(model)(**model.parameters)`` fits the same data to the same
-        model. The data of the fit must still be in memory, unchanged: copies share them, files and pickles do not
-        hold them.
+        The result is bitwise identical to one fit with all ranks, and the parameter ``rank`` becomes their number. The
+        model must have been fitted in this process: it refers to the data of the fit, which must not be changed. Copies
+        of a model share the data; files and pickles do not contain them.
 
         Parameters
         ----------
         n : int
+            Number of ranks to add.
         patience, callback
             As for ``fit``.
 
@@ -282,8 +299,8 @@ class LowRankModel(LowRankAnswers):
         Raises
         ------
         ValueError
-            If sweeps are asked for, for a model that was not fitted or comes from a file, and for more ranks than
-            min(m, n); the model is then as it was.
+            If the model has sweeps, was not fitted or was loaded from a file, or if the total is larger than min(m, n).
+            The model stays as it was.
 
         Examples
         --------
@@ -316,11 +333,11 @@ class LowRankModel(LowRankAnswers):
         return FitSetting(**vars(self._values)).of(self._asked_loss())
 
     def _asked_loss(self) -> LossSetting:
-        """Return the loss with the parameter of the table where none was given."""
+        """Return the loss with the given parameter, or with its default from the table of losses."""
         return LossSetting(self.loss, as_loss_parameter(self.loss, self.loss_parameter))
 
     def _loss_setting(self, fitted: Fitted) -> LossSetting:
-        """Return the loss as it was fitted."""
+        """Return the loss with the parameter of the fit."""
         asked = self._asked_loss()
         return asked if fitted.loss_parameter is None else replace(asked, parameter=fitted.loss_parameter)
 
@@ -334,30 +351,34 @@ class LowRankModel(LowRankAnswers):
         rank: int | None = None,
         ridge: float | None = None,
     ) -> FoldedIn:
-        """Fit new rows (axis=0) or new columns (axis=1) to the columns or rows known, the model unchanged.
+        """Compute the factors and biases of new rows (axis=0) or columns (axis=1). The model is not changed.
 
         Parameters
         ----------
-        X : scipy.sparse or array with NaN
-            (any, n) for axis=0; (m, any) for axis=1. Or a table, if the model has ids: then the new ones are in the
-            order in which their ids appear, and what is said of ids that the model does not know is left out. Columns
-            of a data frame are, for axis=0, matched with the names or ids of the model's columns, in any order; a name
-            that is missing or unknown is refused.
+        X : scipy.sparse, array with NaN for missing entries, or a table
+            New rows (k, n) for axis=0, new columns (m, k) for axis=1. A table needs a model with ids: the new ones are
+            then in the order in which their ids appear, and entries of unknown columns (or rows) are ignored. For
+            axis=0 the columns of a data frame are matched by name with those of the model, in any order; a missing or
+            unknown name is an error.
         sample_weight : as X, optional
-        axis : {0, 1}
+            Weights of the observations; not for a table.
+        axis : {0, 1}, default 0
         rank : int, optional
+            Rank of the model; ``selected_rank`` by default.
         ridge : float, optional
-            In the units of the model's; that of the model if not given.
+            In the units of the parameter `ridge`. By default the penalty of the fit.
 
         Returns
         -------
         FoldedIn
-            Its ``factors`` and ``biases``; ``predict(k, j)``, ``predict_block``, ``recommend``; ``ids`` of a table.
+            Has the ``factors`` and ``biases`` of the new rows or columns, and methods ``predict``, ``predict_block``
+            and ``recommend``.
 
         Notes
         -----
-        A convex problem of rank + 1 variables a row, solved by damped Newton steps (of a touching parabola for losses
-        without curvature): after sweeps, the rows of X itself get the factors that they have.
+        Each row is a convex problem with rank + 1 variables, which is solved by damped Newton steps. Losses with kinks
+        are replaced by parabolas that touch them. After sweeps, rows of the fit get the factors that they had in it,
+        except rows whose bias was not shrunk (`bias_ridge`).
 
         Examples
         --------
@@ -393,7 +414,7 @@ class LowRankModel(LowRankAnswers):
         )
 
     def _observed(self, X: Any, sample_weight: Any, axis: int) -> tuple[Observed, IdMap | None]:
-        """Return the entries of new rows (or columns) beside the known columns (or rows), and the ids of a table."""
+        """Check new rows (or columns) and return their entries, and their ids if they are a table."""
         fitted, new_ids, entries = self._known(), None, X
         table = known_columns(X, self._ids.side(1 - axis), axis)
         if table is not None:
@@ -411,56 +432,57 @@ class LowRankModel(LowRankAnswers):
             raise ValueError(f"X must have {fitted.shape[1 - axis]} {side}, got shape {(data.m, data.n)}")
         return data.with_weight(), new_ids
 
-    # -- what the frame asks for -------------------------------------------------------------------------------------
+    # -- required by the frame ---------------------------------------------------------------------------------------
     @property
     def selected_rank(self) -> int | None:
-        """Return the rank that predictions take; None before the fit."""
+        """Return the rank that predictions use; None before the fit."""
         return None if self._fitted is None else self._fitted.selected_rank
 
     @property
     def history(self) -> list[HistoryLine]:
-        """Return rank, objective, seconds and validation (None without one) of every rank from 0, before any sweeps.
+        """Return a dict with rank, objective, seconds and validation for each rank from 0, before sweeps.
 
-        validation is the score of this rank in the fit that has chosen. [] before the fit. ``facts`` has the figures of
-        the model in use.
+        ``validation`` is the score of the rank in the fit with held-out entries, None without one. The list is empty
+        before the fit. ``facts()`` describes the final model.
         """
         return [] if self._fitted is None else [line.copy() for line in self._fitted.history]
 
     @property
     def selection(self) -> list[SelectionLine]:
-        """Return rank, ridge, bias_ridge, validation, gain and the errors of these, of every model that was scored.
+        """Return a dict for each model that was scored on held-out entries.
 
-        The line without a ridge is of biases alone; [] before the fit, and where no entries were held out.
+        Its keys are those of the attribute in the class docstring. The last dict, whose ridge is None, is that of
+        biases alone. The list is empty before the fit, and if no entries were held out.
         """
         return [] if self._fitted is None else [line.copy() for line in self._fitted.selection]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return (m, n) of the matrix; ValueError before the fit."""
+        """Return the shape (m, n) of the matrix; ValueError before the fit."""
         return self._known().shape
 
     @property
     def n_rows(self) -> int:
-        """Return the rows of the matrix; 0 before the fit."""
+        """Return the number of rows of the matrix; 0 before the fit."""
         return 0 if self._fitted is None else self._fitted.shape[0]
 
     @property
     def n_features(self) -> int | None:
-        """Return the columns of the matrix; None before the fit."""
+        """Return the number of columns of the matrix; None before the fit."""
         return None if self._fitted is None else self._fitted.shape[1]
 
     def _column_names(self) -> FeatureNames | None:
-        """Return the names of the columns: those of the data frame that was fitted, or their ids as text; or None."""
+        """Return the column names of a fitted data frame, or the column ids as text, or None."""
         return self._feature_names or (None if self._ids.columns is None else tuple(map(str, self._ids.columns)))
 
     @property
     def row_ids(self) -> IdMap | None:
-        """Return the ids of the rows; None if the fit was given none."""
+        """Return the ids of the rows; None if the fit had none."""
         return self._ids.rows
 
     @property
     def column_ids(self) -> IdMap | None:
-        """Return the ids of the columns; None if the fit was given none."""
+        """Return the ids of the columns; None if the fit had none."""
         return self._ids.columns
 
     def _scale(self) -> Scale:

@@ -1,4 +1,4 @@
-"""Greedy pursuit: one rank after the other from the leading singular vectors of the gradient (GLRL Algorithms 2, 3)."""
+"""Greedy pursuit: each rank is the leading singular pair of the gradient of the loss (GLRL, Algorithms 2 and 3)."""
 
 from dataclasses import dataclass
 from math import frexp, ldexp
@@ -20,9 +20,10 @@ from fastsketch.lowrank._setting import FitSetting, LossSetting
 
 Floats = NDArray[np.float64]
 
+# Bisections of a line search.
 BISECTIONS = 40
-# Gradients beyond 2**+-MODEST are brought near 1 by a power of two, exactly: searches take their fourth powers, and
-# squares in their own dtype.
+# Gradients whose largest value is beyond 2**+-MODEST are multiplied by a power of two, which is exact: the search for
+# singular vectors computes their fourth powers in float64, and their squares in the dtype of the fit.
 MODEST = 32
 
 
@@ -30,13 +31,13 @@ class State(NamedTuple):
     """Scores and gradient at the entries."""
 
     z: Array  # (nnz,) scores
-    a: Array  # (nnz,) the gradient in scaled rows and columns, over a power of two where it is far from 1
-    sums: tuple[float, float] = (0.0, 0.0)  # of losses; the largest size of the gradient
+    a: Array  # (nnz,) gradient times the scales of rows and columns, over 2 ** Pursuit.exponent
+    sums: tuple[float, float] = (0.0, 0.0)  # the objective, and the largest absolute value of the gradient
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """The state from which a pursuit in memory goes on with the same bits, beside its ranks; never written to."""
+    """What `Pursuit.resumed` needs in addition to the fitted ranks. No array is ever written to."""
 
     observations: Entries
     biases: Biases
@@ -46,9 +47,10 @@ class Continuation:
 
 
 class Pursuit:
-    """The ranks found so far, the scores of the entries, and the gradient of the next rank.
+    """The ranks that were found so far, with the scores of the entries and the gradient there.
 
-    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score; path[t] (t,) are the coefficients of the first t ranks.
+    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score. path[t] (t,) has the coefficients when there were t
+    ranks.
     """
 
     def __init__(self, observations: Entries, biases: Biases, loss: LossSetting, setting: FitSetting) -> None:
@@ -57,16 +59,16 @@ class Pursuit:
         self.vs: list[Array] = []  # (n,)
         self.path: list[Floats] = [np.empty(0)]
         self.rank = 0
-        self.residual: float | None = None  # ||g - h||^2 of the last step without a gradient
-        self.block: Array | None = None  # (n, 7) directions to begin the next search with
+        self.residual: float | None = None  # ||g - h||^2 of the last step of Algorithm 3
+        self.block: Array | None = None  # (n, 7) where the next search for a singular vector starts
         self.state: Any = None
-        self.exponent = 0  # of that power
+        self.exponent = 0
         self.objective = 0.0
         self.refinement = Refinement(observations, biases, loss, setting.max_refine_steps)
 
     @classmethod
     def begun(cls, observations: Entries, biases: Biases, loss: LossSetting, setting: FitSetting) -> Self:
-        """Begin without any rank."""
+        """Return a pursuit without ranks."""
         self = cls(observations, biases, loss, setting)
         self._restart()
         self.refinement.first_objective = self.objective
@@ -74,7 +76,7 @@ class Pursuit:
 
     @classmethod
     def resumed(cls, end: Continuation, fitted: Fitted, loss: LossSetting, setting: FitSetting) -> Self:
-        """Go on where the pursuit of these ranks ended, to the bit."""
+        """Return a pursuit that continues from the ranks of a fitted model exactly as if it had not ended."""
         assert fitted.path is not None
         self = cls(end.observations, end.biases, loss, setting)
         for k, row in enumerate(fitted.path):
@@ -85,11 +87,11 @@ class Pursuit:
         return self
 
     def end(self) -> Continuation:
-        """Return what `resumed` needs beside the ranks."""
+        """Return what `resumed` needs in addition to the ranks."""
         return Continuation(self.observations, self.biases, self.state.z, self.residual, self.block)
 
     def sides(self, rank: int, coefficients: Floats | None = None) -> tuple[Side, Side]:
-        """Return both sides of the first ranks, without coefficients, or with these in the rows."""
+        """Return rows and columns with the factors of the first ranks, those of rows multiplied by `coefficients`."""
         factors, dtype, biases = self._rows(rank), self.observations.dtype, self.biases
         if coefficients is not None:
             factors = (factors * coefficients).astype(dtype)
@@ -97,32 +99,32 @@ class Pursuit:
         return rows, Side(self._columns(rank), biases.columns)
 
     def mean_loss(self) -> float:
-        """Return the mean loss of the entries held out."""
+        """Return the mean loss of the held-out entries."""
         held = self.observations.held
         assert held is not None
         return held.loss(self.loss, self._scores(held))[0] / len(held.o)
 
     def _rows(self, t: int) -> Array:
-        """Return the u of the first t ranks, (m, t)."""
+        """Return the left vectors of the first t ranks, (m, t)."""
         return _stacked(self.us[:t], self.observations.m, self.observations.dtype)
 
     def _columns(self, t: int) -> Array:
-        """Return the v of the first t ranks, (n, t)."""
+        """Return the right vectors of the first t ranks, (n, t)."""
         return _stacked(self.vs[:t], self.observations.n, self.observations.dtype)
 
     def _scores(self, data: Observed, out: Array | None = None) -> Array:
-        """Return the scores of biases and all ranks at entries."""
+        """Return the scores of entries, from the biases and all ranks."""
         left = self._rows(self.rank) * self.path[-1]
         return data.scores(left, self._columns(self.rank), self.biases.rows, self.biases.columns, out=out)
 
     def _at(self, state: State) -> State:
-        """Compute the gradient at the scores into ``state.a``."""
+        """Write the gradient at the scores ``state.z`` into ``state.a``, and return the state with its sums."""
         data, known = self.observations.data, (self.observations.left, self.observations.right)
         about = self.loss.number, self.loss.parameter, *data.where, state.z, data.o, data.c, *known, state.a
         return state._replace(sums=kernel.gradient(*about))
 
     def _move(self, keep: float, theta: float, u: Array, v: Array) -> None:
-        """Set the scores to b + keep (z - b) + theta u_i v_j, where b are those of the biases alone."""
+        """Change the scores z to b + keep (z - b) + theta u_i v_j, where b is the score of the biases alone."""
         data, biases, z, kind = self.observations.data, self.biases, self.state.z, self.observations.dtype.type
         lengths = data.counts[0]
         step = np.repeat(kind(theta) * u, lengths) * v[data.indices]
@@ -138,7 +140,7 @@ class Pursuit:
         self.rank += 1
 
     def _restart(self) -> None:
-        """Compute scores and gradient from the ranks held."""
+        """Compute scores and gradient from the ranks again."""
         data = self.observations.data
         z, a = (None, np.empty_like(data.o)) if self.state is None else (self.state.z, self.state.a)
         self._reach(self._at(State(self._scores(data, z), a)))
@@ -150,7 +152,7 @@ class Pursuit:
         self.state = state._replace(a=np.ldexp(state.a, -self.exponent)) if self.exponent else state
 
     def _leading_triplet(self, found: list[Triplet]) -> Triplet | None:
-        """Return the leading triplet of the gradient less those `found`; None if nothing is left."""
+        """Return the leading triplet of the gradient after projection from those `found`; None if it is zero."""
         observations, setting = self.observations, self.setting
         search = leading_triplet(
             observations,
@@ -166,14 +168,14 @@ class Pursuit:
         return triplet
 
     def _unscaled(self, triplet: Triplet) -> Triplet:
-        """Return the triplet of the gradient as it is: without the scales of rows and columns, nor the power of two."""
+        """Return the triplet with the scales of rows and columns applied to its vectors, and the power of two to s."""
         return Triplet(
             triplet.u * self.observations.left, ldexp(triplet.s, self.exponent), triplet.v * self.observations.right
         )
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
-        """Add a rank; return False if the gradient is zero."""
+        """Take one step of Algorithm 2: add a rank and fit coefficients. Return False if the gradient is zero."""
         triplet = self._leading_triplet([])
         if triplet is None:
             return False
@@ -184,9 +186,9 @@ class Pursuit:
             self.refinement,
         )
         lipschitz, rate, keep = self.loss.lipschitz, setting.learning_rate, 1.0
-        if lipschitz is None:  # poisson: of the region at hand
+        if lipschitz is None:  # poisson: the largest curvature at the present scores
             lipschitz = float(np.exp(min(float(self.state.z.max(initial=0.0)), 700.0)))
-        # scales of rows and columns are at most 1
+        # valid with scaled rows and columns too, since scales are at most 1
         step = -s / max(lipschitz * observations.largest_weight, 1e-300)
         old, theta = self.path[-1], step
         if setting.refine == "full":
@@ -203,7 +205,7 @@ class Pursuit:
             return True
         if setting.refine == "economic":
             keep, theta = refinement.two(self.state, u, v, first=not self.us)
-            # the step is always one down
+            # without progress of Newton's method, the gradient step lowers the objective
             if (keep, theta) == (1.0, 0.0) and refinement.dots(self.state, u, v, 1.0, step)[0] < self.objective:
                 theta = step
             keep, theta = 1.0 + rate * (keep - 1.0), rate * theta
@@ -217,7 +219,7 @@ class Pursuit:
         return True
 
     def _safe(self, u: Array, v: Array, theta: float, s: float) -> float:
-        """Halve a step without a Lipschitz constant until it lowers the objective."""
+        """Halve theta until the objective falls enough (Armijo's rule), for a loss without Lipschitz constant."""
         refinement = self.refinement
         for _ in range(60):
             if refinement.dots(self.state, u, v, 1.0, theta)[0] <= self.objective - 0.25 * abs(theta) * s:
@@ -227,7 +229,10 @@ class Pursuit:
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def add_nonsmooth(self, step: int, most: int) -> bool:
-        """Subtract eta_t, t = step (from 1), times up to `most` ranks of the subgradient; return False if that is 0."""
+        """Take one step of Algorithm 3: subtract eta_t times a low-rank approximation of the subgradient.
+
+        step: t, from 1; most: largest number of ranks to add. Returns False if the subgradient is zero.
+        """
         part = [self._unscaled(each) for each in self._low_rank_part(min(self.setting.max_inner_rank, most))]
         if not part:
             return False
@@ -235,20 +240,21 @@ class Pursuit:
         left = _stacked([each.u for each in part], observations.m, observations.dtype) * np.array(
             [-each.s for each in part]
         )
-        d = observations.data.scores(left, vs, np.zeros(observations.m), np.zeros(observations.n))  # -h at the entries
+        # -h at the entries
+        d = observations.data.scores(left, vs, np.zeros(observations.m), np.zeros(observations.n))
         divisor = {"inverse_sqrt": np.sqrt(step), "inverse": float(step)}.get(self.setting.step_rule)
         eta = self._search(d) if divisor is None else self.setting.step_size / divisor
         for each in part:
             self._accept(each.u, each.v, np.append(self.path[-1], -eta * each.s))
         z, o, kind = self.state.z, observations.data.o, observations.dtype.type
         z += kind(eta) * d
-        # rounding would choose the sign of the slope where the line search has met an observation
+        # a line search ends where a score equals its observation; rounding must not choose the sign of the slope there
         np.copyto(z, o, where=np.abs(z - o) <= kind(4 * np.finfo(kind).eps * observations.data.largest))
         self._reach(self._at(self.state))
         return True
 
     def _low_rank_part(self, most: int) -> list[Triplet]:
-        """Return the leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
+        """Return leading triplets of the subgradient g until ||g - h||^2 is small enough, where h is their sum."""
         setting = self.setting
         rest = float(np.square(self.state.a, dtype=np.float64).sum())
         part: list[Triplet] = []
@@ -265,17 +271,17 @@ class Pursuit:
             if rest <= bound:
                 break
         self.residual = ldexp(max(rest, 0.0), unit)
-        if self.block is not None:  # a short step leaves most of what was found in the next subgradient
+        if self.block is not None:  # the next subgradient has about the same leading vectors, since steps are short
             self.block = np.column_stack([*(each.v for each in part), self.block])[:, : self.block.shape[1]]
         return part
 
     def _search(self, d: Array) -> float:
-        """Return the eta that minimises f(z + eta d): a weighted median for "absolute", else bisection on the slope."""
+        """Return the eta that minimises the loss at z + eta d: a weighted median for "absolute", else by bisection."""
         observations, loss = self.observations, self.loss
         if loss.name == "absolute":
             eta = weighted_quantile(*self._kinks(d), None)
             return eta if np.isfinite(eta) else 0.0
-        # a first guess of how far to go: where d is largest, by the spread of the observations
+        # initial guess: the largest change of a score is the spread of the observations
         largest = max(float(d.max(initial=0.0)), -float(d.min(initial=0.0)))
         low, high = 0.0, (observations.data.spread or 1.0) / max(largest, 1e-300)
         for _ in range(60):
@@ -291,12 +297,12 @@ class Pursuit:
         return low
 
     def _slope(self, d: Array, eta: float) -> float:
-        """Return the slope of f(z + eta d)."""
+        """Return the derivative of the loss at z + eta d by eta."""
         data, loss = self.observations.data, self.loss
         return entries.slope_along(loss.number, loss.parameter, self.state.z, data.o, data.c, d, eta)
 
     def _kinks(self, d: Array) -> tuple[Floats, Floats]:
-        """Return the eta at which z + eta d meets each observation, and the weight of each."""
+        """Return the eta at which each score of z + eta d equals its observation, and the weights of these kinks."""
         data, there = self.observations.data, d != 0
         positions = (data.o[there] - self.state.z[there]) / d[there]
         weights = np.abs(d[there]).astype(np.float64)
@@ -304,7 +310,7 @@ class Pursuit:
 
 
 def _stacked(vectors: list[Array], length: int, dtype: np.dtype[Any]) -> Array:
-    """Return vectors as columns (length, k)."""
+    """Return vectors as the columns of a matrix (length, k)."""
     out = np.empty((length, len(vectors)), dtype)
     for q, vector in enumerate(vectors):
         out[:, q] = vector

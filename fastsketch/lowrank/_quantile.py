@@ -1,4 +1,4 @@
-"""Weighted quantiles by selection."""
+"""Weighted quantiles by quickselect."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ Floats = NDArray[np.float64]
 def weighted_quantile(values: Floats, weights: Floats | None, target: float | None) -> float:
     """Return the smallest value such that the values up to it have a total weight of at least `target`.
 
-    With ``target=None`` that is half of the total weight, and the result minimises sum_k weights_k |values_k - x|.
-    Weights of None are all 1. The result is NaN without values, or if all weights are zero. Each step partitions what
-    is left at its median, so that the time is linear in the number of values.
+    With ``target=None`` that is half of the total weight, and the result is the x that minimises
+    sum_k weights_k |values_k - x|. Weights of None are all 1. The result is NaN without values, or if all weights are
+    zero. Each step keeps the half of the values that has the quantile, so that the time is linear in their number.
     """
     if weights is None:
         weights = np.ones(len(values))

@@ -1,4 +1,4 @@
-"""Indices that are asked for, the best columns of rows, and new rows or columns folded in."""
+"""Queries of a low-rank model: checked indices, recommendations, and new rows or columns after fold-in."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,16 +18,16 @@ from fastsketch.lowrank._fitted import Side, score_block
 
 @dataclass(frozen=True)
 class Scale:
-    """The way from scores to the scale of the observations: labels, probabilities, rates or numbers."""
+    """Conversion of scores to the scale of the observations: labels, probabilities, rates or numbers."""
 
     loss: str
     clip: tuple[float, float] | None
     level: float
 
     def predicted(self, z: Array) -> Array:
-        """Return labels -1 and +1, rates, or the scores themselves; the latter two within `clip`."""
+        """Return labels -1 and +1, or rates or the scores themselves, both clipped to `clip`."""
         if LOSSES[self.loss].targets == "label":
-            # a tie, as of a row and column never seen, goes to the more frequent label; without biases the level is 0
+            # a score of 0, as of an unknown row and column, is the more frequent label; without biases the level is 0
             return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if self.level >= 0 else -1.0))
         out = np.asarray(expected(self.loss, z))
         return out if self.clip is None else np.clip(out, *self.clip)
@@ -39,12 +39,12 @@ class Scale:
         return np.asarray(expected(self.loss, z))
 
     def ranked(self, z: Array) -> Array:
-        """Return the figure that a recommendation shows: the probability where there is one, else the prediction."""
+        """Return the value that ``recommend`` returns: a probability for "logistic", otherwise the prediction."""
         return self.probability(z) if self.loss == "logistic" else self.predicted(z)
 
 
 def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Return a vector of integers in [-1, size), or raise TypeError, ValueError or IndexError."""
+    """Return a vector of integers in [-1, size). Raise TypeError, ValueError or IndexError for other values."""
     out = as_array(values, name)
     if out.size == 0:
         return out.astype(np.int64).reshape(-1)
@@ -72,10 +72,27 @@ def recommended(
     allow: ArrayLike | None,
     n_rows: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return (columns, predictions) (len(rows), n), best first, of those in `allow` without those stored in `exclude`.
+    """Find the n columns of highest score for each row, among those in `allow` and not in `exclude`.
 
-    own: of these rows; other: of all columns; n_rows: of the model, None if line k of `exclude` is that of rows[k]. Of
-    equal scores the first column is first.
+    Parameters
+    ----------
+    rows : (k,) array of int64
+    n : int
+    own, other : Side
+        Factors and biases of these rows, and of all columns.
+    scale : Scale
+    exclude : scipy.sparse or None
+        Its stored entries are not recommended. If it has `n_rows` rows, line i belongs to row i of the model. Otherwise
+        it has k lines, and line i belongs to rows[i].
+    allow : array_like or None
+        The only columns that may be recommended, to all rows.
+    n_rows : int or None
+        Number of rows of the model.
+
+    Returns
+    -------
+    (columns, predictions) : (k, n) arrays
+        Best first, -1 and NaN if fewer than n columns remain. Of equal scores the smaller column comes first.
     """
     n = as_integer(n, "n", 1, MOST_SIZE)
     columns = len(other.biases)
@@ -109,18 +126,20 @@ def recommended(
 
 
 class FoldedIn:
-    """New rows or columns fitted to a model, which another fit of the model does not change.
+    """New rows or columns with their factors: the result of ``LowRankModel.fold_in``.
 
-    ``LowRankModel.fold_in`` makes one.
+    It does not change if the model is fitted again.
 
     Attributes
     ----------
     axis : int
-        0: they are rows; 1: columns.
+        0 for new rows, 1 for new columns.
     factors : ndarray (k, rank)
+        Factors of the new rows or columns.
     biases : ndarray (k,)
+        Their biases.
     ids : IdMap or None
-        What the new ones are called, if they came in a table; they are asked for by their ids then.
+        Their ids if they were given as a table; methods then take these ids instead of indices.
 
     Examples
     --------
@@ -140,7 +159,7 @@ class FoldedIn:
     ids: IdMap | None
 
     def __init__(self, *, axis: int, new: Side, known: Side, scale: Scale, ids: IdMap | None, known_ids: IdMap | None):
-        """Take the factors and biases of the new ones and of what they were fitted to, and the ids of both."""
+        """Store the factors, biases and ids of the new rows or columns, and of the columns or rows of the model."""
         self.axis, self.factors, self.biases, self.ids = axis, new.factors, new.biases, ids
         self._known, self._known_ids, self._scale = known, known_ids, scale
 
@@ -156,14 +175,19 @@ class FoldedIn:
         return Side(own, base), Side(other, self._known.biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Return the scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen.
+        """Compute the scores of pairs of a new row and a column of the model, or of a new column and a row.
 
         Parameters
         ----------
         new : array_like of int, or of ids (k,)
-            Which of the new ones.
+            New rows or columns.
         known : array_like of int, or of ids (k,)
-            Columns of the model for new rows, rows for new columns.
+            Columns of the model for new rows, rows for new columns. For index -1, or an unknown id, the score is the
+            level plus the bias of the new one.
+
+        Returns
+        -------
+        ndarray (k,)
         """
         new = as_indices(new, len(self), "new") if self.ids is None else self.ids.known(new, "new")
         ids, (factors, biases) = self._known_ids, self._known
@@ -174,54 +198,64 @@ class FoldedIn:
         return np.asarray(self._scale.level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64)
 
     def predict(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Predict pairs, as the model does.
+        """Predict the values of pairs, as ``LowRankModel.predict``.
 
         Parameters
         ----------
         new : array_like of int, or of ids (k,)
-            Which of the new ones.
+            New rows or columns.
         known : array_like of int, or of ids (k,)
             Columns of the model for new rows, rows for new columns.
+
+        Returns
+        -------
+        ndarray (k,)
         """
         return self._scale.predicted(self.decision_function(new, known))
 
     def predict_proba(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Predict probabilities of the label +1 of pairs, for loss="logistic".
+        """Predict the probabilities of the label +1 of pairs, for ``loss="logistic"``.
 
         Parameters
         ----------
         new : array_like of int, or of ids (k,)
-            Which of the new ones.
+            New rows or columns.
         known : array_like of int, or of ids (k,)
             Columns of the model for new rows, rows for new columns.
+
+        Returns
+        -------
+        ndarray (k,)
         """
         return self._scale.probability(self.decision_function(new, known))
 
     def decision_block(self) -> NDArray[np.float64]:
-        """Return the scores of every new one with all known columns (or rows), (k, n)."""
+        """Compute the scores of each new row with all columns of the model (or new column with all rows), (k, n)."""
         own, other = self._sides()
         wide = (side._replace(factors=side.factors.astype(np.float64)) for side in (own, other))
         return score_block(*wide, np.float64)
 
     def predict_block(self) -> NDArray[np.float64]:
-        """Predict every new one with all known columns (or rows), (k, n)."""
+        """Predict the values of each new row with all columns of the model (or new column with all rows), (k, n)."""
         return self._scale.predicted(self.decision_block())
 
     def recommend(
         self, n: int = 10, *, exclude: Rows | Table | None = None, allow: ArrayLike | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Recommend as LowRankModel.recommend, for the new ones; exclude: their X.
+        """Find the n columns with the highest scores for each new row (or rows for each new column), best first.
 
         Parameters
         ----------
         n : int, default 10
-        exclude : scipy.sparse (len(self), n_known), or a table by ids, optional
+        exclude : scipy.sparse (k, n_columns), or a table by ids, optional
+            Stored entries are not recommended: pass the X of ``fold_in`` to exclude what is known.
         allow : vector of int, or of ids, optional
-            What may be recommended, to all of them.
+            The only columns (or rows) that may be recommended.
 
         Returns
         -------
-        (columns, predictions) : ndarray (len(self), n) both
+        (columns, predictions) : ndarray (k, n) both
+            As from ``LowRankModel.recommend``.
         """
         own, other = self._sides()
         ids, rows = self._known_ids, np.arange(len(self))

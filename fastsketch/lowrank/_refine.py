@@ -1,7 +1,7 @@
-"""Refinement of coefficients after each rank (GLRL equations 6 and 7): a convex problem of few unknowns, by Newton.
+"""Refinement of the coefficients after each rank (GLRL equations 6 and 7), by Newton's method.
 
-Its matrix is summed in one pass over the entries, so that a step costs the passes of two or three gradients, and some
-five to ten steps reach the optimum where L-BFGS takes hundreds of gradients.
+This is a convex problem with few unknowns. The Hessian is summed in one pass over the entries, so that a step takes as
+long as two or three gradients. Five to ten steps reach the optimum, for which L-BFGS takes hundreds of gradients.
 """
 
 from collections.abc import Callable
@@ -18,39 +18,43 @@ from fastsketch.lowrank._setting import LossSetting
 
 Floats = NDArray[np.float64]
 
-# To tolerance: until the next step would gain less than this share of the objective, or of that without any rank.
-# Separable labels have no best coefficients: each step then lowers the objective by about e, down to the second share.
+# Newton steps stop when the next one would lower the objective by less than these shares of it and of the objective
+# without ranks. Separable labels have no optimum: each step divides the objective by about e, until the second share.
 ENOUGH, ENOUGH_OF_START = 1e-8, 1e-9
 MOST_STEPS, MOST_TRIALS = 200, 30
-# The second derivatives among the sums of ``entries.five_dots``.
+# Positions of the Hessian in the sums of ``entries.five_dots``.
 SECOND = np.array([[3, 4], [4, 5]])
-# A step that goes too far is tried again between these shares of its length.
+# A step that is too long is shortened to between these shares of its length.
 SHORTEST, LONGEST = 0.05, 0.7
-# What is added to the curvatures, as a share of them and of their bounds: columns may be nearly alike, losses flat.
+# Shares of the diagonal of the Hessian and of its bound that are added to it, since products of factors may be almost
+# equal, and losses almost flat.
 LIFT, LEAST = 1e-10, 1e-12
 
 
 class Terms(NamedTuple):
-    """A convex function f at x (t,)."""
+    """Value and derivatives of a convex function f at x (t,)."""
 
     value: float
-    slope: Floats  # (t,)
-    curvature: Floats  # (t, t), or (0, 0) where it was not asked for
-    bound: Floats  # (t,): about how large the diagonal of the curvature can become
+    slope: Floats  # (t,) gradient
+    curvature: Floats  # (t, t) Hessian; (0, 0) if it was not requested
+    bound: Floats  # (t,) approximate upper bound on the diagonal of the Hessian at any x
 
 
-TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are wanted)
+TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are requested)
 
 
 class Refinement:
-    """The loss as a function of coefficients; `steps` of Newton at most, None: to tolerance."""
+    """Minimisation of the loss over coefficients of ranks; steps: largest number of Newton steps, None for no limit."""
 
     def __init__(self, observations: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
         self.observations, self.biases, self.loss, self.steps = observations, biases, loss, steps
-        self.first_objective = 0.0  # without any rank
+        self.first_objective = 0.0  # the objective without ranks
 
     def all(self, left: Any, right: Array, start: Floats) -> Floats:
-        """Return theta (t,) of the least f(sum_q theta_q left_q right_q') for left (m, t), right (n, t)."""
+        """Return the theta (t,) that minimises the loss of biases + sum_q theta_q left_q right_q'.
+
+        left is (m, t), right (n, t), and `start` (t,) the initial theta.
+        """
         data, loss, about = self.observations.data, self.loss, (self.biases.rows, self.biases.columns, left, right)
 
         def terms(theta: Floats, curved: bool) -> Terms:
@@ -63,7 +67,10 @@ class Refinement:
         return self._minimised(terms, start)
 
     def two(self, state: Any, u: Any, v: Any, *, first: bool) -> tuple[float, float]:
-        """Return (mu, rho) of the least f(mu X + rho u v'), X the scores of `state`; mu = 1 for the first, X = 0."""
+        """Return the (mu, rho) that minimises the loss of biases + mu X + rho u v', X the low-rank part of `state`.
+
+        For the first rank, X = 0 and mu = 1.
+        """
 
         def terms(x: Floats, curved: bool) -> Terms:
             out = self.dots(state, u, v, 1.0 if first else x[0], x[-1])
@@ -75,14 +82,14 @@ class Refinement:
         return 1.0 if first else float(best[0]), float(best[-1])
 
     def dots(self, state: Any, u: Any, v: Any, keep: float, theta: float) -> Floats:
-        """Return the sums (6,) of ``entries.five_dots``: objective, slopes and curvatures at (keep, theta)."""
+        """Return (objective, 2 first derivatives, 3 second derivatives) of `two` at mu = keep and rho = theta."""
         data, loss, kind, out = self.observations.data, self.loss, self.observations.dtype.type, np.empty(6)
         scores = state.z, data.o, data.c, self.biases.rows, self.biases.columns
         entries.five_dots(loss.number, loss.parameter, *data.where, *scores, kind(keep), kind(theta), u, v, out)
         return out
 
     def _minimised(self, terms: TermsAt, start: Floats) -> Floats:
-        """Return x of the least f from `start`; a step that goes too far is shortened to where the slope would be 0."""
+        """Minimise f from `start`. A step that is too long is shortened by the secant method."""
         x, most = start, MOST_STEPS if self.steps is None else self.steps
         now = terms(x, True)
         for turn in range(most):
@@ -108,7 +115,7 @@ class Refinement:
 
 
 def _newton(at: Terms) -> Floats:
-    """Return -curvature^-1 slope."""
+    """Return the Newton step -curvature^-1 slope, or a scaled gradient step if the Hessian is not positive definite."""
     size = at.curvature.diagonal() + LEAST * at.bound
     unit = np.sqrt(np.where(size > 0, size, 1.0))
     h = at.curvature / (unit[:, None] * unit)

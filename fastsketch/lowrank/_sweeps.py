@@ -1,4 +1,4 @@
-"""Sweeps, which fit columns and rows in turn after the last rank; fold-in is one side of a sweep."""
+"""Sweeps: alternating fits of columns and rows after the last rank. Fold-in is half a sweep."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,17 +18,28 @@ from fastsketch.lowrank._units import NoiseLevel
 
 Floats = NDArray[np.float64]
 
-# Newton steps of a row, and the share of its objective that a step must gain for another; steps of all sweeps but the
-# last, which the next ones improve on.
+# Largest number of Newton steps of a row; they stop when one lowers the objective of the row by less than this share.
+# FEW_TURNS is the number in all sweeps but the last, whose results later sweeps improve.
 TURNS, ENOUGH, FEW_TURNS = 60, 1e-10, 3
 
 
 # -- one side ----------------------------------------------------------------------------------------------------------
 def fit_side(data: Observed, setting: SideSetting, own: Side, other: Side, smooth: float, turns: int = TURNS) -> Side:
-    """Fit the rows of `data` to the columns `other`, beginning with `own`.
+    """Fit factors and biases of the rows of `data` to fixed columns.
 
-    smooth: ``smoothing`` of all observations. With setting.biases the row biases are fitted too, as the coefficient of
-    a factor of ones.
+    Parameters
+    ----------
+    data : Observed (m, n)
+    setting : SideSetting
+        With ``setting.biases`` the bias of a row is fitted too, as the coefficient of a factor of ones.
+    own : Side
+        Factors (m, t) and biases (m,) of the rows at which the fit starts.
+    other : Side
+        Factors (n, t) and biases (n,) of the columns.
+    smooth : float
+        ``smoothing`` of all observations of the fit.
+    turns : int
+        Largest number of Newton steps.
     """
     t, dtype, biased, loss = other.factors.shape[1], data.o.dtype, setting.biases, setting.loss
     out = np.zeros((data.m, t + biased), dtype)
@@ -43,7 +54,7 @@ def fit_side(data: Observed, setting: SideSetting, own: Side, other: Side, smoot
 
 
 def widened(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple[Array, Floats]:
-    """Return factors (m, t), and those of the biases of the other side, ones; and the penalties of what is fitted."""
+    """Append a column of ones to factors (m, t) if biases are fitted, and return it with the ridges of all columns."""
     m, t = factors.shape
     wide = np.ones((m, t + setting.biases), dtype)
     wide[:, :t] = factors
@@ -51,7 +62,7 @@ def widened(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple
 
 
 def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
-    """Fit new rows to known columns."""
+    """Fit factors and biases of new rows to the columns of a model, from zero."""
     dtype = data.o.dtype
     own = Side(np.zeros((data.m, other.factors.shape[1]), dtype), np.zeros(data.m, dtype))
     return fit_side(data, setting, own, other, smoothing(data, setting.loss))
@@ -60,13 +71,13 @@ def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
 # -- both in turn ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Factors:
-    """A model of a fit: scores are level + row biases + column biases + the products of factors."""
+    """A model during a fit. Its scores are level + row bias + column bias + the inner product of factors."""
 
     rows: Side
     columns: Side
     level: float
     ridges: Ridges
-    learned: Floats | None = None  # (2, 2, t) ridges of rows and of columns (`SideSetting.ridges`), if each is learned
+    learned: Floats | None = None  # (2, 2, t) learned ridges of rows and of columns, as in `SideSetting.ridges`
 
     @property
     def rank(self) -> int:
@@ -74,7 +85,7 @@ class Factors:
 
 
 class Sweeps:
-    """Fits of both sides in turn, under one setting; the entries are held column by column too."""
+    """Alternating fits of columns and rows. The transposed entries are stored as well."""
 
     def __init__(self, observations: Entries, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> None:
         self.observations, self.setting, self.sweeps, self.noise = observations, setting, sweeps, noise
@@ -85,9 +96,17 @@ class Sweeps:
         return self.observations.data.transposed()
 
     def run(self, rows: Side, columns: Side, coefficients: Floats, ridges: Ridges) -> Factors:
-        """Return the factors after all sweeps, the unit of the ridge following the noise.
+        """Run all sweeps and return the model.
 
-        They begin with the ranks of these sides and their coefficients, which go to both in equal observations.
+        Parameters
+        ----------
+        rows, columns : Side
+            Where the sweeps start.
+        coefficients : (t,) array
+            Of the products of their factors; they are divided between both sides (``balance``).
+        ridges : Ridges
+            A ridge of "learned" is updated during the sweeps, and so is the unit of a number where the noise level
+            ``follows`` the model.
         """
         setting, noise = self.setting, self.noise
         model = Factors(*self._balanced(rows, columns, coefficients), setting.level, ridges)
@@ -104,7 +123,7 @@ class Sweeps:
         return replace(model, ridges=ridges)
 
     def _learning(self, model: Factors) -> Factors:
-        """Return the factors after all sweeps, their ridges learned beside them."""
+        """Run all sweeps with learned ridges, which are updated after each fit of a side."""
         learned = LearnedRidges(self.observations, self.setting, model.rows, model.columns, self._loss_of(model))
         of_rows = learned.of_rows
         for _ in range(self.sweeps):
@@ -120,12 +139,12 @@ class Sweeps:
         return total_loss(self.observations, self.setting.loss, model)
 
     def _columns(self, model: Factors, penalty: Any, turns: int) -> Factors:
-        """Return the model with columns fitted to its rows."""
+        """Return the model after a fit of its columns."""
         setting = replace(self.setting, penalty=penalty)
         return replace(model, columns=fit_side(self._flipped, setting, model.columns, model.rows, self.smooth, turns))
 
     def _rows(self, model: Factors, penalty: Any, turns: int) -> Factors:
-        """Return the model with rows fitted to its columns."""
+        """Return the model after a fit of its rows."""
         setting = replace(self.setting, penalty=penalty)
         return replace(
             model, rows=fit_side(self.observations.data, setting, model.rows, model.columns, self.smooth, turns)
@@ -143,27 +162,27 @@ class Sweeps:
 
 # -- what a model scores -----------------------------------------------------------------------------------------------
 def biases_alone(observations: Entries, biases: Biases, ridges: Ridges) -> Factors:
-    """Return the model of the biases, without factors."""
+    """Return the model that has biases and no factors."""
     dtype = observations.dtype
     rows = Side(np.zeros((observations.m, 0), dtype), (biases.rows - biases.level).astype(dtype))
     return Factors(rows, Side(np.zeros((observations.n, 0), dtype), biases.columns), biases.level, ridges)
 
 
 def held_losses(observations: Entries, loss: LossSetting, model: Factors) -> Floats:
-    """Return the losses of the entries held out."""
+    """Return the loss of each held-out entry."""
     assert observations.held is not None
     return observations.held.loss_of_each(loss, _scores(observations.held, model))
 
 
 def held_score(losses: Floats) -> Score:
-    """Return the mean of held-out losses and its standard error; infinite if it overflows."""
+    """Return the mean of held-out losses and its standard error; both are infinite if the mean overflows."""
     return _mean_and_error(losses)
 
 
 def held_gain(one: Floats, other: Floats, unit: float) -> Score:
-    """Return how much lower the losses of `other` are than those of `one` in the mean, and the standard error.
+    """Return the mean of one - other, and its standard error.
 
-    unit: a power of two of their size, or squares of losses leave the range of numbers before the losses do.
+    unit: a power of two of about the size of the losses, which are divided by it, because their squares may overflow.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         gain, error = _mean_and_error((one - other) / unit)
@@ -177,7 +196,7 @@ def _mean_and_error(losses: Floats) -> Score:
 
 
 def total_loss(observations: Entries, loss: LossSetting, model: Factors) -> float:
-    """Return the sum of the losses at the entries that were fitted."""
+    """Return the sum of the losses over the fitted entries."""
     return observations.data.loss(loss, _scores(observations.data, model))[0]
 
 

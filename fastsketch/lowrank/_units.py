@@ -1,27 +1,30 @@
-"""Units of ridges and loss parameters, in which a model of c X is c times the model of X.
+"""Units of ridges and loss parameters that make fits equivariant: a model of c X is c times the model of X.
 
-The objective is  sum_k loss(z_k, o_k) + penalty / 2 (|A|^2 + |B|^2) + bias_penalty / 2 (|row|^2 + |column|^2),
-z = level + row_i + column_j + a_i'b_j. Let observations, scores and biases be multiplied by c, factors by sqrt(c).
+The objective is  sum_k loss(z_k, o_k) + penalty / 2 (|A|^2 + |B|^2) + bias_penalty / 2 (|row|^2 + |column|^2)  with
+z = level + row_i + column_j + a_i'b_j. Let the observations be multiplied by c. Scores and biases should then be
+multiplied by c too, and factors by sqrt(c).
 
-- The square and the Huber loss (delta times c too) grow by c^2, so bias_penalty must stay and penalty must grow by c.
-- Losses that grow like |z - o| (absolute, quantile, epsilon-insensitive with epsilon times c) grow by c, so
-  bias_penalty must fall by 1 / c and penalty must stay.
+- The square loss, and the Huber loss with delta multiplied by c, are multiplied by c^2. The same minimum needs the same
+  bias_penalty, and penalty multiplied by c.
+- The absolute, the quantile and the epsilon-insensitive loss (with epsilon multiplied by c) are multiplied by c. They
+  need bias_penalty divided by c, and the same penalty.
 
-Neither is so for a number that the user writes once. But:
+The parameters `ridge` and `bias_ridge` are numbers that do not depend on c. They are converted as follows.
 
-- A bias of a row of n observations is near sum(slopes) / (n curvature + bias_penalty). With
-  bias_penalty = bias_ridge * curvature that is shrinkage by n / (n + bias_ridge): **bias_ridge is a number of
-  observations**, of mean curvature, whatever the loss (`mean_curvature`). Curvature has the scale of slope / residual:
-  1, 1 and 1 / c in the two cases above. The logistic loss has p (1 - p) at the best constant score, at most 1/4.
-- A direction enters A B' if its singular value in the gradient exceeds penalty, and pure noise of the same slopes has
-  one of about s (sqrt(N / m) + sqrt(N / n)), s the root mean square slope (`NoiseLevel`). With penalty = ridge * that,
-  **ridge = 1 is what noise needs to be left out**. It has the scale of the slopes: c, and 1, as it must be.
+- The bias of a row of n observations is about sum(slopes) / (n curvature + bias_penalty). With
+  bias_penalty = bias_ridge * curvature it is shrunk by n / (n + bias_ridge). So **bias_ridge is a number of
+  observations** for every loss. `mean_curvature` has the scale of slope / residual, which is 1 and 1 / c in the two
+  cases above. For the logistic loss it is p (1 - p) at the best constant score.
+- A factor is nonzero if its singular value in the gradient is larger than penalty. A gradient of pure noise has a
+  largest singular value of about s (sqrt(N / m) + sqrt(N / n)), where s is the root mean square of the slopes
+  (`NoiseLevel`). With penalty = ridge * that value, **factors of pure noise vanish at ridge = 1**. It has the scale of
+  the slopes, c and 1 in the two cases.
 
-Labels and counts have no scale to be free of; there the same two units are of curvature and of slopes, and for a model
-that is right, mean(slope^2) = mean(curvature): both units are then of curvature alone.
+Labels and counts have no scale. The same units are used for them. For a correct model mean(slope^2) = mean(curvature),
+so that both units measure curvature.
 
-A delta or an epsilon that is given is in units of X. One that is not is a multiple of a robust spread of what biases
-leave (`parameter_from_data`), and so are kinks smoothed over a share of the spread of X (`_biases.py`).
+A given delta or epsilon is in units of X. Otherwise it is a multiple of the robust standard deviation of the residuals
+of the biases (`parameter_from_data`). Kinks are smoothed over a share of the standard deviation of X (`_biases.py`).
 """
 
 from typing import Any, NamedTuple
@@ -39,40 +42,39 @@ from fastsketch.lowrank._setting import LossSetting
 
 Floats = NDArray[np.float64]
 
-# Observations that a bias is shrunk by, where the model is not told, by kind of target: on validation parts of training
-# entries (docs/defaults.md).
+# Default of bias_ridge by kind of target, chosen on validation parts of training entries (docs/defaults.md).
 BIAS_OBSERVATIONS = {"real": 3.0, "label": 2.0, "count": 3.0}
-# Half of the residuals may be next to zero, as of labels in numbers: the spread is at least this share of their mean.
+# More than half of the residuals can be almost zero: the spread is at least this share of what their mean implies.
 LEAST_SPREAD = 0.1
-# What a sum of curvatures is at least: no scale of X may come near it.
+# Least sum of curvatures, far below that of any scale of X.
 TINY = 1e-290
-# Losses whose noise level is estimated again from the model of the moment: that of the others follows from their
-# targets (labels, counts), or their slopes have one size (kinks).
+# Losses whose noise level is estimated again before each sweep. For labels and counts it follows from the targets, and
+# the slopes of losses with kinks have a fixed size.
 REAL_NOISE = ("square", "huber")
-# The share of freedom that is left is at least this: small data with many ranks fit next to all of the noise.
+# Least share of the degrees of freedom that is left: with many ranks small data are fitted almost exactly.
 LEAST_FREEDOM = 0.03
-# Entries, in whole rows, that show the noise of the moment to half a per cent.
+# Number of entries, in complete rows, that determine the noise level to half a per cent.
 ENOUGH = 25_000
 
 
 # -- the unit of bias_ridge: the curvature of an observation -----------------------------------------------------------
 class Steepness(NamedTuple):
-    """Sums over observations at a constant score."""
+    """Sums over the observations at a constant score."""
 
-    value: float  # losses
-    squares: float  # of slopes
+    value: float  # of losses
+    squares: float  # of squared slopes
     curvatures: float
     weights: float
     observations: int
 
 
 def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> float:
-    """Return what one observation of mean weight weighs against a ridge, at the constant score `level`.
+    """Compute the curvature of an observation of mean weight at the constant score `level`: the unit of bias_ridge.
 
-    That is the mean second derivative; of the Huber loss and of losses with kinks, whose second derivative says
-    nothing, the parabola that touches the loss where it is steep: sum(slope^2) / sum(slope * residual). That is 1 for
-    squares, delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss; times the mean
-    of the weights, so that weights of another scale choose no other ridges.
+    For smooth losses it is the mean second derivative. That of the Huber loss and of losses with kinks is zero almost
+    everywhere, so they have sum(slope^2) / sum(slope * residual): 1 for squares, delta / (mean distance) far beyond
+    delta, 1 / (mean distance) for the absolute loss. It is multiplied by the mean weight, so that the scale of the
+    weights does not matter.
     """
     if loss.name == "square" and not observations.weighted:
         return 1.0
@@ -82,14 +84,14 @@ def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> fl
     weight = sums.weights / sums.observations
     if loss.curved:
         return max(sums.curvatures / sums.weights, 1e-12) * weight
-    # slope * residual = loss + what the loss has below the line from its kink
+    # slope * residual is the loss plus its distance to the line from the kink
     lift = {"huber": 0.5, "epsilon_insensitive": loss.parameter}.get(loss.name, 0.0)
     steep = sums.value + lift * sums.squares
     return weight * (sums.squares / steep if sums.squares > 0 and steep > 0 else 1.0)
 
 
 def steepness(data: Observed, loss: LossSetting, level: float) -> Steepness:
-    """Return sums over the observations at the score `level`."""
+    """Compute sums over the observations at the constant score `level`."""
     o, c = data.o, data.c
     if not len(o):
         return Steepness(0.0, 0.0, 0.0, 0.0, 0)
@@ -103,37 +105,40 @@ def steepness(data: Observed, loss: LossSetting, level: float) -> Steepness:
 
 # -- the unit of delta and epsilon: the spread of residuals ------------------------------------------------------------
 def spread_from(median: float, mean: float) -> float:
-    """Return the standard deviation of normal residuals from the median and the mean of their sizes."""
+    """Estimate the standard deviation of normal residuals from the median and the mean of their absolute values."""
     return max(1.4826 * median, LEAST_SPREAD * 1.2533 * mean)
 
 
 # -- the unit of ridge: the noise --------------------------------------------------------------------------------------
 def noise_unit(n_observations: int, occurring: tuple[int, int], square: float) -> float:
-    """Return s (sqrt(N / m) + sqrt(N / n)) for N observations, the rows and columns that occur, and s^2 = square."""
+    """Return s (sqrt(N / m) + sqrt(N / n)) for N observations in m rows and n columns that have some, s^2 = square."""
     m, n = occurring
     return float((np.sqrt(n_observations / max(m, 1)) + np.sqrt(n_observations / max(n, 1))) * np.sqrt(square))
 
 
-Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and where they are; None: all
+Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and their positions among all; None for all
 
 
 class NoiseLevel:
-    """The unit of `ridge`, estimated from the residuals of the biases, and before every sweep from those of the model.
+    """The unit of `ridge`: first estimated from the residuals of the biases, then before each sweep from the model.
 
-    The spread of real noise is not known beforehand. docs/defaults.md has ridge = 1 beside others.
+    ``unit`` is the first estimate. ``follows`` is whether ``unit_now`` gives later ones.
     """
 
     def __init__(
         self, observations: Entries, loss: LossSetting, state: Any, *, objective: float, bias_ridge: float, follow: bool
     ) -> None:
-        """Take a `state` with the scores of the biases alone, `objective` their losses; follow: sweeps ask."""
+        """Estimate the unit from the scores `state.z` of the biases alone and their loss `objective`.
+
+        follow: whether the caller runs sweeps with a given ridge, which ask for later estimates.
+        """
         self._observations, self._loss, self._bias_ridge, n = (
             observations,
             loss,
             bias_ridge,
             observations.n_observations,
         )
-        # of squares, losses are slopes
+        # for squares the loss is half the squared slope
         plain = loss.name == "square" and not observations.weighted
         first = 2.0 * objective / n if plain else self._mean_square((observations.data, None), state)
         self.unit = noise_unit(n, observations.occurring, first)  # before any rank
@@ -141,9 +146,7 @@ class NoiseLevel:
         if not self.follows:
             return
         stride = n // ENOUGH if n > 2 * ENOUGH else 1
-        self._sample: Sample = (
-            (observations.data, None) if stride == 1 else observations.data.every(stride)
-        )  # what the level of the moment is measured by
+        self._sample: Sample = (observations.data, None) if stride == 1 else observations.data.every(stride)
         self._first = first if stride == 1 else self._mean_square(self._sample, state)
         self.follows = self._first > 0
 
@@ -153,10 +156,10 @@ class NoiseLevel:
         return squares / max(len(data.o), 1)
 
     def unit_now(self, rows: Side, columns: Side, level: float, penalty: float) -> float:
-        """Return the unit with the factors and biases of the moment, and the penalty of their fit.
+        """Estimate the unit from the residuals of a model and the penalty of its fit; never above the first one.
 
-        The slopes that are left, over the square of the share of freedom that is left (generalised cross-validation),
-        estimate the noise.
+        The noise is estimated by generalised cross-validation: the mean square of the slopes divided by the squared
+        share of degrees of freedom that is left.
         """
         observations, n = self._observations, self._observations.n_observations
         data, _ = self._sample
@@ -167,8 +170,8 @@ class NoiseLevel:
         spectra = _spectrum(columns.factors, column_counts / n), _spectrum(rows.factors, row_counts / n)
         used, curvature = 0.0, curvatures / max(count, 1)
         for (n_each, many), other in zip(observations.counts, spectra, strict=True):
-            # the effective number of parameters: the trace of each row's ridge fit, and its bias; of rows with as many
-            # observations these are alike
+            # effective number of parameters: the trace of the ridge fit of each row, and its bias; rows with the same
+            # number of observations have the same trace
             part = curvature * np.outer(n_each, other.clip(0.0))
             each = (part / (part + max(penalty, TINY))).sum(axis=1)
             used += float((many * (each + n_each / (n_each + self._bias_ridge))).sum())

@@ -6,21 +6,70 @@ from libc.string cimport memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
-from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
+from fastsketch._kernels.linalg.parts cimport parts_of, parts_of_sums
 from fastsketch._kernels.losses cimport ABSOLUTE, SQUARE, loss_terms
 from fastsketch._kernels.lowrank.definite cimport solve_definite
 from fastsketch._kernels.lowrank.loop cimport Loop, add_curvature, at, entry_by_entry, part_row, row_by_row, sum_of
-from fastsketch._kernels.lowrank.one_row cimport TINY, Fit, add_square, lift, score_of
-from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_run, join
+from fastsketch._kernels.pool cimport fs_part, fs_pool_run, join
+from fastsketch._kernels.sketching.sparse_rows cimport z_rank_one
 
 import numpy as np
 
 follow()
 join()
 
-cdef enum:
-    # rows are fitted by themselves: as many parts as find a core, for no sum depends on them
-    ROW_PARTS = 64
+cdef double TINY = 1e-300
+
+
+cdef struct Fit:
+    # of one row: what is fitted to what
+    int loss
+    double p, smooth, tol
+    Py_ssize_t t, turns, first, count
+    double* ridge                # (t,)
+    double* a                    # (t,) what is fitted, and where it begins
+    double* h                    # (t, t) scratch
+    double* g                    # (t,) scratch, as are x, minus and move
+    double* x
+    double* minus
+    double* move
+    double* z                    # (count,) scratch
+
+
+cdef inline double score_of(Py_ssize_t t, const double* a, real own, real other, const real* factors) noexcept nogil:
+    # own + other + factors' a; four sums, or each product would wait for the one before it
+    cdef double s0 = own + other, s1 = 0, s2 = 0, s3 = 0
+    cdef Py_ssize_t q = 0
+    while q + 4 <= t:
+        s0 += factors[q] * a[q]
+        s1 += factors[q + 1] * a[q + 1]
+        s2 += factors[q + 2] * a[q + 2]
+        s3 += factors[q + 3] * a[q + 3]
+        q += 4
+    while q < t:
+        s0 += factors[q] * a[q]
+        q += 1
+    return (s0 + s1) + (s2 + s3)
+
+
+cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
+    # h += weight x x': all of it, not its triangle, so that the inner loop has one length
+    cdef Py_ssize_t q
+    for q in range(f.t):
+        f.minus[q] = -(weight * f.x[q])
+    z_rank_one(f.t, f.t, f.t, f.minus, f.x, f.h)
+
+
+cdef void lift(const Fit* f) noexcept nogil:
+    # a little more on the diagonal of h: a row may have fewer entries than coefficients. Each in its own units, those
+    # of factors and those of biases: one share of the largest would make fits depend on the scale of X
+    cdef Py_ssize_t q
+    cdef double top = 0, own
+    for q in range(f.t):
+        top = max(top, f.h[q * f.t + q])
+    for q in range(f.t):
+        own = f.h[q * f.t + q]
+        f.h[q * f.t + q] += 1e-12 * (own if own > 0 else top) + TINY
 
 
 cdef void square_row(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
@@ -121,37 +170,29 @@ cdef void fit_one(const Fit* f, const uint32_t* indices, const real* o, const re
 
 
 cdef struct Rows:
-    # fits of many rows; arrays of `real`
+    # fits of many rows; the factors of the columns are loop.right
+    Loop loop
     Fit setting
-    Py_ssize_t m, parts, longest
-    const uint32_t* indptr
-    const uint32_t* indices
-    const void* o
-    const void* c
-    const void* rb
-    const void* cb
-    const void* factors
     const double* ridge
-    void* out
 
 
 cdef void fit_rows_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef const Rows* rows = <const Rows*> context
+    cdef const Loop* loop = &rows.loop
     cdef Fit f = rows.setting
     cdef Py_ssize_t t = f.t, i, q, k
     cdef double seen
-    cdef real* out = <real*> rows.out
-    cdef const real* rb = <const real*> rows.rb
-    cdef const real* o = <const real*> rows.o
-    cdef const real* c = <const real*> rows.c
-    cdef const real* cb = <const real*> rows.cb
-    cdef const real* factors = <const real*> rows.factors
+    cdef real* out = <real*> loop.out
+    cdef const real* rb = <const real*> loop.rb
+    cdef const real* o = <const real*> loop.o
+    cdef const real* c = <const real*> loop.c
+    cdef const real* cb = <const real*> loop.cb
+    cdef const real* factors = <const real*> loop.right
     f.h = <double*> scratch
     f.g = f.h + t * t
     f.a, f.x, f.minus, f.move, f.ridge, f.z = f.g + t, f.g + 2 * t, f.g + 3 * t, f.g + 4 * t, f.g + 5 * t, f.g + 6 * t
-    for i in range(first_row(rows.indptr, rows.m, rows.parts, part),
-                   first_row(rows.indptr, rows.m, rows.parts, part + 1)):
-        f.first, f.count = rows.indptr[i], <Py_ssize_t> rows.indptr[i + 1] - <Py_ssize_t> rows.indptr[i]
+    for i in range(part_row(loop, part), part_row(loop, part + 1)):
+        f.first, f.count = loop.indptr[i], <Py_ssize_t> loop.indptr[i + 1] - <Py_ssize_t> loop.indptr[i]
         seen = <double> f.count
         if c:
             seen = 0
@@ -161,9 +202,9 @@ cdef void fit_rows_part(void* context, ptrdiff_t part, real* scratch) noexcept n
             f.a[q] = out[i * t + q]
             f.ridge[q] = rows.ridge[q] + seen * rows.ridge[t + q]
         if f.loss == SQUARE:
-            square_row(&f, rows.indices, o, c, rb[i], cb, factors)
+            square_row(&f, loop.indices, o, c, rb[i], cb, factors)
         else:
-            fit_one(&f, rows.indices, o, c, rb[i], cb, factors)
+            fit_one(&f, loop.indices, o, c, rb[i], cb, factors)
         for q in range(t):
             out[i * t + q] = <real> f.a[q]
 
@@ -175,27 +216,23 @@ def fit_rows(int loss, double p, double smooth, const double[:, ::1] ridge, cons
 
     ridge (2, t): of a row, and what each unit of weight of its entries adds to it.
     """
-    cdef Py_ssize_t t = factors.shape[1], m = indptr.shape[0] - 1, i
+    cdef Py_ssize_t t = factors.shape[1], m = indptr.shape[0] - 1, i, longest = 0
     cdef Rows rows
-    cdef double work
     if t == 0 or m == 0:
         return
-    rows.m, rows.longest, rows.indptr = m, 0, &indptr[0]
-    rows.indices, rows.o, rows.c = &indices[0] if indices.shape[0] else NULL, at(o), at(c)
-    rows.rb, rows.cb, rows.factors, rows.ridge, rows.out = at(rb), at(cb), &factors[0, 0], &ridge[0, 0], &out[0, 0]
+    entry_by_entry(&rows.loop, loss, p, o, o, c)
+    row_by_row(&rows.loop, indptr, indices, 1)
+    rows.loop.rb, rows.loop.cb, rows.loop.right, rows.loop.out = at(rb), at(cb), &factors[0, 0], &out[0, 0]
+    rows.ridge = &ridge[0, 0]
     rows.setting.loss, rows.setting.p, rows.setting.smooth, rows.setting.t = loss, p, smooth, t
     rows.setting.turns, rows.setting.tol = turns, tol
     for i in range(m):
-        rows.longest = max(rows.longest, <Py_ssize_t> indptr[i + 1] - <Py_ssize_t> indptr[i])
+        longest = max(longest, <Py_ssize_t> indptr[i + 1] - <Py_ssize_t> indptr[i])
     # a Newton step is of about t^2 / 4 nanoseconds an entry, and t^3 a row
-    work = 0.25 * t * t * (<double> indices.shape[0] + <double> m * t)
-    rows.parts = parts_of(work)
-    if rows.parts == FS_PARTS:
-        while rows.parts < ROW_PARTS and work > 2.0 * rows.parts * (1 << 17):
-            rows.parts *= 2
-    cdef double[::1] space = np.empty(t * t + 6 * t + rows.longest)
+    rows.loop.parts = parts_of(0.25 * t * t * (<double> indices.shape[0] + <double> m * t))
+    cdef double[::1] space = np.empty(t * t + 6 * t + longest)
     with nogil:
-        fs_pool_run(rows.parts, <fs_part> fit_rows_part[real], &rows, &space[0], space.shape[0] * sizeof(double))
+        fs_pool_run(rows.loop.parts, <fs_part> fit_rows_part[real], &rows, &space[0], space.shape[0] * sizeof(double))
 
 
 cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
