@@ -1,7 +1,7 @@
 """Low-rank models of partly observed matrices, under the loss that fits them."""
 
 from fastsketch.lowrank._fitted import HistoryLine
-from fastsketch.lowrank._gap_moments import GapMoments as GapMoments  # known to load
+from fastsketch.lowrank._gap_moments import GapMoments as GapMoments  # so that state files of it can be loaded
 from fastsketch.lowrank._model import LowRankModel
 from fastsketch.lowrank._queries import FoldedIn
 

@@ -1,4 +1,4 @@
-"""Answers of a fitted low-rank model: scores, predictions, recommendations, neighbours."""
+"""Methods of a fitted low-rank model: scores, predictions, recommendations, similar rows or columns."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ from fastsketch.lowrank._queries import Scale, recommended
 
 
 class LowRankAnswers(Model, abstract=True):
-    """Answers of a fitted low-rank model; a subclass has ``_scale``.
+    """Base class of LowRankModel with the methods that read a fitted model. A subclass defines ``_scale``.
 
-    Rows and columns are asked for by their indices, or by their ids if the fit was given ids.
+    Rows and columns are given by index, or by id if the fit had ids.
     """
 
     def _begin(self) -> None:
@@ -25,7 +25,7 @@ class LowRankAnswers(Model, abstract=True):
         self._fitted: Fitted | None = None
 
     def _known(self) -> Fitted:
-        """Return the fitted state, or raise ValueError."""
+        """Return the fitted model; ValueError before the fit."""
         if self._fitted is None:
             raise ValueError("the model has not been fitted: call fit first")
         return self._fitted
@@ -35,28 +35,39 @@ class LowRankAnswers(Model, abstract=True):
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def decision_function(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Return the scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit.
-
-        Index -1, or an id that the model does not know, is one never seen.
+        """Compute the scores z of the pairs (rows[k], columns[k]).
 
         Parameters
         ----------
         rows, columns : array_like of int, or of ids (k,)
+            Index -1, or an unknown id, is an unseen row or column, which has no bias and no factors.
         rank : int, optional
-            Of the model that answers; by default ``selected_rank``.
+            Rank of the model; ``selected_rank`` by default.
+
+        Returns
+        -------
+        ndarray (k,)
+            In the dtype of the fit.
         """
         fitted = self._known()
         rank = fitted.rank(rank)
         return fitted.pairs(*self._ids.pairs(rows, columns, fitted.shape), rank)
 
     def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Return the scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+        """Compute the scores of all pairs of some rows and columns.
 
         Parameters
         ----------
-        rows, columns : array_like of int, or of ids
+        rows : array_like of int, or of ids
+        columns : array_like of int, or of ids, optional
+            All columns by default.
         rank : int, optional
-            Of the model that answers; by default ``selected_rank``.
+            Rank of the model; ``selected_rank`` by default.
+
+        Returns
+        -------
+        ndarray (len(rows), len(columns))
+            In the dtype of the fit.
         """
         fitted = self._known()
         m, n = fitted.shape
@@ -64,16 +75,23 @@ class LowRankAnswers(Model, abstract=True):
         return fitted.block(self._ids.places(rows, 0, m, "rows"), which, fitted.rank(rank))
 
     def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Predict pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
+        """Predict the values of the pairs (rows[k], columns[k]).
 
-        Index -1, or an id that the model does not know, stands for a row or column never seen: biases answer. A score
-        of 0 is the more frequent label, without biases +1.
+        Predictions are labels -1 and +1, rates for "poisson", and otherwise the scores. Rates and scores are clipped to
+        ``clip``. For a score of 0 the more frequent label is predicted, or +1 without biases.
 
         Parameters
         ----------
         rows, columns : array_like of int, or of ids (k,)
+            Index -1, or an unknown id, is an unseen row or column: the bias of the other side, if that is known, and
+            the level are its prediction.
         rank : int, optional
-            Of the model that answers; by default ``selected_rank``.
+            Rank of the model; ``selected_rank`` by default.
+
+        Returns
+        -------
+        ndarray (k,)
+            In the dtype of the fit.
 
         Examples
         --------
@@ -91,13 +109,24 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().predicted(self.decision_function(rows, columns, rank=rank))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Predict probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
+        """Predict the probabilities of the label +1 of the pairs (rows[k], columns[k]), for ``loss="logistic"``.
 
         Parameters
         ----------
         rows, columns : array_like of int, or of ids (k,)
+            As for ``predict``.
         rank : int, optional
-            Of the model that answers; by default ``selected_rank``.
+            Rank of the model; ``selected_rank`` by default.
+
+        Returns
+        -------
+        ndarray (k,)
+            In the dtype of the fit.
+
+        Raises
+        ------
+        ValueError
+            For another loss.
 
         Examples
         --------
@@ -111,13 +140,20 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().probability(self.decision_function(rows, columns, rank=rank))
 
     def predict_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Predict all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+        """Predict the values of all pairs of some rows and columns, as ``predict``.
 
         Parameters
         ----------
-        rows, columns : array_like of int, or of ids
+        rows : array_like of int, or of ids
+        columns : array_like of int, or of ids, optional
+            All columns by default.
         rank : int, optional
-            Of the model that answers; by default ``selected_rank``.
+            Rank of the model; ``selected_rank`` by default.
+
+        Returns
+        -------
+        ndarray (len(rows), len(columns))
+            In the dtype of the fit.
 
         Examples
         --------
@@ -135,12 +171,22 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
 
     def complete(self, *, max_memory: float = 1e9) -> Array:
-        """Predict all entries of the matrix, those that were observed too, (m, n) in the dtype of the fit.
+        """Predict all entries of the matrix. Observed entries are predicted too, and not copied.
 
         Parameters
         ----------
         max_memory : float, default 1e9
-            Bytes that the result may take; ValueError for a larger one: ``predict_block`` predicts some rows at a time.
+            Largest size of the result in bytes.
+
+        Returns
+        -------
+        ndarray (m, n)
+            In the dtype of the fit.
+
+        Raises
+        ------
+        ValueError
+            If the result would be larger. ``predict_block`` predicts some rows at a time.
 
         Examples
         --------
@@ -159,12 +205,17 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().predicted(fitted.block(np.arange(m), np.arange(n), fitted.selected_rank))
 
     def factors(self, rank: int | None = None) -> tuple[Array, Array]:
-        """Return (A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them.
+        """Return the factors A of rows and B of columns. The low-rank part of the scores is A B'.
 
         Parameters
         ----------
         rank : int, optional
-            By default ``selected_rank``.
+            Rank of the model; ``selected_rank`` by default.
+
+        Returns
+        -------
+        (A, B) : ndarrays (m, rank) and (n, rank)
+            Copies, in which corresponding columns have entries of about the same size.
 
         Examples
         --------
@@ -187,7 +238,7 @@ class LowRankAnswers(Model, abstract=True):
         return fitted.factors(fitted.rank(rank))
 
     def bias_terms(self) -> tuple[float, Array, Array]:
-        """Return (level, row biases (m,), column biases (n,))."""
+        """Return (level, biases of rows (m,), biases of columns (n,)); the arrays are copies."""
         fitted = self._known()
         return fitted.level, fitted.row.copy(), fitted.column.copy()
 
@@ -201,28 +252,31 @@ class LowRankAnswers(Model, abstract=True):
         allow: ArrayLike | None = None,
         rank: int | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Return the n columns of the highest score for every row, best first.
+        """Find the n columns with the highest scores for each row, best first.
 
-        The highest predictions are a poor list of what a person would like next: what people rate at all says more than
-        how they rate it. For recommendations learn from events, with SketchedEASE.
+        The items of the highest predicted rating are often not those that a person would choose next, since which items
+        people rate says more than how they rate them. To recommend items, learn from events with ``SketchedEASE``.
 
         Parameters
         ----------
         rows : array_like of int, or of ids
-            -1, or an unknown id, is a row never seen: the columns of the highest bias.
-        n : int
+            For -1, or an unknown id, these are the columns with the highest biases.
+        n : int, default 10
         exclude : scipy.sparse (len(rows), n_columns) or (m, n_columns), or a table by ids, optional
-            Columns stored in a row are left out: pass the X of the fit for what has been seen.
+            Stored entries of a row are not recommended: pass the X of the fit to exclude what was observed.
         allow : vector of int, or of ids, optional
-            The columns that may be recommended, to all rows; IndexError, of ids KeyError, for those that the model does
-            not know.
+            The only columns that may be recommended, to all rows. IndexError for an unknown column, KeyError for an
+            unknown id.
         rank : int, optional
+            Rank of the model; ``selected_rank`` by default.
 
         Returns
         -------
-        (columns, predictions) : (len(rows), n) int64 and float64
-            Predictions are on the scale of X, of "logistic" the probability of +1; -1 and NaN where fewer than n are
-            left. Of a model with ids the columns are these: int64 of integers, else objects, None where none is left.
+        columns : ndarray (len(rows), n)
+            Indices (int64), -1 if fewer than n columns remain. With ids: int64 for integer ids, else objects, with None
+            if fewer remain.
+        predictions : ndarray (len(rows), n) of float64
+            As from ``predict``, for "logistic" the probability of +1; NaN if fewer than n columns remain.
 
         Examples
         --------
@@ -257,18 +311,21 @@ class LowRankAnswers(Model, abstract=True):
     def similar(
         self, index: Any, n: int = 10, *, axis: int = 0, rank: int | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Find the n rows (axis=0) or columns (axis=1) whose factors are closest to that of `index` by cosine.
-
-        Returns (indices, cosines), best first, `index` itself left out. Of a model with ids `index` is one, KeyError if
-        it is unknown, and so are the indices.
+        """Find the n rows (axis=0) or columns (axis=1) whose factors have the largest cosine with those of `index`.
 
         Parameters
         ----------
         index : int, or an id
+            KeyError for an unknown id.
         n : int, default 10
-        axis : {0, 1}
+        axis : {0, 1}, default 0
         rank : int, optional
-            Of the model that answers; by default ``selected_rank``.
+            Rank of the model; ``selected_rank`` by default.
+
+        Returns
+        -------
+        (indices, cosines) : ndarray (n,) both
+            Best first, without `index` itself; shorter if there are fewer others. With ids, ids instead of indices.
 
         Examples
         --------

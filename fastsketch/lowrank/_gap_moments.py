@@ -1,14 +1,15 @@
-"""Means and correlations of a table with gaps, by available cases and by expectation maximisation (EM).
+"""Mean and covariance of a table with missing entries, from available cases and by expectation maximisation (EM).
 
-``GapMoments`` sums up counts, sums and products of the observed pairs of entries: one pass, and parts merge. Begun with
-a ``TableGaussian`` it sums up the expectations of complete rows under it instead, which are the sums of an E step.
-Either way ``gaussian()`` makes a Gaussian of the sums, which after an E step is the M step of EM.
+``GapMoments`` adds up counts, sums and products over the rows in which both columns of a pair are observed (available
+cases), in one pass; models of different rows can be merged. If it is given a ``TableGaussian``, it adds up the expected
+sums and products of complete rows under it instead: the E step of EM. In both cases ``gaussian()`` computes a Gaussian
+from the sums, which after an E step is the M step.
 
 Sources: Dempster, Laird, Rubin, *Maximum likelihood from incomplete data via the EM algorithm*, JRSS B 1977; Little and
-Rubin, *Statistical Analysis with Missing Data*, chapter 11. Correlations are shrunk towards I. After a pass of
-available cases by the oracle approximating share (Chen, Wiesel, Eldar and Hero, *Shrinkage algorithms for MMSE
-covariance estimation*, 2010), after an E step by the share of the largest leave-one-out likelihood (Hoffbeck and
-Landgrebe, *Covariance matrix estimation and classification with limited training data*, IEEE PAMI 1996).
+Rubin, *Statistical Analysis with Missing Data*, chapter 11. Correlations are shrunk towards the identity: those of
+available cases by oracle approximating shrinkage (Chen, Wiesel, Eldar and Hero, *Shrinkage algorithms for MMSE
+covariance estimation*, 2010), those of an E step by the intensity with the largest leave-one-out likelihood (Hoffbeck
+and Landgrebe, *Covariance matrix estimation and classification with limited training data*, IEEE PAMI 1996).
 """
 
 # pyright: basic
@@ -30,31 +31,31 @@ from fastsketch.lowrank._gap_patterns import Completed, Group, complete, groups_
 
 Floats = NDArray[np.float64]
 
-# A deviation of at most this share of the mean is rounding: the column is constant.
+# A column whose standard deviation is at most this share of its mean is constant: the rest is rounding.
 CONSTANT = 64 * float(np.finfo(np.float64).eps)
-# Rows are copied into standard units block by block: bytes of the copy of one block.
+# Bytes of a block of rows, which are standardised block by block.
 BLOCK_BYTES = 1 << 24
-# What a file holds of a Gaussian.
+# Arrays of a Gaussian in a state file.
 GIVEN = ("location", "scale", "correlation", "raw")
-# The least shrinkage, a guard against rounding: a correlation of 1 has no inverse.
+# Least shrinkage intensity, against rounding: a matrix with a correlation of 1 has no inverse.
 LEAST_SHRINKAGE = float(np.sqrt(np.finfo(np.float64).eps))
-# Shares of shrinkage whose leave-one-out likelihood an E step adds up: each about twice the one before.
+# Shrinkage intensities whose leave-one-out likelihoods an E step adds up; each is about twice the previous one.
 SHARES = np.geomspace(LEAST_SHRINKAGE, 1.0, 25)
 
 
 class TableGaussian:
-    """Gaussian of the rows of a table, for the means of its gaps.
+    """Multivariate normal distribution of the rows of a table, with conditional means and variances of missing entries.
 
     Parameters
     ----------
     location, scale : (d,) arrays of float64
-        Means and standard deviations of the columns; the scale of a column of one number is 0.
+        Means and standard deviations of the columns. The scale of a constant column is 0.
     correlation : (d, d) array of float64
         Positive definite, with a diagonal of ones.
     raw : (d, d) array of float64, optional
-        The correlations before they were shrunk; by default `correlation`.
+        The correlations before shrinkage; by default `correlation`.
     n : float, default 1
-        Number of rows that they are of.
+        Number of rows from which they were estimated.
     """
 
     def __init__(
@@ -72,9 +73,9 @@ class TableGaussian:
 
     @cached_property
     def _shrunk_values(self) -> tuple[Floats, Floats, Floats]:
-        """Return (eigenvectors of the raw correlations (d, d), eigenvalues by share (d, s), weight of a row (s,)).
+        """Return (eigenvectors V (d, d), eigenvalues for each shrinkage intensity (d, s), weight of a row (s,)).
 
-        The raw correlations without a row y are (n raw - y y') / (n - 1), so that those shrunk by a are
+        The raw correlations without a row y are (n raw - y y') / (n - 1). Shrunk by an intensity, they are
         V diag(eigenvalues) V' - weight y y'.
         """
         values, vectors = np.linalg.eigh(self.raw)
@@ -83,7 +84,7 @@ class TableGaussian:
         return vectors, np.maximum(values, 0.0)[:, np.newaxis] * (n * kept) + SHARES, kept
 
     def leave_one_out(self, completed: Completed) -> Floats:
-        """Compute minus twice the leave-one-out log-likelihood of completed rows for each share of shrinkage, (s,).
+        """Compute minus twice the leave-one-out log-likelihood of completed rows for each shrinkage intensity, (s,).
 
         Source: Hoffbeck and Landgrebe 1996, equations 14 to 18, with an identity as the target.
         """
@@ -95,7 +96,7 @@ class TableGaussian:
         return determinants + (np.log(left) + lengths / left).sum(axis=0) + gaps
 
     def standardised(self, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return rows in standard units with 0 in their gaps, and where the gaps are, (n, d) both."""
+        """Return standardised rows with 0 in place of NaN, and the mask of missing entries, (n, d) both."""
         with np.errstate(over="ignore", invalid="ignore"):
             moved = (rows - self.location) / self.unit
         gaps = np.isnan(rows)
@@ -104,7 +105,10 @@ class TableGaussian:
         return moved, gaps
 
     def complete(self, rows: Floats, groups: list[Group] | None = None, *, variances: bool = False) -> Completed:
-        """Complete rows with NaN; the result is in standard units. A constant column has no uncertainty."""
+        """Compute conditional means and covariances of the missing entries (NaN) of rows, in standardised units.
+
+        groups: ``groups_of`` their missing entries, if it is known. A constant column has no uncertainty.
+        """
         moved, gaps = self.standardised(rows)
         found = complete(
             moved, groups_of(gaps) if groups is None else groups, self.correlation, self.precision, variances=variances
@@ -113,30 +117,30 @@ class TableGaussian:
         return found._replace(uncertainty=found.uncertainty * varies * varies[:, np.newaxis])
 
     def fill(self, rows: Floats) -> Floats:
-        """Return rows (n, d) with conditional means in the place of NaN, in the units of the columns."""
+        """Return rows (n, d) with conditional means instead of NaN, in the units of the columns."""
         return np.where(np.isnan(rows), self.complete(rows).rows * self.scale + self.location, rows)
 
     def deviations(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return (rows as ``fill`` has them, conditional standard deviations of their gaps, 0 elsewhere)."""
+        """Return (rows as from ``fill``, conditional standard deviations of missing entries, 0 for observed ones)."""
         found = self.complete(rows, variances=True)
         assert found.variances is not None
         filled = np.where(np.isnan(rows), found.rows * self.scale + self.location, rows)
         return filled, np.sqrt(found.variances) * self.scale
 
     def distance(self, other: "TableGaussian") -> float:
-        """Return the largest change of a mean, a scale or a correlation, in standard units."""
+        """Return the largest difference of a mean, a scale or a correlation, in standardised units."""
         changes = (self.location - other.location, self.scale - other.scale)
         moved = max(float(np.abs(change / self.unit).max()) for change in changes)
         return max(moved, float(np.abs(self.correlation - other.correlation).max()))
 
 
 class PairSums(NamedTuple):
-    """Counts, sums and products of the pairs of entries that a row has, in units (x - shift) / unit of the columns."""
+    """Counts, sums and products over the rows that have both columns of a pair, of (x - shift) / unit."""
 
     shift: Floats  # (d,)
     unit: Floats  # (d,) positive
-    counts: Floats  # (d, d) rows that have both columns
-    sums: Floats  # (d, d) of the first column, over the rows that have both
+    counts: Floats  # (d, d) numbers of rows that have both columns
+    sums: Floats  # (d, d) sums of the first column over the rows that have both
     products: Floats  # (d, d)
 
     @classmethod
@@ -146,11 +150,11 @@ class PairSums(NamedTuple):
         return cls(shift, unit, zeros, zeros, zeros)
 
     def seen(self) -> NDArray[np.bool_]:
-        """Return which columns have an entry."""
+        """Return a mask (d,) of the columns that have an entry."""
         return self.counts.diagonal() > 0
 
     def in_units(self, shift: Floats, unit: Floats) -> Self:
-        """Return the same sums for other shifts and units: x' = x r + delta for every column."""
+        """Convert the sums to other shifts and units, x' = x r + delta for each column."""
         ratio, delta = self.unit / unit, (self.shift - shift) / unit
         ratio, delta = (np.where(self.seen(), each, 0.0) for each in (ratio, delta))
         sums = ratio[:, np.newaxis] * self.sums
@@ -159,7 +163,7 @@ class PairSums(NamedTuple):
         return type(self)(shift, unit, self.counts, sums + self.counts * delta[:, np.newaxis], products)
 
     def plus(self, other: Self) -> Self:
-        """Return the sums of the rows of both: in the larger unit of a column that both have seen."""
+        """Return the sums over the rows of both, in the larger of the two units of each column."""
         mine, theirs = self.seen(), other.seen()
         larger = theirs & (~mine | (other.unit > self.unit))
         unit, shift = np.where(larger, other.unit, self.unit), np.where(mine, self.shift, other.shift)
@@ -169,27 +173,27 @@ class PairSums(NamedTuple):
 
 
 class GapMoments(MergeableModel):
-    """Sums over the rows of a table with gaps, out of which ``gaussian`` reads means and correlations.
+    """Sums over the rows of a table with missing entries, from which ``gaussian`` computes means and correlations.
 
-    ``update`` learns rows in which NaN, or what a CSR row does not store, is a gap. Without ``given`` every pair of
-    observed entries counts (available cases), which is right only for gaps at random places (missing completely at
-    random). With it a row counts as its expectation under that Gaussian, as in the E step of EM.
+    Without ``given``, sums are over the observed pairs of entries (available cases). They are unbiased if entries are
+    missing completely at random. With ``given`` they are the expected sums of complete rows under that Gaussian: the E
+    step of EM.
 
     Attributes
     ----------
     n_rows, n_features : int
-        Rows seen, and columns d; n_features is None before the first row.
+        Number of rows learned, and of columns d; n_features is None before the first row.
     given : TableGaussian or None
-        The Gaussian by which the gaps of rows are completed.
+        The Gaussian of an E step.
     steps : int
-        Number of the E step; 0 of available cases.
+        Number of the E step; 0 for available cases.
     notes : dict
-        Anything that json can write; saved with the state.
+        Anything that can be written as JSON. It is saved with the state.
 
     Notes
     -----
-    Memory: three matrices d x d of float64, and three with ``given``. The result depends on how rows are cut into
-    batches, and on the order of merges, by rounding alone.
+    Memory: three matrices d x d of float64, and three more with ``given``. Results for different batches of the same
+    rows, or another order of merges, differ by rounding only.
     """
 
     def _begin(self) -> None:
@@ -201,7 +205,7 @@ class GapMoments(MergeableModel):
 
     @classmethod
     def expecting(cls, given: TableGaussian, steps: int = 1) -> Self:
-        """Begin an E step, number `steps`: sums of expectations under a Gaussian."""
+        """Return a model without rows for E step number `steps` under a Gaussian."""
         out = cls()
         out.given, out.steps = given, steps
         out._sums = PairSums.none(given.location, given.unit)
@@ -209,12 +213,12 @@ class GapMoments(MergeableModel):
 
     @changes
     def update(self, rows: Batch) -> Self:
-        """Learn rows.
+        """Add the rows of a batch to the sums.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, or source
-            Real numbers. NaN is a gap, and so is what a sparse matrix does not store.
+            Real numbers. NaN is missing, and so are entries that a sparse matrix does not store.
 
         Returns
         -------
@@ -223,7 +227,7 @@ class GapMoments(MergeableModel):
         Raises
         ------
         TypeError, ValueError
-            For an infinite number, another width, or numbers of a column that are too far apart for float64.
+            For an infinite number, another number of columns, or a column whose squares overflow.
         """
         return self._take_rows(rows)
 
@@ -238,7 +242,7 @@ class GapMoments(MergeableModel):
             self._sums = self._sums or PairSums.none(np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
 
     def _learn(self, rows: Any, groups: list[Group] | None) -> None:
-        """Learn checked rows, whose `groups` are those of all of them (``groups_for``)."""
+        """Add checked rows to the sums. groups: from ``groups_for``, or None."""
         self._add(rows.shape[0], *self._summed(rows, groups))
 
     def _add(self, n: int, sums: PairSums, scores: Floats) -> None:
@@ -248,7 +252,7 @@ class GapMoments(MergeableModel):
 
     @one_blas_thread
     def _summed(self, rows: Any, groups: list[Group] | None = None) -> tuple[PairSums, Floats]:
-        """Return (sums, scores of shares) of checked rows; `groups` of all of them, where they are known."""
+        """Compute the sums of checked rows, and the leave-one-out scores of the shrinkage intensities."""
         d = rows.shape[1]
         given, sums = self.given, self._sums
         if given is None:
@@ -283,10 +287,11 @@ class GapMoments(MergeableModel):
 
     # -- EM --------------------------------------------------------------------------------------------------------
     def _em(self, max_iter: int, tol: float) -> Generator["GapMoments", Any, "GapMoments"]:
-        """Yield the models of E steps, each to come back with the sums of all rows; return the last.
+        """Yield a model without rows for each E step, and return the last model.
 
-        The steps end after `max_iter`, or when no mean, scale or correlation has moved by more than `tol` deviations.
-        Rows without gaps need no step.
+        The caller must send back each model after it has learned all rows. The steps end after `max_iter`, or when no
+        mean, scale or correlation has changed by more than `tol` in standardised units. There is no step if no entry is
+        missing.
         """
         last: GapMoments = self
         before = last.gaussian()
@@ -299,17 +304,17 @@ class GapMoments(MergeableModel):
         return last
 
     def _n_gaps(self) -> int:
-        """Count the missing entries of all rows, of available cases."""
+        """Count the missing entries of all rows; for available cases only."""
         return int(round(self._n * self._begun().counts.shape[0] - self._begun().counts.diagonal().sum()))
 
     @reads
     def gaussian(self) -> TableGaussian:
-        """Return means, scales and correlations, shrunk towards no correlation.
+        """Compute means, scales and shrunk correlations from the sums.
 
         Raises
         ------
         ValueError
-            If a column has no observed entry, by its name.
+            If a column has no observed entry; the message names it.
         """
         return self._gaussian()
 
@@ -403,7 +408,10 @@ class GapMoments(MergeableModel):
 
 
 def take_steps(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
-    """Take steps of EM, in each of which `learn` gives a model all rows again, and return the last model."""
+    """Run EM from available cases, and return the model of the last E step.
+
+    learn: adds all rows to the model that it is given.
+    """
     steps = model._em(max_iter, tol)
     step: Any = None
     while True:
@@ -416,7 +424,7 @@ def take_steps(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: 
 
 
 def gaussian_of_covariance(location: Floats, covariance: Floats, n: float) -> TableGaussian:
-    """Return the Gaussian of a covariance of n rows, shrunk by the oracle approximating share."""
+    """Return the Gaussian with a covariance of n rows, after oracle approximating shrinkage of its correlations."""
     counts = np.full_like(covariance, n)
     ones, zeros = np.ones(len(location)), np.zeros_like(covariance)
     return _gaussian_of(PairSums(location, ones, counts, zeros, n * covariance), None)
@@ -424,7 +432,7 @@ def gaussian_of_covariance(location: Floats, covariance: Floats, n: float) -> Ta
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 def blocks(rows: Any) -> Generator[Floats]:
-    """Yield rows, array or CSR (n, d), as float64 with NaN for gaps, some at a time."""
+    """Yield consecutive rows of an array or CSR matrix (n, d) as dense float64 blocks, with NaN for missing entries."""
     n, d = rows.shape
     step = rows_at_once(d)
     for start in range(0, n, step):
@@ -437,22 +445,22 @@ def blocks(rows: Any) -> Generator[Floats]:
 
 
 def groups_for(rows: Any) -> list[Group] | None:
-    """Group rows that make one block by their patterns, for several passes; None for more rows."""
+    """Return ``groups_of`` the missing entries, for several passes, if the rows are a single block; else None."""
     if rows.shape[0] > rows_at_once(rows.shape[1]):
         return None
     return groups_of(np.isnan(next(blocks(rows))))
 
 
 def rows_at_once(d: int) -> int:
-    """Return how many rows make a block."""
+    """Return the number of rows of a block."""
     return max(1, BLOCK_BYTES // (8 * d))
 
 
 def column_units(rows: Any) -> tuple[Floats, Floats, Floats]:
-    """Return (means, standard deviations, counts) of the observed entries of each column, (d,) each.
+    """Compute means, standard deviations and counts of the observed entries of each column, (d,) each.
 
-    A column of one number c has exactly the mean c and the deviation 0; one of which nothing is observed has zeros.
-    Squares stay in the range of numbers whatever the units are.
+    A constant column has exactly its number as the mean, and deviation 0. A column without entries has zeros. Squares
+    do not overflow.
     """
     d = rows.shape[1]
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
@@ -485,10 +493,10 @@ def column_units(rows: Any) -> tuple[Floats, Floats, Floats]:
 
 
 def _gaussian_of(sums: PairSums, share: float | None) -> TableGaussian:
-    """Return the Gaussian of sums, shrunk by a share; None: by the oracle approximating one.
+    """Compute a Gaussian from sums, with correlations that are shrunk by the intensity `share`.
 
-    That follows from a number of rows by the variance 1 / n of a correlation: with pairs of several counts n is their
-    harmonic mean.
+    With None the intensity is that of oracle approximating shrinkage. It depends on the number of rows n because a
+    correlation has variance 1 / n. If pairs of columns have different counts, n is their harmonic mean.
     """
     counts = np.maximum(sums.counts, 1.0)
     mean = sums.sums.diagonal() / counts.diagonal()
@@ -513,7 +521,10 @@ def _gaussian_of(sums: PairSums, share: float | None) -> TableGaussian:
 
 
 def _oracle_approximating(correlation: Floats, n: float) -> float:
-    """Compute the share of Chen, Wiesel, Eldar and Hero 2010, equation 23, without 2 / d as in scikit-learn."""
+    """Compute the shrinkage intensity of Chen, Wiesel, Eldar and Hero 2010, equation 23.
+
+    The terms 2 / d are omitted, as in scikit-learn.
+    """
     d = len(correlation)
     squares = float(np.einsum("ij,ij->", correlation, correlation)) / d**2
     below = (n + 1) * (squares - 1 / d)
@@ -527,9 +538,9 @@ def _shrunk(correlation: Floats, share: float) -> Floats:
 
 
 def nearest_correlation(matrix: Floats) -> Floats:
-    """Make a symmetric matrix with a diagonal of ones a correlation matrix: eigenvalues below 0 become 0.
+    """Project a symmetric matrix with a diagonal of ones to a correlation matrix.
 
-    The result is scaled to a diagonal of ones again.
+    Negative eigenvalues become 0, and the result is scaled to a diagonal of ones.
 
     Source: Rousseeuw and Molenberghs, *Transformation of non positive semidefinite correlation matrices*, 1993, the
     eigenvalue method.
@@ -556,7 +567,7 @@ def _definite(matrix: Floats) -> bool:
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 def refuse_empty(column: int, names: Any) -> None:
-    """Raise ValueError that names a column without an entry."""
+    """Raise ValueError for a column without an observed entry."""
     name = column if names is None else repr(str(names[column]))
     raise ValueError(f"column {name} has no observed entry: leave it out, or give it a number (0, a mean)")
 

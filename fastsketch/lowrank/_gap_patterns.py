@@ -1,7 +1,7 @@
-"""Conditional means and covariances of a Gaussian for rows with gaps: the expectation step of EM.
+"""Conditional means and covariances of the missing entries of rows under a Gaussian: the E step of EM.
 
-Rows are in standard units. Rows with the same pattern of gaps share one inverse, and patterns with the same number of
-gaps are inverted together, as one stack of small matrices.
+Rows are standardised. Rows with the same pattern of missing entries share one inverse matrix. Patterns with the same
+number of missing entries are inverted together, as a stack of small matrices.
 """
 
 # pyright: basic
@@ -14,30 +14,30 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Bytes of a stack of small matrices: it stays in the cache of a processor.
+# Bytes of a stack of small matrices, which should stay in the cache.
 STACK_BYTES = 1 << 21
 
 
 class Group(NamedTuple):
-    """Rows whose patterns have the same number of gaps."""
+    """Rows with the same number m of missing entries, in p patterns."""
 
-    missing: NDArray[np.intp]  # (p, m) columns of the gaps of each pattern
-    observed: NDArray[np.intp]  # (p, d - m)
-    rows: NDArray[np.intp]  # (r,) the rows, those of one pattern next to each other
-    pattern: NDArray[np.intp]  # (r,) the pattern of each
-    counts: Floats  # (p,) rows of each pattern
+    missing: NDArray[np.intp]  # (p, m) missing columns of each pattern
+    observed: NDArray[np.intp]  # (p, d - m) observed columns of each pattern
+    rows: NDArray[np.intp]  # (r,) indices of the rows, sorted by pattern
+    pattern: NDArray[np.intp]  # (r,) pattern of each row
+    counts: Floats  # (p,) number of rows of each pattern
 
 
 class Completed(NamedTuple):
-    """Rows with conditional means in their gaps."""
+    """Rows with conditional means in place of missing entries."""
 
     rows: Floats  # (n, d)
-    uncertainty: Floats  # (d, d) sum over the rows of the conditional covariances of their gaps
-    variances: Floats | None  # (n, d) conditional variances of the gaps, 0 elsewhere, where they were requested
+    uncertainty: Floats  # (d, d) sum over the rows of the conditional covariances of missing entries
+    variances: Floats | None  # (n, d) conditional variances, 0 for observed entries; None unless requested
 
 
 def groups_of(gaps: NDArray[np.bool_]) -> list[Group]:
-    """Group the rows of a mask (n, d), True for a gap, by their patterns; rows without gaps are in no group."""
+    """Group the rows of a mask (n, d) of missing entries by pattern; complete rows are in no group."""
     return list(_groups_of(gaps))
 
 
@@ -67,22 +67,22 @@ def _groups_of(gaps: NDArray[np.bool_]) -> Iterator[Group]:
 def complete(
     rows: Floats, groups: list[Group], correlation: Floats, precision: Floats, *, variances: bool = False
 ) -> Completed:
-    """Fill the gaps of rows by their conditional means under a Gaussian of mean 0.
+    """Compute conditional means and covariances of the missing entries of rows under a Gaussian of mean 0.
 
-    With the precision K the conditional covariance of the gaps M is K_MM^-1, and their mean -K_MM^-1 K_MO x_O: a small
-    inverse where few entries are missing. Where more than half are, it is the inverse of the observed block that is
-    small: the covariance is S_MM - S_MO S_OO^-1 S_OM, and the mean S_MO S_OO^-1 x_O.
+    Let M be the missing and O the observed columns of a row, S the correlations and K their inverse. If at most half of
+    the columns are missing, the covariance is K_MM^-1 and the mean -K_MM^-1 K_MO x_O. Otherwise they are
+    S_MM - S_MO S_OO^-1 S_OM and S_MO S_OO^-1 x_O, which need the smaller inverse.
 
     Parameters
     ----------
     rows : (n, d) array of float64
-        In standard units, 0 in the gaps.
+        Standardised, 0 for missing entries.
     groups : list of Group
-        Of these rows, from ``groups_of``.
+        From ``groups_of`` the missing entries of these rows.
     correlation, precision : (d, d) arrays of float64
         A positive definite matrix and its inverse.
     variances : bool, default False
-        Whether to return the conditional variance of every gap.
+        Whether to return the conditional variance of each missing entry.
     """
     n, d = rows.shape
     out, uncertainty = rows.copy(), np.zeros(d * d)
@@ -112,12 +112,12 @@ def _inverses(matrices: Floats) -> Floats:
 
 
 def _block(matrix: Floats, first: Any, second: Any) -> Floats:
-    """Return the blocks of a matrix at rows (p, a) and columns (p, b), (p, a, b)."""
+    """Return the submatrices of rows (p, a) and columns (p, b) of a matrix, (p, a, b)."""
     return matrix[first[:, :, np.newaxis], second[:, np.newaxis, :]]
 
 
 def _times(matrices: Floats, vectors: Floats, pattern: NDArray[np.intp]) -> Floats:
-    """Multiply each vector (r, b) by the matrix of its pattern, (p, a, b): (r, a)."""
+    """Multiply each vector (r, b) by the matrix of its pattern; matrices are (p, a, b), the result is (r, a)."""
     if len(matrices) == len(vectors):
         return (matrices @ vectors[:, :, np.newaxis])[:, :, 0]
     if len(matrices) == 1:

@@ -1,4 +1,4 @@
-"""Matrix completion as scikit-learn has transformers."""
+"""Transformers of scikit-learn for tables with missing entries: LowRankCompleter and LowRankFactors."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -38,14 +38,14 @@ from fastsketch.sklearn._estimator import (
     whole_or_as_before,
 )
 
-UNITS = ("unit_mean", "unit_scale")  # in files
+UNITS = ("unit_mean", "unit_scale")  # names of arrays in state files
 OF_NUMBERS = [name for name, about in LOSSES.items() if about.targets == "real"]
 MOST = float(np.finfo(np.float64).max)
 
 
 @estimator
 class LowRankEstimator(TransformerMixin, ModelEstimator):
-    """What the two estimators on ``LowRankModel`` share: its parameters, standardised columns, checked rows."""
+    """Base class of the estimators on ``LowRankModel``: parameters, standardised columns, checks of rows."""
 
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar[Any] = LowRankModel
@@ -73,7 +73,13 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
     random_state: int | RandomState | None = 0
 
     def fit(self, X: Rows, y: Any = None) -> Self:
-        """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features), or a table by ids."""
+        """Fit the model to the observed entries of X.
+
+        Parameters
+        ----------
+        X : array with NaN or sparse (n_samples, n_features), or a table by ids
+        y : ignored
+        """
         table = table_of(X)
         rows: Any = self._checked(X, reset=True) if table is None else table
         shape = rows.shape if table is None else (len(table.user_ids), len(table.item_ids))
@@ -111,12 +117,12 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
 
     @property
     def rank_(self) -> int:
-        """Return the rank that predictions take."""
+        """Return the rank that predictions use."""
         return cast("Any", self._low_rank("rank_")).selected_rank
 
     @property
     def column_ids_(self) -> IdMap | None:
-        """Return the ids of the columns, if the model was fitted to a table."""
+        """Return the ids of the columns if the model was fitted to a table, else None."""
         return getattr(self._learner, "column_ids", None)
 
     @property
@@ -125,19 +131,19 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         return self._low_rank("components_").factors()[1].T
 
     def _low_rank(self, name: str) -> LowRankModel:
-        """Return the low-rank model; AttributeError that names an attribute which another model does not have."""
+        """Return the low-rank model; AttributeError for attribute `name` if the model is a Gaussian."""
         if not isinstance(self._learner, LowRankModel):
             raise AttributeError(f"{name} is that of a low-rank model, and model_ is a Gaussian: method='low_rank'")
         return self._learner
 
     @property
     def mean_(self) -> NDArray[np.float64] | None:
-        """Return what is subtracted from the columns, (n_features,), or None."""
+        """Return the means that are subtracted from the columns, (n_features,), or None."""
         return None if self._units_of() is None else self._units_of().mean
 
     @property
     def scale_(self) -> NDArray[np.float64] | None:
-        """Return what the columns are divided by, (n_features,), or None."""
+        """Return the standard deviations by which the columns are divided, (n_features,), or None."""
         return None if self._units_of() is None else self._units_of().scale
 
     def _own(self) -> dict[str, NDArray[Any]]:
@@ -152,7 +158,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
             self._units = ColumnUnits(mean, checks.not_negative(arrays, UNITS[1], shape))
 
     def _units_of(self) -> Any:
-        """Return the units of the columns; a model that was given has none."""
+        """Return means and scales of the columns; None for a table by ids, for labels, and after ``from_model``."""
         self._learner  # noqa: B018  (refuses to answer before fit)
         return getattr(self, "_units", None)
 
@@ -164,7 +170,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         return rows if units is None else units.into(rows)
 
     def _back(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return predicted rows in the units of the columns."""
+        """Convert predicted rows from standardised units to those of the columns."""
         units = self._units_of()
         return rows if units is None else units.back(rows, self.clip)
 
@@ -177,48 +183,49 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
 
 @estimator
 class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator):
-    """Fill the gaps of a table with the conditional means of a Gaussian, or with the predictions of a low-rank model.
+    """Fill the missing entries of a table with conditional means of a Gaussian, or with a low-rank model.
 
     Parameters
     ----------
     rank : int, default 10
-        Largest rank of the low-rank model, at most min(n_samples, n_features).
+        Largest rank of the low-rank model. A rank above min(n_samples, n_features) is reduced to that.
     loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
-        Those of fastsketch.LowRankModel, with its defaults.
+        Parameters of fastsketch.LowRankModel, with its defaults.
     step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, power_tolerance
         Likewise.
     clip : (low, high), optional
-        Range that filled entries keep to.
+        Range to which filled entries are clipped.
     random_state : int, RandomState or None, default 0
-        An integer is the seed of the low-rank model.
+        Seed of the low-rank model.
     method : {"auto", "gaussian", "low_rank"}, default "auto"
-        "gaussian": means and correlations by expectation maximisation (EM). "low_rank": a ``fastsketch.LowRankModel``.
-        "auto": the Gaussian for a dense X of more rows than columns and at most `max_features` columns, unless a
-        parameter of the low-rank model other than `clip` and `random_state` is not at its default; else the low-rank
-        model.
+        "gaussian": a Gaussian that is estimated by expectation maximisation (EM). "low_rank": a
+        ``fastsketch.LowRankModel``. "auto": the Gaussian if X is dense and has more rows than columns and at most
+        `max_features` columns, and all parameters of the low-rank model except `clip` and `random_state` have their
+        defaults; otherwise the low-rank model.
     max_features : int, default 500
-        Columns up to which "auto" takes the Gaussian, whose correlations are a matrix of n_features x n_features.
+        Largest number of columns for which "auto" uses the Gaussian, whose correlations are a matrix of n_features x
+        n_features.
     max_iter : int, default 10
-        Steps of EM at most, each one pass over X; the default is that of scikit-learn's IterativeImputer.
+        Largest number of EM steps, each one pass over X. The default is that of scikit-learn's IterativeImputer.
     tol : float, default 1e-3
-        EM ends when no mean, standard deviation or correlation changes by more than this, in standard units. The
+        EM ends when no mean, standard deviation or correlation changes by more than this, in standardised units. The
         default is that of IterativeImputer.
 
     Attributes
     ----------
     model_ : fastsketch.LowRankModel, or sums over the rows
-        With the Gaussian, the sums from which means and correlations are computed.
+        For the Gaussian, the sums from which means and correlations are computed.
     location_, covariance_ : ndarray (n_features,) and (n_features, n_features)
         Mean and covariance of the Gaussian.
     mean_, scale_ : ndarray (n_features,) or None
-        Subtracted from the columns, and then divided into them: the model is fitted to standardised columns. The scale
-        of a constant column is 0. None for a table by ids, for labels, and after ``from_model``.
+        Means and standard deviations with which the columns are standardised before the model is fitted. The scale of a
+        constant column is 0. None for a table by ids, for labels, and after ``from_model``.
     n_iter_ : int
-        Passes over X: the first, and one for every step of EM.
+        Number of passes over X: the first, and one for each EM step.
     rank_ : int
-        Of the low-rank model.
+        Rank of the low-rank model.
     components_ : ndarray (rank, n_features)
-        Of the low-rank model.
+        Factors of the columns, of the low-rank model.
     n_features_in_ : int
     column_ids_ : fastsketch.data.IdMap or None
         Ids of the columns, if X was a table of them.
@@ -226,15 +233,15 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     Notes
     -----
     With the Gaussian, a missing entry is filled with its conditional mean given the observed entries of its row. Each
-    step of EM fills all rows in this way, and then computes means and covariances of the filled rows plus the
-    conditional covariances of the gaps. Correlations are shrunk towards zero by the intensity of largest leave-one-out
-    likelihood. Gaps may depend on observed entries (missing at random). ``predict_interval`` returns an interval for
-    each filled entry.
+    EM step fills all rows in this way, and then computes means and covariances of the filled rows plus the conditional
+    covariances of the missing entries. Correlations are shrunk towards zero by the intensity with the largest
+    leave-one-out likelihood. Whether an entry is missing may depend on observed entries (missing at random).
+    ``predict_interval`` returns an interval for each filled entry.
 
     ``partial_fit``, ``merge`` and ``fs.run`` sum the products of the pairs of entries that are observed in a row
     (available cases). Their matrix is projected to a correlation matrix when it is read, and shrunk by the intensity of
-    oracle approximating shrinkage (OAS). That assumes that gaps are independent of all entries (missing completely at
-    random); docs/jobs/completing.md compares its error with that of EM.
+    oracle approximating shrinkage (OAS). That assumes that whether an entry is missing is independent of all entries
+    (missing completely at random); docs/jobs/completing.md compares its error with that of EM.
     ``fs.run(..., passes=p)`` adds p - 1 steps of EM, on all workers. ``partial_fit`` after ``fit`` completes new rows
     by the Gaussian of ``fit``, one E step each.
 
@@ -277,7 +284,13 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None) -> Self:
-        """Forget everything and fit X: array with NaN or sparse (n_samples, n_features), source, or table by ids."""
+        """Fit the model to X. An earlier fit is discarded.
+
+        Parameters
+        ----------
+        X : array with NaN or sparse (n_samples, n_features), source, or table by ids
+        y : ignored
+        """
         self._check_own()
         table = table_of(X)
         if table is None and (source := as_far_source(X)) is not None:
@@ -307,7 +320,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self.method == "gaussian" or (not is_sparse(rows) and n > d and d <= self.max_features)
 
     def _asks_for_low_rank(self) -> str | None:
-        """Return the first parameter, with its value, that asks for a low-rank model."""
+        """Return the first parameter that requires a low-rank model, as "name=value", or None."""
         if self.method != "auto":
             return "method='low_rank'" if self.method == "low_rank" else None
         for field in fields(cast("Any", LowRankEstimator)):
@@ -334,7 +347,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     @available_if(_may_take_gaussian)
     @changes
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
-        """Learn more rows, in batches of any size, for the Gaussian.
+        """Add rows to the Gaussian. Batches may have any size.
 
         Parameters
         ----------
@@ -353,7 +366,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> GapMoments:
-        """Return the sums with which partial_fit, sources and jobs begin."""
+        """Return the empty sums with which partial_fit, sources and jobs start; ValueError for a low-rank model."""
         self._check_own()
         only = "partial_fit, sources and jobs learn a Gaussian"
         if (asks := self._asks_for_low_rank()) is not None:
@@ -408,7 +421,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     @property
     def n_samples_seen_(self) -> int:
-        """Return the number of rows learned from."""
+        """Return the number of rows that were learned."""
         return self._learner.n_rows
 
     def _units_of(self) -> Any:
@@ -422,11 +435,15 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Return rows without gaps, (n_samples, n_features): observed entries as they are, the others as predicted.
+        """Fill the missing entries of rows. Observed entries stay as they are.
 
         Parameters
         ----------
-        X : sparse (n_samples, n_features), array with NaN for what is missing, or table
+        X : sparse (n_samples, n_features), array with NaN for missing entries, or table
+
+        Returns
+        -------
+        ndarray (n_samples, n_features)
         """
         if isinstance(self._learner, GapMoments):
             rows = self._checked(X, reset=False)
@@ -454,7 +471,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
         Parameters
         ----------
-        X : sparse (n_samples, n_features), or array with NaN for what is missing
+        X : sparse (n_samples, n_features), or array with NaN for missing entries
         coverage : float in (0, 1), default 0.9
 
         Returns
@@ -483,24 +500,24 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
 @estimator
 class LowRankFactors(LowRankEstimator):
-    """Represents rows by the factors of a low-rank model: transform fits them to what is observed of a row.
+    """Represent rows by the factors of a low-rank model, which are fitted to the observed entries of each row.
 
     Parameters
     ----------
     rank : int, default 10
-        At most; no more than the smaller side of X.
+        Largest rank. A rank above min(n_samples, n_features) is reduced to that.
     loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
-        Those of fastsketch.LowRankModel, with its defaults.
+        Parameters of fastsketch.LowRankModel, with its defaults.
     step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, power_tolerance, clip
         Likewise.
     random_state : int, RandomState or None, default 0
-        An integer is the seed of the model.
+        Seed of the model.
 
     Attributes
     ----------
     model_ : fastsketch.LowRankModel
     rank_, components_, n_features_in_, column_ids_, mean_, scale_
-        Those of LowRankCompleter's low-rank model.
+        As for LowRankCompleter with a low-rank model.
 
     Examples
     --------
@@ -520,7 +537,7 @@ class LowRankFactors(LowRankEstimator):
         return self.rank_ + 1
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return a name for each column of ``transform``: lowrankfactors0, lowrankfactors1 and so on.
+        """Return the names of the columns of ``transform``: lowrankfactors0, lowrankfactors1, ...
 
         Parameters
         ----------
@@ -529,22 +546,31 @@ class LowRankFactors(LowRankEstimator):
         return ClassNamePrefixFeaturesOutMixin.get_feature_names_out(cast("Any", self), input_features)
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Return the factors of every row and its bias, (n_samples, rank + 1), fitted to its observed entries.
+        """Compute the factors and the bias of each row from its observed entries.
 
         Parameters
         ----------
-        X : sparse (n_samples, n_features), array with NaN for what is missing, or table
+        X : sparse (n_samples, n_features), array with NaN for missing entries, or table
+
+        Returns
+        -------
+        ndarray (n_samples, rank + 1)
+            The last column has the biases.
         """
         folded = self._learner.fold_in(self._rows(X))
         return np.hstack([folded.factors, folded.biases[:, None]])
 
     def inverse_transform(self, X: Rows) -> NDArray[Any]:
-        """Return every entry of rows with these factors and biases, (n_samples, n_features), as predicted.
+        """Predict all entries of rows from their factors and biases.
 
         Parameters
         ----------
         X : array_like (n_samples, rank + 1)
-            What ``transform`` gave.
+            From ``transform``.
+
+        Returns
+        -------
+        ndarray (n_samples, n_features)
         """
         model, rows = self._learner, check_array(consistent_rows(X))
         if rows.shape[1] != self.rank_ + 1:
