@@ -1,1 +1,1 @@
-"""Loops over the entries of a matrix with holes."""
+"""Loops over the observed entries of a matrix, for low-rank models."""

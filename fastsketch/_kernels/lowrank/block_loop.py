@@ -1,7 +1,7 @@
-"""A sparse matrix times eight vectors, and its transpose times the result: the loop of GLRL's Algorithm 2, in Numba.
+"""Product of a sparse matrix with eight vectors, and of its transpose with the result: the inner loop of GLRL.
 
-It becomes a C function, which `multiply_parts` of gradients.pyx calls through a pointer, a part of the rows at a time,
-on several threads at once. The matrix is in CSR with unsigned 32-bit indices; all values are float32 or all float64.
+Numba compiles it to a C function. `multiply_parts` of gradients.pyx calls this function through a pointer for blocks of
+rows, on several threads. The matrix is in CSR with unsigned 32-bit indices. All values are float32, or all are float64.
 """
 
 # pyright: basic
@@ -16,7 +16,7 @@ WIDTH = 8
 
 @intrinsic
 def add_scaled(typing_context, y, j, scale, x, i):
-    """Add scale * x[i : i + 8] to y[j : j + 8] in vector registers: Numba would make scalars of a loop over eight."""
+    """Add scale * x[i : i + 8] to y[j : j + 8] with vector instructions, which Numba does not use for a loop over 8."""
 
     def emit(context, builder, signature, arguments):
         y, j, scale, x, i = arguments
@@ -33,7 +33,7 @@ def add_scaled(typing_context, y, j, scale, x, i):
 
 
 def multiply(first, stop, indptr, indices, a, v, u, w):
-    """Set u = A v and add A'u to w for the rows from first up to stop; u, v and w have eight columns."""
+    """For rows first to stop - 1 of A, write A v to u and add A'u to w; u, v and w have eight columns."""
     for i in range(first, stop):
         for q in range(WIDTH):
             u[WIDTH * i + q] = 0.0
@@ -47,7 +47,7 @@ _compiled = {}
 
 
 def address(dtype):
-    """Return the address of the C function for values of this dtype; it is compiled when it is first requested."""
+    """Return the address of the C function for values of a dtype. The first call compiles it."""
     name = np.dtype(dtype).name
     if name not in _compiled:
         size, indices, values = types.int64, types.CPointer(types.uint32), types.CPointer(getattr(types, name))

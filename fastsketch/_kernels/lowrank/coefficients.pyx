@@ -1,8 +1,8 @@
-"""Newton's equations for all coefficients of a low-rank model, from one pass over the observed entries.
+"""Gradient and Hessian of the loss by all coefficients of a low-rank model, in one pass over the observed entries.
 
-The score of entry (i, j) is rb_i + cb_j + sum_q theta_q p_q, with products p_q = left_iq right_jq that are never stored:
-a block of them at a time is multiplied by BLAS, a part of the rows has sums of its own, and these are added in one
-order. Arrays are as in lowrank/entries.
+The score of entry (i, j) is rb_i + cb_j + sum_q theta_q p_q with p_q = left_iq right_jq. These products are computed
+for a block of entries at a time, and multiplied by BLAS. The sums of parts of the rows are added in a fixed order.
+Arrays are named as in entries.pyx.
 """
 
 from libc.math cimport fabs, sqrt
@@ -20,14 +20,14 @@ import numpy as np
 join()
 
 cdef enum:
-    # entries whose products are held at a time: few enough for them to stay in the cache
+    # entries of a block, few enough for their products to stay in the cache
     BLOCK = 256
 
 
 cdef struct Newton:
     Loop loop
     double lipschitz
-    bint curved                  # whether the matrix is asked for
+    bint curved                  # whether the Hessian is requested
     const double* theta          # (t,)
     double* sums                 # of each part: gradient (t,), bounds (t,), curvatures (t, t)
 
@@ -38,7 +38,7 @@ cdef inline Py_ssize_t sums_of(Py_ssize_t t) noexcept nogil:
 
 cdef void add_block(const Newton* job, Py_ssize_t count, const uint32_t* entries, const double* base, double* products,
                     double* sums, double* total, real* like) noexcept nogil:
-    # products (count, t), of which nothing is left
+    # adds the sums of a block; products (count, t) are overwritten
     cdef const Loop* loop = &job.loop
     cdef const real* o = <const real*> loop.o
     cdef const real* c = <const real*> loop.c
@@ -113,10 +113,11 @@ def newton_terms(int loss, double p, double lipschitz, const uint32_t[::1] indpt
                  const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb,
                  const real[:, ::1] left, const real[:, ::1] right, const double[::1] theta, double[::1] gradient,
                  double[::1] bound, double[:, ::1] curvature):
-    """The objective at theta (t,), its gradient (t,), and if curvature is (t, t) and not empty its second derivatives.
+    """Return the objective at theta (t,), and write its gradient (t,), and bound and Hessian if curvature is not empty.
 
-    left (m, t), right (n, t). bound (t,): what each diagonal entry of the curvature is at most anywhere, with
-    `lipschitz` for the losses; for 0, of a loss without such a number, curvatures and slopes at theta make one up.
+    left is (m, t), right (n, t), curvature (t, t) or (0, 0). bound (t,) is an upper bound on the diagonal of the
+    Hessian at any theta, by the Lipschitz constant of the slope of the loss. If `lipschitz` is 0 because there is none,
+    the bound is estimated from curvatures and slopes at theta.
     """
     cdef Newton job
     cdef Py_ssize_t t = theta.shape[0], k, q, r
@@ -149,7 +150,7 @@ def newton_terms(int loss, double p, double lipschitz, const uint32_t[::1] indpt
 
 
 def solve(double[:, ::1] h, double[::1] g):
-    """g <- h^-1 g of a positive definite h, which is destroyed; False if it is none."""
+    """Overwrite g with h^-1 g. h is overwritten too. Return False if h is not positive definite."""
     cdef bint found
     with nogil:
         found = solve_definite(g.shape[0], &h[0, 0], &g[0])

@@ -1,10 +1,10 @@
-# Positive definite systems of a few unknowns: too small for LAPACK to be worth its call, and the same bits everywhere.
+# Cholesky solution of small positive definite systems, for which a call of LAPACK would take longer.
 
 from libc.math cimport sqrt
 
 
 cdef inline bint solve_definite(Py_ssize_t t, double* h, double* g) noexcept nogil:
-    # g <- h^-1 g for the lower triangle of a positive definite h (t, t), destroyed; False if it is not
+    # g <- h^-1 g, reading the lower triangle of h (t, t), which is overwritten; False if it is not positive definite
     cdef Py_ssize_t i, j, k
     cdef double d, s
     for j in range(t):

@@ -1,19 +1,22 @@
-"""Loops over the observed entries of a matrix, in CSR with unsigned 32-bit indices: scores, line searches.
+"""Scores, sums of losses and line searches over the observed entries of a matrix in CSR.
 
-Gradients and products with vectors are in gradients beside it, fits of rows in fits. Values of rows, of columns and of
-entries are all float32 or all float64; sums over entries are float64. Loops are cut into parts by the entries alone and
-the sums of parts are added in one order: the bits do not depend on the number of threads.
+Other loops over entries are in gradients.pyx (gradients, products), fits.pyx (fits of rows, biases) and
+coefficients.pyx (Newton's method for all coefficients). All arrays are float32, or all are float64; sums over entries
+are float64. Loops are divided into parts that depend on the entries only, and the sums of parts are added in a fixed
+order, so that results do not depend on the number of threads.
 
-    indptr (m + 1,) uint32, indices (nnz,) uint32   the observed entries, row by row
-    z (nnz,)    scores at them;  o (nnz,) what was observed;  c (nnz,) weights, or empty: all 1
-    rb (m,), cb (n,)  row and column biases, the global one in rb: rb[i] + cb[j] is the score without any rank
+    indptr (m + 1,) uint32, indices (nnz,) uint32   positions of the observed entries, row by row
+    z (nnz,)   their scores;   o (nnz,)   their values;   c (nnz,)   their weights, empty if all are 1
+    rb (m,), cb (n,)   biases of rows, with the level added, and of columns: rb[i] + cb[j] is the score without ranks
 """
 
 from libc.stdint cimport uint32_t
 
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.losses cimport HUBER, loss_terms
-from fastsketch._kernels.lowrank.loop cimport SUMS, Loop, at, bound_of_curve, entry_by_entry, part_entry, part_row, row_by_row, sum_of
+from fastsketch._kernels.lowrank.loop cimport (
+    SUMS, Loop, at, bound_of_curve, entry_by_entry, part_entry, part_row, row_by_row, sum_of,
+)
 from fastsketch._kernels.pool cimport fs_part, fs_pool_run, join
 
 join()
@@ -38,7 +41,7 @@ cdef void objective_part(void* context, ptrdiff_t part, real* scratch) noexcept 
 
 
 def objective(int loss, double p, const real[::1] z, const real[::1] o, const real[::1] c):
-    """Sum of weighted losses, of squares of their slopes, and of their curvatures."""
+    """Return sums of weighted losses, of squares of their slopes, and of their curvatures."""
     cdef Loop loop
     with nogil:
         entry_by_entry(&loop, loss, p, z, o, c)
@@ -68,7 +71,7 @@ cdef void scores_part(void* context, ptrdiff_t part, real* scratch) noexcept nog
 
 def scores(const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[:, ::1] left, const real[:, ::1] right,
            const real[::1] rb, const real[::1] cb, real[::1] out):
-    """out = rb_i + cb_j + left_i . right_j at the observed entries; left (m, t), right (n, t)."""
+    """Write the scores rb_i + cb_j + left_i . right_j to out (nnz,); left is (m, t), right (n, t)."""
     cdef Loop loop
     if indices.shape[0] == 0:
         return
@@ -118,10 +121,11 @@ cdef void five_dots_part(void* context, ptrdiff_t part, real* scratch) noexcept 
 def five_dots(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] z,
               const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb, double mu, double rho,
               const real[::1] u, const real[::1] v, double[::1] out):
-    """Sums for a Newton step in (mu, rho) of f(b + mu (z - b) + rho u_i v_j), b = rb_i + cb_j.
+    """Write the objective and its derivatives by mu and rho at scores b + mu (z - b) + rho u_i v_j to out (6,).
 
-    out: objective; slope . x, slope . q; curve . x^2, curve . x q, curve . q^2 with x = z - b, q = u_i v_j; the curve
-    of the Huber loss beyond its delta is that of a parabola that touches it.
+    Here b = rb_i + cb_j. With x = z - b and q = u_i v_j, out has: objective; sums of slope x, slope q; sums of
+    curvature x^2, curvature x q, curvature q^2. Beyond delta, the curvature of the Huber loss is that of a parabola
+    that touches it from above.
     """
     cdef Loop loop
     cdef int k
@@ -153,7 +157,7 @@ cdef void slope_along_part(void* context, ptrdiff_t part, real* scratch) noexcep
 
 def slope_along(int loss, double p, const real[::1] z, const real[::1] o, const real[::1] c, const real[::1] d,
                 double eta):
-    """The derivative by eta of the objective at z + eta d."""
+    """Return the derivative by eta of the objective at the scores z + eta d."""
     cdef Loop loop
     loop.d, loop.eta = at(d), eta
     with nogil:

@@ -1,4 +1,4 @@
-"""Rows fitted to given factors of the columns, and biases: over the observed entries, as in lowrank/entries."""
+"""Fits of rows to fixed factors of the columns, and sums for fits of biases; arrays are named as in entries.pyx."""
 
 from libc.math cimport fabs
 from libc.stdint cimport uint32_t
@@ -22,22 +22,22 @@ cdef double TINY = 1e-300
 
 
 cdef struct Fit:
-    # of one row: what is fitted to what
+    # the fit of one row
     int loss
     double p, smooth, tol
     Py_ssize_t t, turns, first, count
     double* ridge                # (t,)
-    double* a                    # (t,) what is fitted, and where it begins
-    double* h                    # (t, t) scratch
-    double* g                    # (t,) scratch, as are x, minus and move
+    double* a                    # (t,) coefficients: initial values, then the result
+    double* h                    # (t, t) Hessian
+    double* g                    # (t,) negative gradient; x, minus and move are (t,) scratch
     double* x
     double* minus
     double* move
-    double* z                    # (count,) scratch
+    double* z                    # (count,) scores
 
 
 cdef inline double score_of(Py_ssize_t t, const double* a, real own, real other, const real* factors) noexcept nogil:
-    # own + other + factors' a; four sums, or each product would wait for the one before it
+    # own + other + factors' a; four separate sums, so that the additions do not wait for each other
     cdef double s0 = own + other, s1 = 0, s2 = 0, s3 = 0
     cdef Py_ssize_t q = 0
     while q + 4 <= t:
@@ -53,7 +53,7 @@ cdef inline double score_of(Py_ssize_t t, const double* a, real own, real other,
 
 
 cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
-    # h += weight x x': all of it, not its triangle, so that the inner loop has one length
+    # h += weight x x'; the full matrix, since an inner loop of constant length is faster than a triangle
     cdef Py_ssize_t q
     for q in range(f.t):
         f.minus[q] = -(weight * f.x[q])
@@ -61,8 +61,8 @@ cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
 
 
 cdef void lift(const Fit* f) noexcept nogil:
-    # a little more on the diagonal of h: a row may have fewer entries than coefficients. Each in its own units, those
-    # of factors and those of biases: one share of the largest would make fits depend on the scale of X
+    # adds a small share to each diagonal entry of h, since a row may have fewer entries than coefficients: a share of the
+    # entry itself, because factors and bias have different units, and the fit must not depend on the scale of X
     cdef Py_ssize_t q
     cdef double top = 0, own
     for q in range(f.t):
@@ -74,7 +74,7 @@ cdef void lift(const Fit* f) noexcept nogil:
 
 cdef void square_row(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
                      const real* factors) noexcept nogil:
-    """fit_one for the square loss: the normal equations; where a begins does not matter."""
+    """fit_one for the square loss: solve the normal equations."""
     cdef Py_ssize_t t = f.t, k, q
     cdef double weight, r
     cdef const real* row
@@ -98,7 +98,7 @@ cdef void square_row(const Fit* f, const uint32_t* indices, const real* o, const
 
 cdef double penalised(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
                       const real* factors, double step) noexcept nogil:
-    """Objective of the row at a + step * move, whose scores go to z."""
+    """Return the objective of the row at a + step * move, and write its scores to z."""
     cdef double value = 0, loss, slope, curve
     cdef Py_ssize_t q, e, k
     for q in range(f.t):
@@ -114,10 +114,10 @@ cdef double penalised(const Fit* f, const uint32_t* indices, const real* o, cons
 
 cdef void fit_one(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
                   const real* factors) noexcept nogil:
-    """Minimise sum of losses at own + cb_j + factors_j a plus sum_q ridge_q a_q^2 / 2 over a (t,), from the a given.
+    """Minimise the losses at own + cb_j + factors_j a plus sum_q ridge_q a_q^2 / 2 over a (t,), from the given a.
 
-    Newton steps with halving; losses without curvature get that of a touching parabola, no narrower than a width that
-    falls to `smooth` as steps gain less.
+    Newton steps are halved until the objective falls. Losses with kinks have the curvature of a parabola that touches
+    them from above. Its half-width is at least `width`, which decreases to `smooth` as steps gain less.
     """
     cdef Py_ssize_t t = f.t, q, e, k, _turn, _half
     cdef double width = 64.0 * f.smooth, value, slope, curve, slope0, step, better = 0, gain
@@ -212,9 +212,9 @@ cdef void fit_rows_part(void* context, ptrdiff_t part, real* scratch) noexcept n
 def fit_rows(int loss, double p, double smooth, const double[:, ::1] ridge, const uint32_t[::1] indptr,
              const uint32_t[::1] indices, const real[::1] o, const real[::1] c, const real[::1] rb,
              const real[::1] cb, const real[:, ::1] factors, real[:, ::1] out, Py_ssize_t turns, double tol):
-    """fit_one for every row: out (m, t) holds where each begins, and where it ends.
+    """Call fit_one for each row; out (m, t) has the initial coefficients and is overwritten with the result.
 
-    ridge (2, t): of a row, and what each unit of weight of its entries adds to it.
+    The ridge of a row is ridge[0] plus its total weight times ridge[1], (t,) each.
     """
     cdef Py_ssize_t t = factors.shape[1], m = indptr.shape[0] - 1, i, longest = 0
     cdef Rows rows
@@ -270,7 +270,7 @@ cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept 
 
 def bias_sums(int loss, double p, double smooth, const uint32_t[::1] indptr, const uint32_t[::1] indices,
               const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb):
-    """The objective at rb_i + cb_j; slopes and curvatures, float64, summed by row (m,) (m,) and by column (n,) (n,)."""
+    """Return the objective at rb_i + cb_j, and sums of slopes and curvatures over rows (m,) and over columns (n,)."""
     cdef Loop loop
     cdef Py_ssize_t j, k
     by_row, by_column = np.empty((2, rb.shape[0])), np.empty((2, cb.shape[0]))

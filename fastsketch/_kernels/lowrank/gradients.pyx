@@ -1,7 +1,7 @@
-"""Gradients at the observed entries of a matrix, and its products with eight vectors, whose loop is in
-_kernels/lowrank/block_loop (Numba); arrays as in lowrank/entries.
+"""Gradient of the loss at the observed entries, and products of a sparse matrix with eight vectors.
 
-a (nnz,) are values of the matrix, left (m,) and right (n,) the scales of its rows and columns.
+The loop of the products is compiled by Numba (block_loop.py). Arrays are named as in entries.pyx; a (nnz,) has the
+values of the gradient, left (m,) and right (n,) the scales of rows and columns.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -43,7 +43,7 @@ cdef void gradient_part(void* context, ptrdiff_t part, real* scratch) noexcept n
 def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices,
              const real[::1] z, const real[::1] o, const real[::1] c, const real[::1] left, const real[::1] right,
              real[::1] a):
-    """a = weight * slope * left_i * right_j; returns the objective, and the largest size of an a."""
+    """Write weight * slope * left_i * right_j to a, and return the objective and the largest absolute value of a."""
     cdef Loop loop
     loop.left, loop.right, loop.out = at(left), at(right), <void*> at[real](a)
     with nogil:
@@ -53,7 +53,7 @@ def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1]
     return sum_of(&loop, 0), max([loop.sums[k][1] for k in range(loop.parts)])
 
 
-# block_loop.multiply as Numba has compiled it
+# block_loop.multiply, compiled by Numba
 ctypedef void (*products_t)(int64_t first, int64_t stop, const void* indptr, const void* indices, const void* a,
                             const void* v, const void* u, void* w) noexcept nogil
 
@@ -66,7 +66,7 @@ cdef void multiply_part(void* context, ptrdiff_t part, real* scratch) noexcept n
 
 def multiply_parts(size_t function, const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a,
                    const real[:, ::1] v, real[:, ::1] u):
-    """u (m, 8) = A v by the function at an address; returns w (parts, n, 8), whose sum over parts is A'u."""
+    """Write A v to u (m, 8) with the C function at an address; return w (parts, n, 8), whose sum over parts is A'u."""
     cdef Loop loop
     if not (v.shape[1] == u.shape[1] == 8 and u.shape[0] == indptr.shape[0] - 1 and indices.shape[0] == a.shape[0]
             and indptr[u.shape[0]] == <uint32_t> a.shape[0]):

@@ -1,4 +1,4 @@
-# A loop over the observed entries, cut into parts by the entries alone (linalg/parts.pxd).
+# A loop over the observed entries, divided into parts that depend on the entries only (linalg/parts.pxd).
 
 from libc.math cimport fabs
 from libc.stdint cimport uint32_t
@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef struct Loop:
-    # of arrays of `real`; what an argument is, the function says
+    # arguments of a loop; pointers to void are arrays of `real`
     int loss
     bint weighted
     double p, eta, mu, rho, smooth
@@ -31,7 +31,7 @@ cdef struct Loop:
     const void* rb
     const void* cb
     void* out
-    void* function               # of multiply_parts: the compiled loop
+    void* function               # the compiled loop of multiply_parts
     double* gr
     double* hr
     double* gc
@@ -52,7 +52,7 @@ cdef inline void entry_by_entry(Loop* loop, int loss, double p, const real[::1] 
 
 cdef inline void row_by_row(Loop* loop, const uint32_t[::1] indptr, const uint32_t[::1] indices,
                             double work) noexcept nogil:
-    # work: of an entry, as many nanoseconds
+    # work: nanoseconds an entry
     loop.m, loop.indptr, loop.indices = indptr.shape[0] - 1, &indptr[0], &indices[0] if indices.shape[0] else NULL
     loop.parts = parts_of(work * indices.shape[0])
 
@@ -74,7 +74,7 @@ cdef inline double sum_of(const Loop* loop, int which) noexcept nogil:
 
 
 cdef inline double bound_of_curve(int loss, double p, double z, double y, double smooth) noexcept nogil:
-    # curvature of a parabola that touches a loss without curvature from above: 1 / distance to its kink, bounded
+    # curvature of a parabola that touches a loss with kinks from above: 1 / distance to the kink, at most 1 / smooth
     if loss == ABSOLUTE:
         return 1.0 / max(fabs(z - y), smooth)
     if loss == HUBER:
@@ -89,8 +89,8 @@ cdef inline double bound_of_curve(int loss, double p, double z, double y, double
 
 cdef inline void add_curvature(int loss, double p, double z, double y, double width, double smooth, double* slope,
                                double* curve) noexcept nogil:
-    # to what loss_terms has told: the curvature of a parabola that touches, no narrower than `width`, where there is
-    # none; on a kink but for rounding, a share of `smooth`, the slope is 0, between those of both sides
+    # corrects the slope and the curvature of loss_terms. Where there is no curvature it is that of a parabola that touches
+    # the loss, whose half-width is at least `width`. At a kink, up to rounding relative to `smooth`, the slope is 0.
     if loss >= ABSOLUTE or (loss == HUBER and curve[0] == 0):
         curve[0] = bound_of_curve(loss, p, z, y, width)
         if (loss == ABSOLUTE or loss == QUANTILE) and fabs(z - y) <= 1e-9 * smooth:

@@ -1,4 +1,4 @@
-"""A sparse matrix times eight vectors, and its transpose times the result."""
+"""Product of a sparse matrix with eight vectors, and of its transpose with the result."""
 
 from functools import cache
 from types import ModuleType
@@ -15,7 +15,7 @@ Array = NDArray[Any]  # float32 or float64, the same one in all arguments
 
 @cache
 def _numba_loop() -> ModuleType | None:
-    """Import the compiled loop, where it is needed: Numba takes long to import. Return None where it cannot be."""
+    """Import the compiled loop at the first call, since Numba takes long to import. Return None if that fails."""
     try:
         from fastsketch._kernels.lowrank import block_loop
     except ImportError:
@@ -24,9 +24,9 @@ def _numba_loop() -> ModuleType | None:
 
 
 def gram_block(indptr: NDArray[np.uint32], indices: NDArray[np.uint32], a: Array, v: Array) -> tuple[Array, Array]:
-    """Return u = A v (m, 8) and A'u (n, 8) for a CSR matrix A (m, n) of values a, and v (n, 8).
+    """Compute u = A v (m, 8) and A'u (n, 8) for a CSR matrix A (m, n) with values a, and v (n, 8).
 
-    Numba's loop does it in parts; where Numba cannot be imported SciPy does, on one thread.
+    Without Numba, SciPy computes the products on one thread.
     """
     loop, m = _numba_loop(), len(indptr) - 1
     if loop is None:
