@@ -61,8 +61,8 @@ cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
 
 
 cdef void lift(const Fit* f) noexcept nogil:
-    # adds a small share to each diagonal entry of h, since a row may have fewer entries than coefficients: a share of the
-    # entry itself, because factors and bias have different units, and the fit must not depend on the scale of X
+    # adds a small share to each diagonal entry of h, since a row may have fewer entries than coefficients: a share of
+    # the entry itself, because factors and bias have different units, and the fit must not depend on the scale of X
     cdef Py_ssize_t q
     cdef double top = 0, own
     for q in range(f.t):
