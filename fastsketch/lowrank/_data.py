@@ -168,8 +168,8 @@ def observed(
         m, n = X.shape
         indptr, indices, values = rows.indptr, rows.indices, rows.data
     else:
-        m, n = np.shape(X)
         indptr, indices, values = _dense_entries(X, name)
+        m, n = np.shape(X)
     if n_columns is not None and n != n_columns:
         raise ValueError(f"{name} must have {n_columns} columns, got {n}")
     if len(values) >= 2**32:
