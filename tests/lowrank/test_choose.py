@@ -165,20 +165,3 @@ def test_the_gain_says_where_factors_do_not_help():
     for options in ({}, {"ridge": 1.0}, {"ridge": 0.01}):
         facts = fs.LowRankModel(5, **options).fit(x, validation=held).facts()
         assert facts["gain"] < facts["gain_error"]
-
-
-def test_stranger_candidates_are_refused():
-    x, held = split(stored(*problem()))
-    model = fs.LowRankModel(2).fit(x, validation=held)
-    state, arrays = model._state()
-    for wrong in (
-        {"selection": [{**state["selection"][0], "rank": -1}]},
-        {"selection": [{**state["selection"][0], "bias_ridge": -1.0}]},
-        {"selection": [{**state["selection"][0], "gain": "much"}]},
-        {"standard_error": "much"},
-        {"ridge_unit": -1.0},
-        {"bias_ridge_unit": np.nan},
-        {"loss_parameter": 2.0},
-    ):
-        with pytest.raises((TypeError, ValueError)):
-            model._validate({**state, **wrong}, arrays)

@@ -123,21 +123,6 @@ def test_what_is_refused():
             fs.LowRankModel(2, ridge="learned", **options)
     with pytest.raises(ValueError, match="ridge must be None, 'learned' or a number, got 'much'"):
         fs.LowRankModel(2, ridge="much")
-    model = fs.LowRankModel(2, ridge="learned").fit(stored(*problem()))
-    state, arrays = model._state()
-    wrong = np.full((2, 2, 2), -1.0)
-    for scalars, also in (
-        ({"ridge": 1.0}, {}),
-        ({"ridge": "much"}, {}),
-        ({}, {"learned": wrong}),
-        ({}, {"learned": np.full((2, 2, 2), np.nan)}),
-        ({}, {"learned": np.ones((2, 2, 3))}),
-    ):
-        with pytest.raises((TypeError, ValueError)):
-            model._validate({**state, **scalars}, {**arrays, **also})
-    arrays.pop("learned")
-    with pytest.raises(ValueError, match="do not belong together"):
-        model._validate(state, arrays)
 
 
 def test_exact_data_and_those_of_few_entries():

@@ -341,26 +341,52 @@ def test_parameters_and_facts(tmp_path):
     assert len(model.history) == model.selected_rank + 1
 
 
-def test_files_whose_parts_do_not_belong_together_are_refused():
-    model = greedy(3).fit(stored(*problem()))
+def candidate(**changes):
+    return lambda state: {"selection": [{**state["selection"][0], **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "changes"),
+    [
+        (0, {"left": lambda array: array[:, :2]}),
+        (0, {"left": lambda array: array.astype(complex)}),
+        (0, {"right": lambda array: array[1:]}),
+        (0, {"row": lambda array: array[:, None]}),
+        (0, {"column": lambda array: array.astype(np.float32)}),
+        (0, {"path": lambda array: array[:2]}),
+        (0, lambda state: {"selected_rank": 9}),
+        (0, lambda state: {"selected_rank": -1}),
+        (0, lambda state: {"history": []}),
+        (10, lambda state: {"selected_rank": 2}),
+        (10, lambda state: {"ridge": 1.0}),
+        (10, lambda state: {"ridge": "much"}),
+        (10, lambda state: {"ridge_unit": -1.0}),
+        (10, lambda state: {"bias_ridge_unit": np.nan}),
+        (10, lambda state: {"standard_error": "much"}),
+        (10, lambda state: {"loss_parameter": 2.0}),
+        (10, candidate(rank=-1)),
+        (10, candidate(bias_ridge=-1.0)),
+        (10, candidate(gain="much")),
+        (10, {"learned": lambda array: -1.0 - array}),
+        (10, {"learned": lambda array: np.nan * array}),
+        (10, {"learned": lambda array: array[:, :, 1:]}),
+        (10, {"learned": None}),
+    ],
+)
+def test_states_whose_parts_do_not_belong_together_are_refused(sweeps, changes):
+    """Changes of an array by its name (None: without it), or of the state."""
+    model = fs.LowRankModel(3, sweeps=sweeps).fit(stored(*problem()), validation=0.2)
     state, arrays = model._state()
-    for name, part in (
-        ("left", arrays["left"][:, :2]),
-        ("right", arrays["right"][1:]),
-        ("row", arrays["row"][:, None]),
-        ("column", arrays["column"].astype(np.float32)),
-        ("path", arrays["path"][:2]),
-        ("left", arrays["left"].astype(complex)),
-    ):
-        with pytest.raises(ValueError, match="expected|dtype"):
-            greedy(3)._validate(state, {**arrays, name: part})
-    for wrong in ({"selected_rank": 9}, {"selected_rank": -1}, {"history": []}):
-        with pytest.raises(ValueError, match="belong|at least 0"):
-            greedy(3)._validate({**state, **wrong}, arrays)
-    swept = {name: part for name, part in arrays.items() if name != "path"}
-    greedy(3, sweeps=1)._validate(state, swept)
-    with pytest.raises(ValueError, match="belong"):
-        greedy(3, sweeps=1)._validate({**state, "selected_rank": 2}, swept)
+    model._validate(state, arrays)
+    if callable(changes):
+        state |= changes(state)
+    else:
+        ((name, change),) = changes.items()
+        arrays = {key: array for key, array in arrays.items() if change is not None or key != name}
+        if change is not None:
+            arrays[name] = change(arrays[name])
+    with pytest.raises((TypeError, ValueError)):
+        model._validate(state, arrays)
 
 
 @pytest.mark.parametrize("sweeps", [0, 4])

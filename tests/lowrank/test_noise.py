@@ -34,17 +34,6 @@ def test_pure_noise_has_no_rank():
     assert np.abs(a @ b.T).max() < 0.5
 
 
-@pytest.mark.parametrize("scale", [0.01, 100.0])
-def test_the_scale_of_the_data_changes_nothing(scale):
-    truth, x = low_rank(0.5)
-    rows = np.arange(len(truth))
-    for ridge in (None, 1.0):
-        one, other = (fs.LowRankModel(4, ridge=ridge).fit(times * x) for times in (1.0, scale))
-        assert np.allclose(other.predict_block(rows), scale * one.predict_block(rows), rtol=1e-6, atol=1e-6 * scale)
-        ridges = penalties(one)
-        assert penalties(other) == (pytest.approx((scale * ridges[0], ridges[1])) if ridge else (None, ridges[1]))
-
-
 def test_the_ridge_in_use_is_told_kept_and_used_in_fold_in():
     _, x = low_rank(0.5)
     model = fs.LowRankModel(4, ridge=0.7).fit(x)
