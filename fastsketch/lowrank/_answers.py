@@ -171,7 +171,9 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
 
     def complete(self, *, max_memory: float = 1e9) -> Array:
-        """Predict all entries of the matrix. Observed entries are predicted too, and not copied.
+        """Predict all entries of the matrix.
+
+        Observed entries are predicted too, and not copied.
 
         Parameters
         ----------
@@ -205,7 +207,7 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().predicted(fitted.block(np.arange(m), np.arange(n), fitted.selected_rank))
 
     def factors(self, rank: int | None = None) -> tuple[Array, Array]:
-        """Return the factors A of rows and B of columns. The low-rank part of the scores is A B'.
+        """Return the factors A of rows and B of columns, whose product A B' is the low-rank part of the scores.
 
         Parameters
         ----------

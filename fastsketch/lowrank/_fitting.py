@@ -141,7 +141,7 @@ class FitHistory:
         callback: Callback | None,
         history: list[HistoryLine] | None = None,
     ) -> None:
-        """Start a history, or continue a given one. held: whether entries are held out."""
+        """Begin a history, or continue a given one; held: whether entries are held out."""
         if patience is not None:
             patience = as_integer(patience, "patience", 1)
             if not held:

@@ -56,7 +56,7 @@ class LearnedRidges:
     """Learned ridges of rows and of columns. Each side is updated after it was fitted."""
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
-        """Initialise from balanced factors of both sides and their loss."""
+        """Set the first ridges from balanced factors of both sides and their loss."""
         self._observations, self._setting = observations, setting
         self._n = observations.n_observations
         self._column_weights = _column_weights(observations.data)

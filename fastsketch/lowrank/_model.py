@@ -205,7 +205,9 @@ class LowRankModel(LowRankAnswers):
         patience: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Fit the model to the observed entries of X. An earlier fit is discarded.
+        """Fit the model to the observed entries of X.
+
+        An earlier fit is discarded.
 
         Parameters
         ----------
@@ -351,7 +353,9 @@ class LowRankModel(LowRankAnswers):
         rank: int | None = None,
         ridge: float | None = None,
     ) -> FoldedIn:
-        """Compute the factors and biases of new rows (axis=0) or columns (axis=1). The model is not changed.
+        """Compute the factors and biases of new rows (axis=0) or columns (axis=1).
+
+        The model is not changed.
 
         Parameters
         ----------

@@ -124,7 +124,7 @@ class Pursuit:
         return state._replace(sums=kernel.gradient(*about))
 
     def _move(self, keep: float, theta: float, u: Array, v: Array) -> None:
-        """Change the scores z to b + keep (z - b) + theta u_i v_j, where b is the score of the biases alone."""
+        """Set the scores z to b + keep (z - b) + theta u_i v_j, where b is the score of the biases alone."""
         data, biases, z, kind = self.observations.data, self.biases, self.state.z, self.observations.dtype.type
         lengths = data.counts[0]
         step = np.repeat(kind(theta) * u, lengths) * v[data.indices]

@@ -284,7 +284,9 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None) -> Self:
-        """Fit the model to X. An earlier fit is discarded.
+        """Fit the model to X.
+
+        An earlier fit is discarded.
 
         Parameters
         ----------
@@ -347,7 +349,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     @available_if(_may_take_gaussian)
     @changes
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
-        """Add rows to the Gaussian. Batches may have any size.
+        """Add rows to the sums of the Gaussian, in batches of any size.
 
         Parameters
         ----------
@@ -435,7 +437,9 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Fill the missing entries of rows. Observed entries stay as they are.
+        """Fill the missing entries of rows.
+
+        Observed entries stay as they are.
 
         Parameters
         ----------

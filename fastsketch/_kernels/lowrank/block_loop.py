@@ -33,7 +33,7 @@ def add_scaled(typing_context, y, j, scale, x, i):
 
 
 def multiply(first, stop, indptr, indices, a, v, u, w):
-    """For rows first to stop - 1 of A, write A v to u and add A'u to w; u, v and w have eight columns."""
+    """Write A v to u and add A'u to w, for the rows of A from first to stop - 1; u, v and w have eight columns."""
     for i in range(first, stop):
         for q in range(WIDTH):
             u[WIDTH * i + q] = 0.0
