@@ -72,7 +72,10 @@ class GramModel(NamedTuple):
 
 
 def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
-    """Return (D divided by its mean, the mean). So nothing overflows in float32, and nothing is zero."""
+    """Return (D divided by its mean, the mean).
+
+    So nothing overflows in float32, and nothing is zero.
+    """
     level = float(diagonal.mean())
     if not level > 0:
         level = float(np.finfo(np.float64).tiny)

@@ -33,7 +33,10 @@ SHUFFLES = (
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Held-out rows (users) in the order of their keys. Immutable: methods return new objects."""
+    """Held-out rows (users) in the order of their keys.
+
+    Immutable: methods return new objects.
+    """
 
     rows: Any  # CSR (r, items), for a regression with targets as last columns; or an object array of r dense rows
     weight: NDArray[np.float64]  # (r,) at their arrival, since then only faded
@@ -195,7 +198,10 @@ def lines(rows: Any, where: NDArray[np.int64]) -> Any:
 
 
 def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
-    """Concatenate reservoirs. The rows stay dense if all of them are, else they become CSR."""
+    """Concatenate reservoirs.
+
+    The rows stay dense if all of them are, else they become CSR.
+    """
     some = [part for part in parts if len(part)] or parts[:1]
     apart = all(part.rows.dtype == object for part in some)
     rows: Any = np.concatenate([p.rows for p in some]) if apart else stacked([csr_of(p) for p in some])

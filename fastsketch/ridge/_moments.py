@@ -84,7 +84,10 @@ class Moments(NamedTuple):
         return cls(total, weight_norm, mean, target_mean, squares, target_squares, turned_times(rows, weighted))
 
     def plus(self, other: Self) -> Self:
-        """Return the moments of the rows of both. Without weight in total, these moments."""
+        """Return the moments of the rows of both.
+
+        Without weight in total, these moments.
+        """
         total = self.weight + other.weight
         if total <= LEAST_SHARE * self.weight:
             return self

@@ -19,7 +19,11 @@ SLACK = 0.5
 def climbed(
     scores: Callable[[float], Values], least: float, most: float, *, start: float = 0.0, gain: float = 0.0
 ) -> dict[float, Values]:
-    """Hill-climb along powers of STEP to better scores until they are worse again. Return all scores tried, by step.
+    """Search for the best score by hill-climbing over powers of STEP.
+
+    Return the scores of all steps tried.
+
+    The search moves towards better scores until they are worse again.
 
     `scores(step)` gives the score of every row (k,) at STEP**step times the first ridge, and STEP**step stays in
     [least, most]. With `gain` the search also ends where a step improves the mean score by less than this share.

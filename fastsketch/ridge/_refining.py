@@ -42,7 +42,10 @@ class Refinement(NamedTuple):
 
 
 class ConjugateGradients(NamedTuple):
-    """State of preconditioned conjugate gradients for (H + penalty) W = Z. Each column has step lengths of its own."""
+    """State of preconditioned conjugate gradients for (H + penalty) W = Z.
+
+    Each column has step lengths of its own.
+    """
 
     solution: Matrix  # (d, m)
     residual: Matrix  # (d, m)

@@ -655,7 +655,7 @@ class SketchedRidge(RidgeLearner):
     def _refinement(
         self, passes: int, tolerance: float, *, if_better: bool
     ) -> Generator[Matrix, Matrix, Refined | None]:
-        """Generator of the steps of a refinement, for ``refine`` and for jobs.
+        """Make the passes of a refinement, as a generator, for ``refine`` and for jobs.
 
         It yields vectors (d, m) and is sent their products with X'X of all rows. It returns the result, or None if with
         `if_better` the coefficients of the sketch have the smaller error on held-out rows.
@@ -716,7 +716,7 @@ class SketchedRidge(RidgeLearner):
         return Scorer(self.scoring, rest, is_whole=True).errors(fit.predict(rows.x), rows)
 
     def _choice_again(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
-        """Generator of the passes that choose the ridge by Lanczos steps. Returns (number of passes, choice)."""
+        """Choose the ridge by Lanczos steps, as a generator. Return (number of passes, choice) at its end."""
         n = self._measuring().stop
         if self.is_exact or not passes:
             return 0, self._read_out().choice
@@ -740,7 +740,7 @@ class SketchedRidge(RidgeLearner):
                 return made, choice
 
     def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:
-        """Generator of the passes of a job, which multiplies orthonormal vectors by parts of the rows."""
+        """Refine by the passes of a job, as a generator. A job multiplies orthonormal vectors by parts of the rows."""
         if self.is_exact:
             return self
         sketch = self._eat(self._sketch.copy(), self._known_held())  # to have the mean of all rows

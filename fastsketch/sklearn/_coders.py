@@ -29,7 +29,10 @@ DEFAULT_BITS = 64
 
 @estimator
 class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEstimator):
-    """Base of the two estimators. A subclass defines the empty model and the codes that are searched."""
+    """Base of the two estimators.
+
+    A subclass defines the empty model and the codes that are searched.
+    """
 
     _FREE: ClassVar = frozenset({"n_neighbors", "oversample", "keep_rows"})
 
@@ -49,7 +52,9 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 
     # -- learning --------------------------------------------------------------------------------------------------
     def fit(self, X: Batch, y: Any = None) -> Self:
-        """Learn the codes of X. Anything learned before is forgotten.
+        """Learn the codes of X.
+
+        Anything learned before is forgotten.
 
         Parameters
         ----------
@@ -72,7 +77,9 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         return self
 
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
-        """Learn from one more batch of any size. Rows that ``fit`` has kept for ``kneighbors`` are dropped.
+        """Learn from one more batch of any size.
+
+        Rows that ``fit`` has kept for ``kneighbors`` are dropped.
 
         Parameters
         ----------
@@ -127,7 +134,10 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 
     @property
     def n_samples_fit_(self) -> int:
-        """Return the number of rows that ``kneighbors`` searches. AttributeError if no rows of ``fit`` are kept."""
+        """Return the number of rows that ``kneighbors`` searches.
+
+        AttributeError if no rows of ``fit`` are kept.
+        """
         check_is_fitted(self)
         kept = self._fit_codes if self._fit_rows is None else self._fit_rows
         if kept is None:
@@ -302,7 +312,7 @@ class SketchCoder(CodeNeighbors):
         return self._learner.encode(X)
 
     def transform(self, X: Rows) -> NDArray[np.uint8]:
-        """Encode rows.
+        """Encode rows as codes.
 
         Parameters
         ----------

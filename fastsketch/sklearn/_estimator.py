@@ -134,7 +134,10 @@ def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
 
 
 def seed_of(random_state: int | RandomState | None) -> int:
-    """Return the seed of a model. An integer is the seed itself; None and a RandomState draw one."""
+    """Return the seed of a model.
+
+    An integer is the seed itself; None and a RandomState draw one.
+    """
     if isinstance(random_state, numbers.Integral):
         return as_seed(random_state, "random_state")
     return int(check_random_state(random_state).randint(2**31))
@@ -154,7 +157,10 @@ def as_far_source(X: Any) -> Source | None:
 
 
 def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
-    """Return a source if X is to be read in chunks. TypeError if weights come with it."""
+    """Return a source if X is to be read in chunks.
+
+    TypeError if weights come with it.
+    """
     if sample_weight is None:
         return as_far_source(X)
     if isinstance(X, str | PathLike | Source):
@@ -378,7 +384,9 @@ class ModelEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """Read an estimator that ``save`` has written. It continues with bitwise identical results.
+        """Read an estimator that ``save`` has written.
+
+        It continues with bitwise identical results.
 
         Parameters
         ----------

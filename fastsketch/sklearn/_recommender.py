@@ -103,7 +103,9 @@ class EASERecommender(MergingEstimator):
     random_state: int | RandomState | None = 0
 
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from the users of X. Anything learned before is forgotten.
+        """Learn from the users of X.
+
+        Anything learned before is forgotten.
 
         Parameters
         ----------
@@ -180,7 +182,10 @@ class EASERecommender(MergingEstimator):
 
     @n_features_in_.setter
     def n_features_in_(self, n_features: int) -> None:
-        """Return the number of items. It grows when a table has new ids."""
+        """Return the number of items.
+
+        It grows when a table has new ids.
+        """
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:

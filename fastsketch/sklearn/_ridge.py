@@ -152,7 +152,9 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
     _OF_TARGETS: ClassVar = {"y_numeric": True, "multi_output": True}
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from rows with targets. Anything learned before is forgotten.
+        """Learn from rows with targets.
+
+        Anything learned before is forgotten.
 
         Parameters
         ----------
@@ -295,7 +297,9 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     class_weight: ClassWeight = None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from rows with labels. Anything learned before is forgotten.
+        """Learn from rows with labels.
+
+        Anything learned before is forgotten.
 
         Parameters
         ----------
@@ -317,7 +321,9 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from one more batch of any size. The first call needs all ``classes``.
+        """Learn from one more batch of any size.
+
+        The first call needs all ``classes``.
 
         Parameters
         ----------

@@ -243,7 +243,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn the components of X. Anything learned before is forgotten.
+        """Learn the components of X.
+
+        Anything learned before is forgotten.
 
         Parameters
         ----------

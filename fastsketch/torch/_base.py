@@ -73,7 +73,10 @@ def check_shared(group: dict[str, Any]) -> None:
 
 
 class GuardedOptimizer(Optimizer):
-    """Base of the optimizers. A step with a refused gradient changes nothing, and only one thread can be in a step."""
+    """Base of the optimizers.
+
+    A step with a refused gradient changes nothing, and only one thread can be in a step.
+    """
 
     # Names of the tensors of a state that are always on the CPU.
     _ON_CPU: ClassVar[tuple[str, ...]] = ()

@@ -59,7 +59,9 @@ def start(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype
 def direction(
     state: TensorSketch, g: Tensor, *, square: float, sketch_size: int, every_round: bool, delta: float
 ) -> Tensor:
-    """Update the sketch with a gradient g (numel,). Return H^-1 g for H = delta I + (S'S)^(1/2).
+    """Update the sketch with a gradient g (numel,).
+
+    Return H^-1 g for H = delta I + (S'S)^(1/2).
 
     ADA-FD (`every_round`) shrinks in every step, and the step uses the sketch after the shrink. ADA-FFD shrinks when
     2 sketch_size directions are full, after the step; here this happens before the next gradient, with the same result.
