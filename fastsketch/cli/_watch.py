@@ -3,7 +3,6 @@
 # pyright: reportPrivateUsage=false
 # (the text below a source is read piece by piece)
 
-import io
 import json
 import sys
 from dataclasses import dataclass
@@ -15,34 +14,11 @@ from fastsketch.cli._reading import given_reading, load_model, reading_notes, re
 from fastsketch.cli._signals import held
 from fastsketch.data.sources import naming
 from fastsketch.data.sources._select import Derived
-from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._text import TextSource
 from fastsketch.streams import DriftMonitor
 
 # The exit status where there was an alarm.
 ALARMED = 3
-
-
-class AsItComes(io.RawIOBase):
-    """A stream whose reads end where nothing more has come yet: readers take the end of a read for that of a piece."""
-
-    def __init__(self, stream: Stream) -> None:
-        super().__init__()
-        self._stream, self._ends = stream, False
-
-    def readable(self) -> bool:
-        """See RawIOBase."""
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer with what is there, waiting for a first byte; every other call says that this is all."""
-        if self._ends:
-            self._ends = False
-            return 0
-        part = self._stream.read_some(len(buffer))
-        buffer[: len(part)] = part
-        self._ends = 0 < len(part) < len(buffer)
-        return len(part)
 
 
 @dataclass(kw_only=True)
@@ -96,7 +72,7 @@ class Watch(RowsVerb):
             while isinstance(text, Derived):
                 text = text._of
             if isinstance(text, TextSource) and text._stream is not None:
-                vars(text)["_stream"] = AsItComes(text._stream)
+                text._stream.waits = False
             first, before = 0, len(monitor.alarms)
             monitor._name_columns(source)
             try:

@@ -19,7 +19,6 @@ from fastsketch.data.names._events import events_of
 from fastsketch.data.names._tables import CsvTable
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._svmlight_source import SvmlightSource
 from tests.fuzz.folder_targets import FOLDER_TARGETS
 from tests.fuzz.folder_targets import SEEDS as FOLDER_SEEDS
@@ -74,7 +73,7 @@ def svmlight(data):
         expected, bad = reference(data, 0 if zero_based else 1)
         for chunk_bytes in (_source.CHUNK_BYTES, 16):
             _source.CHUNK_BYTES, usual = chunk_bytes, _source.CHUNK_BYTES
-            stream = Stream(Path("a"), file=io.BytesIO(data))
+            stream = InputFile(Path("a"), io.BytesIO(data))
             source = SvmlightSource(Path("a"), Options(n_features=2**31 - 1, zero_based=zero_based), stream)
             got = []
             try:

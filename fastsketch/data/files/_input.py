@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self
 
 from fastsketch._core.escaping import escaped
 
@@ -91,69 +91,69 @@ DECOMPRESSORS: dict[str, tuple[Callable[[], Decompressor], bool]] = {
 
 
 # How compressed streams begin, and the suffix of such files.
+MAGIC_BYTES = 6
 COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 
 
 def compression_of(path: Path) -> str:
     """Return the suffix of how a file is compressed, by its first bytes, and else by its name; "" if it is not."""
-    if path.is_file():
-        with path.open("rb") as file:
-            start = file.read(6)
-        for magic, suffix in COMPRESSED.items():
-            if start.startswith(magic):
-                return suffix
-    return path.suffix if path.suffix in DECOMPRESSORS else ""
+    with path.open("rb") as file:
+        suffix = _suffix_of(file.read(MAGIC_BYTES)) or path.suffix
+    return suffix if suffix in DECOMPRESSORS else ""
+
+
+def _suffix_of(start: bytes) -> str:
+    """Return the suffix of files that begin so, "" if they are not compressed."""
+    return next((suffix for magic, suffix in COMPRESSED.items() if start.startswith(magic)), "")
 
 
 class InputFile:
-    """A file that is read once, from its first byte to its last.
+    """A file, a pipe or standard input that is read once from its first byte to its last, decompressed.
 
-    Several compressed streams in one file are one text, as tools that compress in parallel write them. The readers of
-    the standard library take a damaged second stream of .bz2 or .xz for the end of the file; here it is an error.
+    The compression is that of the first bytes, otherwise that of the suffix of the path. Several compressed streams in
+    one file are one text, as tools that compress in parallel write them. The readers of the standard library take a
+    damaged second stream of .bz2 or .xz for the end of the file; here it is an error.
 
     Parameters
     ----------
     path : Path
     file : binary file, optional
-        What to read in place of the file of that name: it stays open, and is decompressed only by `suffix`.
-    suffix : str, optional
-        What says how it is compressed, in place of the suffix of the path.
+        Read instead of opening `path`; it is not closed.
     start, stop : int, optional
-        Bytes [start, stop) alone, of a file that is not compressed.
+        Read bytes [start, stop) only. A file that is read from a later byte on is not decompressed.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        file: Opened | None = None,
-        *,
-        suffix: str | None = None,
-        start: int = 0,
-        stop: int | None = None,
-    ) -> None:
+    _close: Callable[[], None] | None = None
+
+    def __init__(self, path: Path, file: Opened | None = None, *, start: int = 0, stop: int | None = None) -> None:
         self.path = path
         self.place = 0  # bytes that have been read of the file itself, which may be compressed
-        self._own = file is None
+        self.waits = True  # whether `read` waits for as many bytes as were requested
         self._left = None if stop is None else stop - start
         try:
-            suffix = compression_of(path) if suffix is None and file is None and not start else suffix
-            make, self._padded = DECOMPRESSORS.get(suffix or "", (None, False))
-            opened = path.open("rb", buffering=0) if file is None else file
+            opened: Any = path.open("rb", buffering=0) if file is None else file
             if start:
                 opened.seek(start)
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
-        self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no read1
-        self._make = make
-        self._stream = make() if make else None
+        self._close = opened.close if file is None else None
+        self._some: Callable[[int], bytes] = getattr(opened, "read1", opened.read)
+        self._start = self._ahead = b""  # bytes that were looked at: of the file, and of the text
         self._unpacked, self._held = 0, False
         self._most: int | None = None
+        suffix = ""
+        if not start:
+            first = b""
+            with self._errors():
+                while len(first) < MAGIC_BYTES and (part := self._raw(MAGIC_BYTES - len(first))):
+                    first += part
+            self._start = first
+            suffix = _suffix_of(first) or (path.suffix if file is None else "")
+        self._make, self._padded = DECOMPRESSORS.get(suffix, (None, False))
+        self._stream = self._make() if self._make else None
 
     def held(self, most: int | None = None) -> Self:
-        """Return the same file, whose text will be in memory as a whole.
-
-        SourceError where it unpacks to more than that.
-        """
+        """Limit what the file unpacks to, which will be in memory as a whole, to `most_unpacked`; return the file."""
         self._held, self._most = True, most
         return self
 
@@ -161,27 +161,32 @@ class InputFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._own:
-            self._file.close()
+        self.close()
 
-    def read(self, size: int) -> bytes:
-        """Return the next bytes, fewer than size at the end only (or from a terminal); none after it."""
+    def close(self) -> None:
+        """Close the file if it was opened here."""
+        if self._close is not None:
+            self._close()
+
+    __del__ = close  # a stream is closed with the source that reads it
+
+    def head(self, size: int, *, lines: int = 0) -> bytes:
+        """Return the first bytes without taking them; with `lines`, stop waiting for more after that many line ends."""
+        while len(self._ahead) < size and not (lines and self._ahead.count(b"\n") >= lines):
+            more = self._more(size - len(self._ahead))
+            if not more:
+                break
+            self._ahead += more
+        return self._ahead[:size]
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, fewer than size at the end only, or where ``waits`` is false; none at the end."""
         parts: list[bytes] = []
         wanted = size
-        with self._errors():
-            while wanted and (part := self._next(wanted)):
-                parts.append(part)
-                wanted -= len(part)
+        while wanted and (part := self._next(wanted)):
+            parts.append(part)
+            wanted = wanted - len(part) if self.waits else 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def read_some(self, size: int) -> bytes:
-        """Return some of the next bytes, as many as are there; none at the end alone."""
-        with self._errors():
-            if self._make is None and hasattr(self._file, "read1"):
-                part = self._file.read1(size)
-                self.place += len(part)
-                return part
-            return self._next(size)
 
     @contextlib.contextmanager
     def _errors(self) -> Generator[None]:
@@ -199,25 +204,40 @@ class InputFile:
         return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
 
     def _raw(self, size: int) -> bytes:
-        part = self._file.read(size if self._left is None else min(size, self._left - self.place))
+        """Return some of the next bytes of the file itself."""
+        if self._start:
+            part, self._start = self._start[:size], self._start[size:]
+            return part
+        part = self._some(size if self._left is None else min(size, self._left - self.place))
         self.place += len(part)
         return part
 
     def _next(self, size: int) -> bytes:
-        if self._make is None or self._stream is None:
-            return self._raw(size)
+        """Return some of the next bytes of the text, at most `size`; none at the end."""
+        if self._ahead:
+            taken, self._ahead = self._ahead[:size], self._ahead[size:]
+            return taken
+        return self._more(size)
+
+    def _more(self, size: int) -> bytes:
+        """Return some of the bytes of the text that have not been looked at."""
+        with self._errors():
+            return self._raw(size) if self._stream is None else self._decompressed(self._stream, size)
+
+    def _decompressed(self, stream: Decompressor, size: int) -> bytes:
         while True:
             pending = b""
-            if self._stream.eof:
-                pending = self._after(self._stream.unused_data)
+            if stream.eof:
+                pending = self._after(stream.unused_data)
                 if not pending:
                     return b""
-                self._stream = self._make()
-            elif self._stream.needs_input:
+                assert self._make is not None
+                self._stream = stream = self._make()
+            elif stream.needs_input:
                 pending = self._raw(RAW_BYTES)
                 if not pending:
                     raise EOFError("the compressed stream does not end")
-            if part := self._stream.decompress(pending, size):
+            if part := stream.decompress(pending, size):
                 self._unpacked += len(part)
                 if self._held and self._unpacked > (most := most_unpacked(self.place, self._most)):
                     raise too_large(self.path, most)
@@ -242,7 +262,6 @@ def whole_lines(
     *,
     newline: bytes = b"\n",
     last_end: Callable[[bytes], int] | None = None,
-    start: bytes = b"",
 ) -> Iterator[bytes]:
     """Yield the text of a file in pieces of whole lines, of about block_bytes unless a line is longer.
 
@@ -257,10 +276,8 @@ def whole_lines(
         The end of a line, which the last line gets where it has none.
     last_end : callable, optional
         Returns the place after the last line end of a text at which it may be cut: by default after the last of all.
-    start : bytes
-        What has been read of the file before.
     """
-    rest = start
+    rest = b""
     while data := file.read(max(block_bytes, len(rest))):
         data = rest + data if rest else data
         stop = data.rfind(newline) + 1 if last_end is None else last_end(data)

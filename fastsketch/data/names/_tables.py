@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import DECIDING_LINES, UNDIVIDED, Dialect, as_number
-from fastsketch.data.sources._csv import Csv
+from fastsketch.data.sources._csv import Csv, first_lines
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import is_typed_file
 from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames
 
 # Bytes of text, and rows of a table with types, that become one data frame.
 PIECE_BYTES, PIECE_ROWS = 1 << 20, 1 << 16
-# Bytes of the first lines of text.
-HEAD_BYTES = 64 << 10
 
 # Returns for the rows of a data frame what messages call them: the lines, or the rows of the table, (n,).
 Numbers = Callable[[], NDArray[np.int64]]
@@ -72,13 +70,7 @@ class CsvTable(Csv):
 
     def __init__(self, file: InputFile, dialect: Dialect, size: int) -> None:
         self._file, self.size = file, size
-        start = more = file.read(HEAD_BYTES)
-        while more and start.count(b"\n" if b"\n" in start else b"\r") <= DECIDING_LINES:
-            more = file.read(HEAD_BYTES)
-            start += more
-        self._start = start
-        complete = start if not more else start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1]
-        super().__init__(str(file.path), complete, dialect)
+        super().__init__(str(file.path), first_lines(file, DECIDING_LINES), dialect)
 
     def position(self) -> int:
         """Return how much has been read, in the units of ``size``."""
@@ -86,7 +78,7 @@ class CsvTable(Csv):
 
     def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
         """Yield data frames with these columns, called by their positions, and what numbers their rows."""
-        for piece, line in self.pieces(self._file, PIECE_BYTES, start=self._start):
+        for piece, line in self.pieces(self._file, PIECE_BYTES):
             frame = self.frame(piece, line, numbers, texts)
             yield frame, partial(self._lines, piece, line, len(frame))
 

@@ -45,7 +45,8 @@ from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._source import LONGEST_LINE
 
 RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
-_QUOTED = re.compile(rb'"[^"]*"')
+# Bytes of text that are read to find columns and header.
+HEAD_BYTES = 64 << 10
 # What str.strip() takes away at the ends of a cell, and polars does not.
 _BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
 
@@ -161,17 +162,14 @@ class Csv:
         return f"column {column + 1}{name}"
 
     # -- pieces of text --------------------------------------------------------------------------------------------
-    def pieces(
-        self, file: InputFile, n_bytes: int, *, is_part: bool = False, start: bytes = b""
-    ) -> Iterator[tuple[bytes, int]]:
+    def pieces(self, file: InputFile, n_bytes: int, *, is_part: bool = False) -> Iterator[tuple[bytes, int]]:
         """Yield (whole lines, number of the lines before them), about n_bytes at a time, without the header.
 
-        A part of a file begins after a line end somewhere in it, and has no header. `start`: what has been read of the
-        file before.
+        A part of a file begins after a line end somewhere in it, and has no header.
         """
         line, skip = 0, 0 if is_part else self._header_lines
         newline, last_end = self.newline, self._last_end
-        for piece in whole_lines(file, n_bytes, LONGEST_LINE, newline=newline, last_end=last_end, start=start):
+        for piece in whole_lines(file, n_bytes, LONGEST_LINE, newline=newline, last_end=last_end):
             if not line and not is_part:
                 piece = piece.removeprefix(BYTE_ORDER_MARK)
             while piece and line < skip:
@@ -291,11 +289,16 @@ class Csv:
         )
         quoted = b'"' in piece
         if quoted or self.width == 1 or frame.get_columns()[-1].null_count():
-            self._refuse_uneven(_QUOTED.sub(b"", piece) if quoted else piece, len(frame), piece)
+            self._refuse_uneven(self._unquoted(piece) if quoted else piece, len(frame), piece)
         if b"\r" in piece and self.newline == b"\n" and piece.count(b"\r\n") != piece.count(b"\r"):
             raise _Refused
         at = {int(name[7:]) - 1: column for name, column in zip(frame.columns, frame.get_columns(), strict=True)}
         return pl.DataFrame([at[k].alias(str(k)) for k in columns])
+
+    def _unquoted(self, piece: bytes) -> bytes:
+        """Return a piece without its quoted cells; a quote that remains does not enclose a whole cell."""
+        mark = re.escape(self.separator.encode())
+        return re.sub(rb'(?<![^%b\n\r])"(?:[^"]|"")*"(?=[%b\r\n])' % (mark, mark), b"", piece)
 
     def _refuse_uneven(self, unquoted: bytes, n_rows: int, piece: bytes) -> None:
         """Raise _Refused if there may be short rows, blank lines, or quotes that do not enclose a cell."""
@@ -382,6 +385,23 @@ def _no_hint(column: int) -> str:
 
 class _Refused(ValueError):
     """Rows that polars reads although they break a rule, or that it may have misread."""
+
+
+def first_lines(file: InputFile, n_lines: int, *, wait: bool = True) -> bytes:
+    """Return the first 64 kB of a text, more if those have at most `n_lines` line ends, as whole lines.
+
+    The text stays to be read. Without `wait` no more than two lines are waited for.
+    """
+    size = HEAD_BYTES
+    while True:
+        head = file.head(size, lines=0 if wait else 2)
+        newline = b"\n" if b"\n" in head else b"\r"
+        complete = len(head) < size and (wait or head.count(newline) < 2)
+        if complete or size > LONGEST_LINE:
+            return head
+        if head.count(newline) > n_lines:
+            return head[: head.rfind(newline) + 1]
+        size *= 2
 
 
 def first_cells(frames: Iterable[Any], columns: Sequence[int], dialect: Dialect) -> dict[int, list[str]]:

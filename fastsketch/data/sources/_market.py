@@ -19,7 +19,7 @@ from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._npz_source import SparseMatrix
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._streams import Stream
+from fastsketch.data.sources._streams import name_of
 
 HEADER = "%%MatrixMarket matrix coordinate real general"
 _BANNER = rb"(?i:%%matrixmarket)(?: ++[A-Za-z-]++){4} *+\r?\n"
@@ -28,12 +28,13 @@ _INDEX, _INTEGER = rb"[0-9]++", rb"[+-]?+[0-9]++"
 _REAL = rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 
 
-def open_market(path: Path, options: Options, stream: Stream | None = None) -> Source:
+def open_market(path: Path, options: Options, stream: InputFile | None = None) -> Source:
     """Return the matrix in a file, or in a stream that is read once and held."""
     if stream is None:
         return MarketMatrix(path, options)
-    with stream.held(options.max_unpacked), InputFile(path, stream) as text:
-        source = ArraySource(_matrix(text, stream.name, options.max_unpacked), name=stream.name)
+    name = name_of(stream)
+    with stream.held(options.max_unpacked) as text:
+        source = ArraySource(_matrix(text, name, options.max_unpacked), name=name)
     source.repeatable = False
     return source
 

@@ -1,21 +1,19 @@
 """Standard input, pipes and other streams: rows that come once, in a format that their first bytes show."""
 
-import io
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from fastsketch._core.escaping import escaped
-from fastsketch.data.files._input import COMPRESSED, InputFile, SourceError
+from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
 from fastsketch.data.files._table import WORKBOOK, ZIP
 from fastsketch.data.sources._column_names import positions
-from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import TEXT, Options, function
 from fastsketch.data.sources._paths import STANDARD_INPUT
 from fastsketch.data.sources._source import RowSource, Source
@@ -45,81 +43,38 @@ def text_format(head: bytes) -> str:
 def open_text(path: Path, options: Options) -> Source:
     """Return text of any name, by its first lines."""
     with InputFile(path) as file:
-        head = file.read(HEAD_BYTES)
+        head = file.head(HEAD_BYTES)
     if head.startswith(ZIP) and (b"[Content_Types]" in head or b"xl/w" in head):
         raise SourceError(f"{path} is not text: {WORKBOOK}")
     return function(TEXT["table" if options.dialect.separator else text_format(head)])(path, options)
 
 
-class Stream(io.RawIOBase):
-    """Bytes that are read once, decompressed where they are compressed, after a look at the first of them."""
-
-    def __init__(self, path: Path, *, suffix: str = "", file: Any = None) -> None:
-        super().__init__()
-        self.path = path
-        self.name = "standard input" if str(path) == STANDARD_INPUT else escaped(path)
-        self._opened: Any = file
-        if file is None:
-            with reading(path):
-                file = sys.stdin.buffer if str(path) == STANDARD_INPUT else path.open("rb", buffering=0)  # noqa: SIM115
-            self._opened = None if file is sys.stdin.buffer else file
-        self._text = InputFile(path, file, suffix=suffix)
-        self._head = b""
-
-    def close(self) -> None:
-        """Close the file if it was opened here, which standard input was not."""
-        if not self.closed and self._opened is not None:
-            self._opened.close()
-        super().close()
-
-    def held(self, most: int | None) -> Self:
-        """See InputFile."""
-        self._text.held(most)
-        return self
-
-    def head(self, size: int, *, lines: int = 0) -> bytes:
-        """Return the first bytes, which will be read again; of text no more than end so many lines are waited for."""
-        while len(self._head) < size and not (lines and self._head.count(b"\n") >= lines):
-            more = self._text.read_some(size - len(self._head))
-            if not more:
-                break
-            self._head += more
-        return self._head[:size]
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes, fewer than size at the end only."""
-        taken, self._head = self._head[:size], self._head[size:]
-        return taken + self._text.read(size - len(taken)) if len(taken) < size else taken
-
-    def read_some(self, size: int) -> bytes:
-        """Return some of the next bytes, as many as are there; none at the end alone."""
-        taken, self._head = self._head[:size], self._head[size:]
-        return taken or self._text.read_some(size)
-
-
 def open_stream(path: Path, options: Options) -> Source:
-    """Return the rows of a stream, by its first bytes; it is closed where it is refused."""
+    """Return the rows of a pipe or of standard input, by its first bytes; it is closed where it is refused."""
     with ExitStack() as stack:
-        source = of_stream(stack.enter_context(Stream(path)), options)
+        file = sys.stdin.buffer if str(path) == STANDARD_INPUT else None
+        source = of_stream(stack.enter_context(InputFile(path, file)), options)
         if options.columns is not None and source.taken is None:
             positions(source, options.columns)
         stack.pop_all()
         return source
 
 
-def of_stream(stream: Stream, options: Options) -> Source:
+def name_of(stream: InputFile) -> str:
+    """Return how messages name a stream."""
+    return "standard input" if str(stream.path) == STANDARD_INPUT else escaped(stream.path)
+
+
+def of_stream(stream: InputFile, options: Options) -> Source:
     """Return the rows of a stream of which nothing has been read."""
     start = stream.head(8)
     if not start:
-        raise SourceError(f"{stream.name} is empty")
-    for magic, suffix in COMPRESSED.items():
-        if start.startswith(magic):
-            return of_stream(Stream(stream.path, suffix=suffix, file=stream), options)
+        raise SourceError(f"{name_of(stream)} is empty")
     if start.startswith(MAGIC):
         return StreamedMatrix(stream)
     for magic, what in NOT_STREAMED.items():
         if start.startswith(magic):
-            raise SourceError(f"{stream.name} is {what}, which is not read from a stream: save it to a file first")
+            raise SourceError(f"{name_of(stream)} is {what}, which is not read from a stream: save it to a file first")
     kind = "table" if options.dialect.separator else text_format(stream.head(HEAD_BYTES, lines=1))
     return function(TEXT[kind])(stream.path, options, stream)
 
@@ -129,8 +84,8 @@ class StreamedMatrix(RowSource):
 
     repeatable = waits = False
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream, self.name = stream, stream.name
+    def __init__(self, stream: InputFile) -> None:
+        self._stream, self.name = stream, name_of(stream)
         try:
             header = read_header(stream)
         except ValueError as error:

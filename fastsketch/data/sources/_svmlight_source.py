@@ -19,7 +19,6 @@ from fastsketch.data.sources import _source
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, MAX_FEATURES
-from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._text import TextSource
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class SvmlightSource(TextSource):
     sparse = complete = labelled = True
     dtype = np.dtype(np.float64)
 
-    def __init__(self, path: Path, options: Options, stream: Stream | None = None) -> None:
+    def __init__(self, path: Path, options: Options, stream: InputFile | None = None) -> None:
         super().__init__(path, stream)
         self._zero_based = options.zero_based
         if stream is None:

@@ -12,15 +12,11 @@ from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import NUMBER, UNDIVIDED, WORD, is_numeric, kind_of, listed, say_ids
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._column_names import positions, unique_names
-from fastsketch.data.sources._csv import Csv, first_cells
+from fastsketch.data.sources._csv import Csv, first_cells, first_lines
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._source import LONGEST_LINE, Source
-from fastsketch.data.sources._streams import Stream
+from fastsketch.data.sources._source import Source
 from fastsketch.data.sources._table_columns import refuse_columns
 from fastsketch.data.sources._text import TextSource
-
-# Bytes of text that are read to find columns and header.
-LOOK_BYTES = 64 << 10
 
 
 class TableText(TextSource):
@@ -33,7 +29,7 @@ class TableText(TextSource):
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, path: Path, options: Options, stream: Stream | None = None) -> None:
+    def __init__(self, path: Path, options: Options, stream: InputFile | None = None) -> None:
         super().__init__(path, stream)
         beside, dialect = options.beside, options.dialect
         if dialect.header is None and options.named:
@@ -87,7 +83,7 @@ class TableText(TextSource):
         empty = [k for k, cells in found.items() if rows and all(kind_of(cell, dialect) is None for cell in cells)]
         if empty and leave_out and self.repeatable:
             with self.opened() as file:
-                pieces = self._csv.pieces(file, 16 * LOOK_BYTES)
+                pieces = self._csv.pieces(file, 1 << 20)
                 found |= first_cells((self._csv.frame(*piece, [], empty) for piece in pieces), empty, dialect)
         kinds = {k: is_numeric(cells, dialect) for k, cells in found.items()}
         # a column without a cell may hold numbers further on, unless the file has been looked through
@@ -116,19 +112,10 @@ class TableText(TextSource):
 
     def _head(self) -> bytes:
         """Return the first lines, two at least if there are two; those of a stream will be read again."""
-        size = LOOK_BYTES
-        while True:
-            if self._stream is not None:
-                head = self._stream.head(size, lines=2)
-            else:
-                with InputFile(self.path) as text:
-                    head = text.read(size)
-            newline = b"\n" if b"\n" in head else b"\r"
-            if head.count(newline) > 1:
-                return head[: head.rfind(newline) + 1]
-            if len(head) < size or size > LONGEST_LINE:
-                return head
-            size *= 2
+        if self._stream is not None:
+            return first_lines(self._stream, 1, wait=False)
+        with InputFile(self.path) as text:
+            return first_lines(text, 1)
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def _blocks(self, file: InputFile) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastsketch.data.files._input import InputFile, SourceError, compression_of, whole_lines
 from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, Place, Source
-from fastsketch.data.sources._streams import Stream
+from fastsketch.data.sources._streams import name_of
 
 # What is looked at for the end of a line at a time.
 LOOK_BYTES = 64 << 10
@@ -23,13 +23,13 @@ class TextSource(FileSource):
     n_rows: int | None = None
     _newline = b"\n"
 
-    def __init__(self, path: Path, stream: Stream | None) -> None:
+    def __init__(self, path: Path, stream: InputFile | None) -> None:
         self._stream, self._from = stream, 0
         if stream is None:
             super().__init__(path)
             self._to = self.size = self.file_bytes
         else:
-            self.path, self.name = path, stream.name
+            self.path, self.name = path, name_of(stream)
             self.repeatable = self.waits = False
             self._to = 0
 
@@ -43,7 +43,7 @@ class TextSource(FileSource):
         """Open the text at its first line."""
         self._begin()
         if self._stream is not None:
-            with self._stream, InputFile(self.path, self._stream) as text:
+            with self._stream as text:
                 yield text
             return
         self.check_unchanged()

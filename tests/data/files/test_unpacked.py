@@ -14,11 +14,12 @@ import scipy.sparse as sp
 
 import fastsketch as fs
 from fastsketch.data.files import SourceError, _input
+from fastsketch.data.files._input import InputFile
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names import _three_columns
 from fastsketch.data.names._events import read_events
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._streams import Stream, of_stream
+from fastsketch.data.sources._streams import of_stream
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 N = 60_000
@@ -73,7 +74,7 @@ def test_matrices_may_be_given_more(strict, tmp_path):
 
 def test_streams_are_bounded_too(strict):
     def opened(**options):
-        return of_stream(Stream(Path("-"), file=io.BytesIO(gzip.compress(MATRIX))), Options(**options))
+        return of_stream(InputFile(Path("-"), io.BytesIO(gzip.compress(MATRIX))), Options(**options))
 
     with pytest.raises(SourceError, match="unpacks to more than"):
         opened()
