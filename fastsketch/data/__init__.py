@@ -1,4 +1,4 @@
-"""Rows as people have them: files, pipes, tables and objects read a chunk at a time; names and ids of any type."""
+"""Input and output: rows from files, pipes, tables and objects in chunks; named features and ids; state files."""
 
 from fastsketch.data.files import SourceError, StateError, read_header
 from fastsketch.data.names import IdMap, NamedRows, NameHash, TableRows, Triples, Vocabulary

@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 from fastsketch._core import threads as _threads
 from fastsketch.data.sources import Source
-from fastsketch.data.sources._dask_array import DaskSource, array_in, with_array
+from fastsketch.data.sources._dask_array import array_in, with_blocks, without_blocks
 from fastsketch.jobs._engines import Engine
 from fastsketch.jobs._worker import WorkerLost, shared_value
 
@@ -64,8 +64,7 @@ def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -
             return value
         if value.source is None:
             return results[value.first]
-        blocks = cast("DaskSource", array_in(value.source)).given(list(results[value.first : value.stop]))
-        return with_array(value.source, blocks)
+        return with_blocks(value.source, results[value.first : value.stop])
 
     with _threads.thread_limit(1):
         return function(*map(argument, args))
@@ -188,7 +187,7 @@ class Cluster(Engine):
         results: list[Any] = []
         for position, value in enumerate(args):
             if (array := array_in(value)) is not None:
-                blocks, source = array.delayed_blocks(), with_array(value, array.without_blocks())
+                blocks, source = array.delayed_blocks(), without_blocks(value)
                 self._reads_blocks = True
             elif isinstance(value, self._distributed.Future):
                 blocks, source = [value], None

@@ -1,4 +1,4 @@
-"""Files: state files that outlive a process, and text that is read a block at a time."""
+"""Read compressed text and .npy and .npz headers; read, write and lock state files."""
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._state import StateError, read_header

@@ -1,7 +1,8 @@
-"""State that comes in from outside is checked by these rules: once, before memory is taken for it or a kernel sees it.
+"""Checks of arrays and numbers that are read from a state file.
 
-Kernels trust their state: they look neither at indices nor at counts. So every kind of state names its rules in one
-``validate`` out of what is here; a broken one raises ValueError, which ``fs.load`` turns into a StateError.
+A state file may come from an untrusted source, and the compiled kernels check neither indices nor counts. So every
+class of state has a ``validate`` method that is built from these functions and runs once, before memory is allocated
+and before a kernel is called. A violated rule raises ValueError, which ``fs.load`` turns into a StateError.
 """
 
 import math
@@ -24,7 +25,7 @@ MOST_COLUMNS = 1 << 31
 
 
 def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """Return the array of this name, of exactly this shape and dtype."""
+    """Return ``arrays[name]``; ValueError unless it has exactly this shape and dtype."""
     array = arrays.get(name)
     if array is None:
         raise ValueError(f"array {name!r} is missing")
@@ -34,21 +35,21 @@ def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLO
 
 
 def only(arrays: Arrays, *names: str) -> None:
-    """Refuse arrays of other names."""
+    """Raise ValueError for an array whose name is not one of `names`."""
     for name in arrays:
         if name not in names:
             raise ValueError(f"array {name!r} does not belong to it")
 
 
 def finite(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """Return the array of this name, shape and dtype, without a NaN or an infinity."""
+    """Return ``arrays[name]``; ValueError unless it has this shape and dtype and every entry is finite."""
     array = array_of(arrays, name, shape, dtype)
     require_finite(array, name)
     return array
 
 
 def require_finite(array: NDArray[Any], name: str) -> None:
-    """Refuse NaN and infinity."""
+    """Raise ValueError if an array holds NaN or infinity."""
     with np.errstate(all="ignore"):
         # One pass without a temporary array: a sum is finite only if all its terms are. Few are not: those are
         # looked at again, because the sum of finite numbers may overflow.
@@ -58,7 +59,7 @@ def require_finite(array: NDArray[Any], name: str) -> None:
 
 
 def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """Return the array of this name, shape and dtype, finite and without a negative number."""
+    """Return ``arrays[name]``; ValueError unless it has this shape and dtype and is finite and nonnegative."""
     array = finite(arrays, name, shape, dtype)
     if array.size and array.min() < 0:
         raise ValueError(f"array {name!r} must not be negative, got {array.min()}")
@@ -66,7 +67,10 @@ def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any =
 
 
 def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -math.inf) -> NDArray[Any]:
-    """Return sums of losses: float64, no NaN; finite numbers may have added up to infinity."""
+    """Return ``arrays[name]``, an array of summed losses; ValueError for NaN or an entry below `low`.
+
+    Infinity is allowed, because a sum of finite losses may overflow.
+    """
     array = array_of(arrays, name, shape)
     if np.isnan(array).any() or (array.size and array.min() < low):
         raise ValueError(f"array {name!r} must hold sums of losses, got {array.min()}")
@@ -74,7 +78,10 @@ def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -mat
 
 
 def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return rows of a sketch: finite, and so are their squares and the sum of these in the rows' own dtype."""
+    """Return ``arrays[name]``, the rows of a sketch; ValueError unless they and their squared norm are finite.
+
+    The squared norm is computed in the dtype of the rows.
+    """
     array = array_of(arrays, name, shape, dtype)
     flat = array.reshape(-1)
     with np.errstate(all="ignore"):
@@ -84,37 +91,37 @@ def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> ND
 
 
 def named_numbers(arrays: Arrays, name: str, names: tuple[str, ...], dtype: Any) -> dict[str, Any]:
-    """Return {name: number} of an array whose entries have names."""
+    """Return {name: number} from an array with one finite entry for each of `names`."""
     return dict(zip(names, finite(arrays, name, (len(names),), dtype).tolist(), strict=True))
 
 
 def number_within(value: Any, name: str, low: float, high: float) -> None:
-    """Refuse a value outside [low, high]."""
+    """Raise ValueError unless low <= value <= high."""
     if not low <= value <= high:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {value}")
 
 
 def as_count(value: Any, name: str, minimum: int = 0) -> int:
-    """Return a count of rows, or a place: an integer that the kernels can add to."""
+    """Return an integer in [minimum, 2**62), so that the kernels can add counts without overflow."""
     return as_integer(value, name, minimum, MOST_COUNT)
 
 
 def as_figure(value: Any, name: str) -> float:
-    """Return a real number that is only shown: also NaN or infinity, where a loss has overflowed."""
+    """Return a real number as float. NaN and infinity are allowed: such numbers are only displayed."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     return float(value)
 
 
 def text_arrays(texts: Iterable[str], name: str, ends: str, errors: str = "strict") -> dict[str, NDArray[Any]]:
-    """Return texts as two arrays of these names: their UTF-8, one after another, and where each ends."""
+    """Return strings as two arrays: their concatenated UTF-8 bytes, and the end of each string in these bytes."""
     coded = [text.encode(errors=errors) for text in texts]
     lengths = np.array(list(map(len, coded)), np.int64)
     return {name: np.frombuffer(b"".join(coded), np.uint8), ends: np.cumsum(lengths, dtype=np.int64)}
 
 
 def texts_of(arrays: Arrays, name: str, ends: str, errors: str = "strict") -> list[str]:
-    """Return the inverse; ValueError for what is none."""
+    """Return the strings that ``text_arrays`` has encoded; ValueError if the two arrays do not fit together."""
     stops = array_of(arrays, ends, (arrays[ends].size,), INT64)
     text = array_of(arrays, name, (arrays[name].size,), np.uint8).tobytes()
     starts = np.concatenate([[0], stops[:-1]]) if stops.size else stops
@@ -129,7 +136,11 @@ def texts_of(arrays: Arrays, name: str, ends: str, errors: str = "strict") -> li
 def csr_rows(
     indptr: NDArray[Any], indices: NDArray[Any], *, n_stored: int, n_columns: int, what: str = "the sparse rows"
 ) -> None:
-    """Refuse CSR rows unless starts ascend to n_stored and columns are in range, none twice in a row."""
+    """Raise ValueError unless the arrays are those of CSR rows.
+
+    The row starts must ascend from 0 to n_stored, the column indices must be in [0, n_columns), and no row may have a
+    column twice. Columns need not be sorted.
+    """
     if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != n_stored or (np.diff(indptr) < 0).any():
         raise ValueError(f"the row starts of {what} are not in order, or do not end with the last of them")
     used = indices[:n_stored]

@@ -1,4 +1,4 @@
-"""Bytes of an input file, decompressed by the suffix of its name: whatever they are, an error names file and byte."""
+"""Read files, pipes and standard input as decompressed bytes; errors name the file and the position."""
 
 import bz2
 import contextlib
@@ -43,15 +43,15 @@ class SourceError(ValueError):
 
 
 def most_unpacked(length: int, given: int | None) -> int:
-    """Return bytes that a file of this length, which is read whole, may unpack to.
+    """Return how many bytes a file that is held in memory may unpack to.
 
-    What was `given`, or by its length.
+    That is `given`, if the caller has set it, and otherwise a limit that grows with the length of the file.
     """
     return FREE_BYTES + GROWTH * length if given is None else given
 
 
 def too_large(name: Path | str, most: int) -> SourceError:
-    """Return the error of a file that unpacks to more."""
+    """Return the SourceError for a file that unpacks to more than `most` bytes."""
     return SourceError(
         f"{name} would be held in memory, and unpacks to more than {most:,} bytes: if it is as it should be, store it "
         "without compression (a matrix: or raise max_unpacked of fs.open_rows)"
@@ -59,7 +59,7 @@ def too_large(name: Path | str, most: int) -> SourceError:
 
 
 class _Gzip:
-    """zlib's object for a gzip stream with the interface of the other two; it checks length and checksum."""
+    """A gzip decompressor with the interface of those of bz2 and lzma; zlib checks length and checksum."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
@@ -96,14 +96,17 @@ COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 
 
 def compression_of(path: Path) -> str:
-    """Return the suffix of how a file is compressed, by its first bytes, and else by its name; "" if it is not."""
+    """Return ".gz", ".bz2" or ".xz" for a compressed file, "" for any other.
+
+    The first bytes decide, and where they are those of no such format, the suffix of the name.
+    """
     with path.open("rb") as file:
         suffix = _suffix_of(file.read(MAGIC_BYTES)) or path.suffix
     return suffix if suffix in DECOMPRESSORS else ""
 
 
 def _suffix_of(start: bytes) -> str:
-    """Return the suffix of files that begin so, "" if they are not compressed."""
+    """Return the suffix of compressed files that begin with these bytes, "" if there is none."""
     return next((suffix for magic, suffix in COMPRESSED.items() if start.startswith(magic)), "")
 
 
@@ -153,7 +156,10 @@ class InputFile:
         self._stream = self._make() if self._make else None
 
     def held(self, most: int | None = None) -> Self:
-        """Limit what the file unpacks to, which will be in memory as a whole, to `most_unpacked`; return the file."""
+        """Limit the size of the unpacked text, which the caller keeps in memory, to ``most_unpacked``.
+
+        Return the file itself. Reading beyond the limit raises SourceError.
+        """
         self._held, self._most = True, most
         return self
 
@@ -164,14 +170,17 @@ class InputFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file if it was opened here."""
+        """Close the file if this object opened it."""
         if self._close is not None:
             self._close()
 
     __del__ = close  # a stream is closed with the source that reads it
 
     def head(self, size: int, *, lines: int = 0) -> bytes:
-        """Return the first bytes without taking them; with `lines`, stop waiting for more after that many line ends."""
+        """Return up to `size` bytes from the current position without advancing.
+
+        With `lines`, stop waiting for more bytes as soon as that many line ends have been read.
+        """
         while len(self._ahead) < size and not (lines and self._ahead.count(b"\n") >= lines):
             more = self._more(size - len(self._ahead))
             if not more:
@@ -180,7 +189,10 @@ class InputFile:
         return self._ahead[:size]
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, fewer than size at the end only, or where ``waits`` is false; none at the end."""
+        """Return the next `size` bytes, b"" at the end.
+
+        Fewer bytes are returned at the end of the file, and, if ``waits`` is false, as soon as any are available.
+        """
         parts: list[bytes] = []
         wanted = size
         while wanted and (part := self._next(wanted)):
@@ -204,7 +216,7 @@ class InputFile:
         return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
 
     def _raw(self, size: int) -> bytes:
-        """Return some of the next bytes of the file itself."""
+        """Return up to `size` of the next bytes of the file before decompression."""
         if self._start:
             part, self._start = self._start[:size], self._start[size:]
             return part
@@ -213,14 +225,14 @@ class InputFile:
         return part
 
     def _next(self, size: int) -> bytes:
-        """Return some of the next bytes of the text, at most `size`; none at the end."""
+        """Return up to `size` of the next decompressed bytes, first those read by ``head``; b"" at the end."""
         if self._ahead:
             taken, self._ahead = self._ahead[:size], self._ahead[size:]
             return taken
         return self._more(size)
 
     def _more(self, size: int) -> bytes:
-        """Return some of the bytes of the text that have not been looked at."""
+        """Return up to `size` decompressed bytes beyond those read by ``head``; b"" at the end."""
         with self._errors():
             return self._raw(size) if self._stream is None else self._decompressed(self._stream, size)
 
@@ -244,7 +256,7 @@ class InputFile:
                 return part
 
     def _after(self, rest: bytes) -> bytes:
-        """Return the bytes after the end of a stream: the start of another one, or nothing."""
+        """Return the bytes that follow the end of a compressed stream, b"" at the end of the file."""
         while True:
             if self._padded:
                 rest = rest.lstrip(b"\0")
@@ -263,10 +275,10 @@ def whole_lines(
     newline: bytes = b"\n",
     last_end: Callable[[bytes], int] | None = None,
 ) -> Iterator[bytes]:
-    """Yield the text of a file in pieces of whole lines, of about block_bytes unless a line is longer.
+    """Yield the text of a file in pieces of about block_bytes that end at line ends.
 
-    A line of more than `longest` bytes (at least block_bytes) is an error: nobody is to run out of memory because a
-    file has no line ends.
+    A piece is longer only if a line is. SourceError for a line of more than `longest` bytes (at least block_bytes), so
+    that a file without line ends does not fill the memory.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""One writer of a file at a time: a lock file that the operating system unlocks when its process ends.
+"""Lock an output file for one job, by a lock file next to it.
 
-The locks are those of the system (``flock``, on Windows byte ranges), so that none is left of a process that was
-killed. A file system on which machines do not see each other's locks is why the lock file names the host.
+The locks are those of the operating system (``flock``, on Windows byte ranges), which releases them when a process
+ends, however it ends. On some network file systems machines do not see each other's locks; therefore the lock file
+names the host.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ MAX_BYTES = 1 << 12
 
 
 class LockHeld(OSError):
-    """Another job writes the same file.
+    """Another job is writing to the same output.
 
     Examples
     --------
@@ -46,13 +47,13 @@ class LockHeld(OSError):
 
 
 def lock_name(target: Path) -> Path:
-    """Return the path of the lock file of a file."""
+    """Return the path of the lock file of an output."""
     return target.with_name(f"{target.name}.lock")
 
 
 @contextlib.contextmanager
 def locked(target: Path) -> Generator[None]:
-    """Hold the lock of `target`, a path without links, for this block.
+    """Hold the lock of the output `target`, a path without links, for a ``with`` block.
 
     Raises
     ------
@@ -70,7 +71,7 @@ def locked(target: Path) -> Generator[None]:
 
 
 def _acquired(target: Path) -> BinaryIO:
-    """Return the lock file, open and locked, with this process in it."""
+    """Return the lock file, open and locked, after writing process and host to it."""
     lock = lock_name(target)
     for _ in range(MAX_TRIES):
         file = _opened(lock)
@@ -104,7 +105,7 @@ def _acquired(target: Path) -> BinaryIO:
 
 
 def _opened(lock: Path) -> BinaryIO | None:
-    """Open a lock file, which is made if need be; None if another process has removed it meanwhile."""
+    """Open or create a lock file; return None if another process has deleted it in between."""
     with contextlib.suppress(FileExistsError):
         return lock.open("x+b")
     try:
@@ -116,7 +117,7 @@ def _opened(lock: Path) -> BinaryIO | None:
 
 
 def _write(file: BinaryIO, target: Path) -> None:
-    """Write this process to a lock file that it has locked; LockHeld if the file is of another machine or no lock."""
+    """Write process and host to a locked lock file; LockHeld if it belongs to another machine or is no lock file."""
     lock, host = lock_name(target), platform.node()
     content = file.read(MAX_BYTES)
     match = CONTENT.fullmatch(content)

@@ -1,4 +1,4 @@
-"""The header of an .npy array: numpy parses it, and whatever that raises is a ValueError."""
+"""Read the header of an .npy array. numpy parses it; all its errors become ValueError."""
 
 import io
 import math
@@ -12,13 +12,13 @@ LONGEST_HEADER = 10_000
 
 
 class Bytes(Protocol):
-    """Bytes to read: of a file, or of a member of an archive."""
+    """An object with ``read``: a file or a member of an archive."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Header(NamedTuple):
-    """Header of an array."""
+    """Shape, order, dtype and position of the entries of an .npy array."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -27,12 +27,12 @@ class Header(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Bytes of header and entries together."""
+        """Length of the file in bytes: header and entries."""
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_header(file: Bytes) -> Header:
-    """Return the header at the start of a file; ValueError says what is wrong with it."""
+    """Read and return the header at the current position of a file; ValueError says why it is invalid."""
     start = file.read(8)
     if len(start) < 8 or start[:6] != MAGIC:
         raise ValueError("it does not begin as one")
@@ -50,7 +50,7 @@ def read_header(file: Bytes) -> Header:
 
 
 def _parsed(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return (shape, fortran, dtype) of a header, which numpy parses as one of version 2, whatever its version."""
+    """Return (shape, fortran, dtype). All versions are parsed as version 2, which differs only in the length field."""
     try:
         header = io.BytesIO(len(content).to_bytes(4, "little") + content)
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(header, LONGEST_HEADER)

@@ -1,4 +1,4 @@
-"""A sparse matrix from an .npz of scipy: every size is checked against the file before anything is allocated."""
+"""Read a scipy.sparse .npz file; every size is checked against the length of the file before memory is allocated."""
 
 import zipfile
 from collections.abc import Mapping
@@ -21,10 +21,9 @@ MEMBERS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("
 
 
 def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]":
-    """Return a matrix that scipy.sparse.save_npz wrote as CSR (also CSC and COO), as canonical CSR.
+    """Return a CSR, CSC or COO matrix that scipy.sparse.save_npz has written, as CSR with sorted, unique indices.
 
-    Raises SourceError for a file that is none, is damaged, holds arrays that are no matrix, or unpacks to more than it
-    may.
+    Raises SourceError if the file is damaged, holds no such matrix, or unpacks to more than ``most_unpacked``.
     """
     from scipy import sparse
 
@@ -48,7 +47,7 @@ def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]"
 
 
 def _check(headers: Mapping[str, Header], arrays: Mapping[str, Any], length: int, most: int) -> None:
-    """Raise ValueError unless the arrays are those of a matrix in a format that is read."""
+    """Raise ValueError unless the arrays are those of a CSR, CSC or COO matrix of real numbers."""
 
     def check(name: str, kinds: str, n_dimensions: int) -> None:
         if name not in headers:
@@ -75,7 +74,7 @@ def _check(headers: Mapping[str, Header], arrays: Mapping[str, Any], length: int
 
 
 def _member(archive: zipfile.ZipFile, name: str, length: int) -> Header:
-    """Return the header of an array in an archive of this many bytes, whose size has been held against it."""
+    """Return the header of an array in the archive; ValueError if it states more bytes than the archive can hold."""
     info, name = archive.getinfo(name), name.removesuffix(".npy")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"array {name!r} is compressed in a way that is not read")

@@ -1,8 +1,9 @@
-"""Files that are the old one or the new one, even if writing is interrupted, and what is no regular file.
+"""Replace files atomically: after an interruption a file has either its old content or the new one.
 
-A file is written under another name in the same folder and renamed. Until then its writer has it locked, so that the
-next writer can tell what a killed one has left, and remove it. A symbolic link stays, and its target is replaced. A
-device, a pipe or an open descriptor (/dev/stdout) cannot be replaced: it gets the bytes when all of them are there.
+The new content is written to a temporary file in the same folder, which is then renamed. The writer keeps the temporary
+file locked, so that the next writer can recognise and delete those of killed processes. A symbolic link is kept, and
+its target is replaced. A device, a pipe or a descriptor such as /dev/stdout cannot be replaced: the bytes are written
+to it once all of them exist.
 """
 
 import contextlib
@@ -33,10 +34,10 @@ DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
 
 @contextlib.contextmanager
 def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Generator[BinaryIO]:
-    """Open a binary file that takes the place of `path` when the block ends, and is gone if it fails.
+    """Open a binary file that replaces `path` when the ``with`` block ends; if the block fails, `path` is unchanged.
 
-    With `follow_links` false a symbolic link at `path` is replaced itself, and what it leads to stays: for names in
-    folders that are not trusted.
+    With follow_links=False a symbolic link at `path` is itself replaced, and its target is unchanged: for names in
+    untrusted folders.
 
     Raises
     ------
@@ -80,10 +81,7 @@ def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Genera
 
 # -- where a name leads --------------------------------------------------------------------------------------------
 def regular_target(path: str | PathLike[str]) -> Path | None:
-    """Return the regular file, there or not yet, that a name leads to by its links.
-
-    None if it leads to something else.
-    """
+    """Return the regular file, existing or not, that a path leads to after all links; None if it is of another type."""
     place = _followed(path)
     if _is_descriptor(place):
         return None
@@ -97,7 +95,7 @@ def regular_target(path: str | PathLike[str]) -> Path | None:
 
 
 def same_file(path: Path, other: str | PathLike[str]) -> bool:
-    """Return whether two names lead to one file; False where one of them leads to none."""
+    """Return whether two paths lead to the same file; False if one of them does not exist."""
     try:
         return path.samefile(other)
     except (OSError, ValueError):
@@ -105,9 +103,9 @@ def same_file(path: Path, other: str | PathLike[str]) -> bool:
 
 
 def output_target(name: str | PathLike[str]) -> Path | None:
-    """Return the regular file that the name of an output leads to, None if it is none; ValueError if it cannot be one.
+    """Return the regular file that an output path leads to, None for a device, pipe or descriptor.
 
-    Asked before any work is done: what cannot be written is an error now.
+    ValueError if it cannot be written. Jobs call this before they start to compute.
     """
     folder = Path(name).parent
     if not folder.is_dir():
@@ -129,9 +127,9 @@ def output_target(name: str | PathLike[str]) -> Path | None:
 
 
 def _followed(path: str | PathLike[str]) -> Path:
-    """Return the end of a chain of links.
+    """Return the path at the end of a chain of symbolic links.
 
-    A link among the open descriptors of a process is an end: it leads to no name.
+    A link in a folder of descriptors (/dev/fd) ends the chain, because its target is no path.
     """
     place = Path(path)
     for _ in range(MOST_LINKS):
@@ -148,7 +146,7 @@ def _is_descriptor(place: Path) -> bool:
 
 @contextlib.contextmanager
 def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
-    """Open a pipe or device to be written as it is; nothing is cut off."""
+    """Open a pipe, device or descriptor for writing, without truncating it."""
     place = _followed(path)
     match = DESCRIPTORS.fullmatch(place.parent.as_posix())
     own = match and place.name.isdigit() and match["pid"] in (None, "self", str(os.getpid()))
@@ -159,12 +157,12 @@ def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
 
 
 def spooled() -> contextlib.AbstractContextManager[BinaryIO]:
-    """Return a binary file without a name, in memory as long as it is small."""
+    """Return a temporary file without a name, which is in memory up to SPOOL_BYTES."""
     return cast("contextlib.AbstractContextManager[BinaryIO]", tempfile.SpooledTemporaryFile(SPOOL_BYTES))
 
 
 def pour(file: BinaryIO, sink: BinaryIO) -> None:
-    """Copy all bytes of a file into another."""
+    """Copy a file from its start into another one, and flush that."""
     file.seek(0)
     shutil.copyfileobj(file, sink, 1 << 20)
     sink.flush()
@@ -193,7 +191,7 @@ else:
 
 
 def is_named(file: BinaryIO, path: Path) -> bool:
-    """Return whether the path still leads to an open file."""
+    """Return whether `path` still leads to this open file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
@@ -201,7 +199,7 @@ def is_named(file: BinaryIO, path: Path) -> bool:
 
 
 def remove_open_file(file: BinaryIO, path: Path) -> None:
-    """Delete and close a file that is locked; one that cannot be deleted stays, unlocked."""
+    """Delete and close a locked file; one that cannot be deleted is only closed, which unlocks it."""
     with file, contextlib.suppress(OSError):
         if is_named(file, path):
             if sys.platform == "win32":  # which deletes no open file
@@ -211,12 +209,15 @@ def remove_open_file(file: BinaryIO, path: Path) -> None:
 
 # -- temporary files -----------------------------------------------------------------------------------------------
 def temporary_name(target: Path) -> Path:
-    """Return a new name in the folder of `target`, with a digest of the host: other hosts may not see its lock."""
+    """Return a new hidden name in the folder of `target`.
+
+    It contains a digest of the host, because other hosts may not see its lock.
+    """
     return target.with_name(f".{_stem(target)}.{_host()}.{os.urandom(4).hex()}.tmp")
 
 
 def sweep(target: Path) -> None:
-    """Remove temporary files of `target` whose writers on this machine have ended."""
+    """Delete the temporary files of `target` whose writers on this host have ended."""
     pattern = re.compile(re.escape(f".{_stem(target)}.{_host()}.") + r"[0-9a-f]{8}\.tmp")
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
@@ -237,7 +238,7 @@ def _stem(target: Path) -> str:
 
 
 def _created(target: Path, mode: int) -> tuple[Path, BinaryIO]:
-    """Return the name of a new temporary file of `target`, and the file, open and locked."""
+    """Create a temporary file for `target`; return its path and the file, open and, where possible, locked."""
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, mode)

@@ -1,10 +1,10 @@
-"""State files: one npz of plain arrays and a JSON header, the same format for every model of the library.
+"""State files: an uncompressed .npz archive of arrays with a JSON header, the same for every model.
 
-Member ``header`` (uint8, JSON) comes first: format, schema version, kind, the model's own parameters, and for every
-other member its shape, dtype and crc32. Arrays are little-endian, stored without compression, never pickled. A
-reader checks the header and all sizes against the file's length before it allocates an array.
+The first member, ``header`` (uint8, JSON), has the format, the schema version, the kind of model, its parameters, and
+shape, dtype and crc32 of every other member. Arrays are little-endian and never pickled. A reader checks the header and
+all sizes against the length of the file before it allocates memory.
 
-A file is written beside its final name, flushed to the disk and renamed: a reader sees the old file or the new one.
+``write`` replaces a file atomically: a reader sees the old file or the new one.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ DAMAGE = (
 
 
 class StateError(ValueError):
-    """A state file or byte string that cannot be read: missing, damaged, of another format or too new.
+    """A state file or byte string is missing, damaged, of another format, or of a newer version.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class StateError(ValueError):
 
 
 def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Return bytes of a state file; `about` (values that json can write) becomes part of its header.
+    """Return the bytes of a state file; `about` (JSON values) becomes part of its header.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a state file."""
+    """Write a state file with the JSON values `about` in its header to an open binary file."""
     members = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     about_arrays = {
         name: {
@@ -117,7 +117,10 @@ def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray
 
 
 def _raise_lack_of_memory(error: BaseException | None) -> None:
-    """Raise the MemoryError behind an error, if there is one: closing half an archive hides it behind another."""
+    """Raise the MemoryError in a chain of exceptions, if there is one.
+
+    Closing a half-written archive raises another error, which would hide it.
+    """
     while error is not None:
         if isinstance(error, MemoryError):
             raise error from None
@@ -125,23 +128,20 @@ def _raise_lack_of_memory(error: BaseException | None) -> None:
 
 
 def write(path: str | PathLike[str], content: bytes) -> None:
-    """Write bytes so that path holds either its old content or all of the new one, even after an interrupt."""
+    """Replace the file at `path` by these bytes, atomically."""
     with replacing(path) as file:
         file.write(content)
 
 
 def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return (header, arrays) of a state file, checked against its length and checksums.
-
-    StateError for anything else.
-    """
+    """Return (header, arrays) of a state file after checking sizes and checksums; StateError if it is invalid."""
     with _opened(source) as (archive, size, name):
         header = _header(archive, size, name)
         return header, {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
 
 
 def read_header(source: Source) -> dict[str, Any]:
-    """Return the checked header of a state file as a dict, without its arrays.
+    """Return the header of a state file as a dict; the arrays are not read.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
 
 
 def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse members of one name, or that overlap: together they are no larger than the file."""
+    """Raise ValueError for members with equal names, and for members that are together larger than the file."""
     members = archive.infolist()
     if len({info.filename for info in members}) < len(members):
         raise ValueError("two of its members have one name")
@@ -248,7 +248,7 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
 
 
 def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object: a name that comes twice could be read one way here and another way elsewhere."""
+    """Return a JSON object as a dict; ValueError for a repeated key, which other JSON parsers may read differently."""
     out = dict(pairs)
     if len(out) < len(pairs):
         raise ValueError("a name comes twice")
@@ -280,7 +280,7 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
 
 
 def _content(member: Any, n: int) -> tuple[NDArray[np.uint8], int]:
-    """Return the n bytes that a member must have left, and their checksum."""
+    """Read exactly n bytes from a member; return them and their crc32."""
     out = np.empty(n, np.uint8)
     crc = at = 0
     while piece := member.read(PIECE):

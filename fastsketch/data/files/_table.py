@@ -143,6 +143,9 @@ def as_utf8(start: bytes) -> str:
         return WORKBOOK
     if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         return "iconv -f UTF-16 -t UTF-8 makes such text of it"
+    if b"\0" in start[:2]:
+        order = "BE" if start.startswith(b"\0") else "LE"
+        return f"iconv -f UTF-16{order} -t UTF-8 makes such text of it"
     return "iconv -f CP1252 -t UTF-8 makes such text of it, if CP1252 is how it was written"
 
 

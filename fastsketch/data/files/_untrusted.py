@@ -1,6 +1,7 @@
-"""Files of a folder that is not trusted, such as a checkpoint: only regular files are opened, and no link is followed.
+"""Open files of an untrusted folder, such as a checkpoint: regular files only, and no links.
 
-Whoever made the folder may have put a symbolic link, a hard link, a pipe or a device where a job expects its own file.
+Whoever wrote to the folder may have put a symbolic link, a hard link, a pipe or a device where a job expects its own
+file.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ _RELATIVE = os.open in os.supports_dir_fd
 
 
 def is_link(path: Path) -> bool:
-    """Return whether a name is a symbolic link, or on Windows any reparse point; False where there is nothing."""
+    """Return whether a path is a symbolic link, or on Windows a reparse point; False if nothing is there."""
     try:
         found = path.lstat()
     except OSError:
@@ -32,7 +33,7 @@ def is_link(path: Path) -> bool:
 
 
 def open_within(folder: Path, name: str, mode: str = "rb") -> BinaryIO:
-    """Open a regular file within a folder without following links; the folder's own path may contain links.
+    """Open a regular file within a folder without following links; links in the folder's own path are allowed.
 
     Parameters
     ----------
@@ -87,13 +88,13 @@ def _opened(folder: Path, inner: list[str], last: str, flags: int, stack: contex
 
 
 def _places(folder: Path, name: str) -> list[Path]:
-    """Return the paths of the subfolders of `folder` that lead to a file, and that of the file, outermost first."""
+    """Return the paths of the subfolders that lead to a file, outermost first, and then the file's path."""
     names = name.split("/")
     return [folder.joinpath(*names[: k + 1]) for k in range(len(names))]
 
 
 def discard(path: Path) -> None:
-    """Delete a file, a link (not what it leads to) or a folder with all that is in it."""
+    """Delete a file, a link (not its target), or a folder with its content; nothing happens if it does not exist."""
     if path.is_dir() and not is_link(path):
         shutil.rmtree(path)
     else:

@@ -99,6 +99,8 @@ class Csv:
         self.separator = separator_of(name, numbered[:DECIDING_LINES], dialect)
         self.width = self.begins = self._header_lines = self.header_bytes = 0
         self.numbered = False
+        is_comment = any(line.startswith("#") for _, line in numbered[:1])
+        self.comment_hint = "; --set comment=# (comment='#') skips lines of comments" if is_comment else ""
         self._head: list[str] | None = None
         self._numbering = b""  # the line of a header that could be a row of numbers
         self.names: list[str] | None = None
@@ -125,9 +127,7 @@ class Csv:
         try:
             for number, cells in self.records(start, 0):
                 if self.first and len(cells) != len(self.first[0][1]):
-                    raise self.error(
-                        number, f"there are {len(cells)} columns, in the first line {len(self.first[0][1])}"
-                    )
+                    raise self._uneven(number, len(cells))
                 self.first.append((number, cells))
                 if len(self.first) == DECIDING_LINES:
                     return
@@ -155,6 +155,11 @@ class Csv:
     def error(self, number: int, why: object) -> SourceError:
         """Return the error for a line."""
         return SourceError(f"{self.name}, line {number}: {why}")
+
+    def _uneven(self, number: int, n: int) -> SourceError:
+        """Return the error for a line of n cells, where the first line has another number of them."""
+        width = self.width or len(self.first[0][1])
+        return self.error(number, f"there are {n} columns, in the first line {width}{self.comment_hint}")
 
     def called(self, column: int) -> str:
         """Return how messages name a column, which is counted from 0."""
@@ -337,7 +342,7 @@ class Csv:
         columns: dict[int, list[Any]] = {k: [] for k in (*numbers, *texts)}
         for number, cells in self.records(piece, line):
             if len(cells) != self.width:
-                raise self.error(number, f"there are {len(cells)} columns, in the first line {self.width}")
+                raise self._uneven(number, len(cells))
             for k in numbers:
                 text = cells[k].strip()
                 try:

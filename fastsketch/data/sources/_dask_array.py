@@ -1,43 +1,32 @@
-"""Arrays of dask: their blocks of rows are computed one after another, and are the parts."""
+"""Dask arrays as a source: blocks of rows are computed one after another, and parts are cut between blocks."""
 
-from collections.abc import Iterator
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from fastsketch._core.validation import as_rows, is_sparse
 from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
 
 
 def open_dask(x: Any, options: Options) -> Source:
-    """Return the rows of a dask array."""
-    if x.ndim != 2 or (x.shape[1] == x.shape[1] and x.shape[1] < 1):
+    """Return the rows of a Dask array; SourceError unless it is a matrix of real numbers of a known shape."""
+    if any(n != n for n in x.shape):  # NaN: not known before the array is computed
+        raise SourceError("the dask array does not know how large it is: x.compute_chunk_sizes() finds out")
+    if x.ndim != 2 or x.shape[1] < 1:
         raise SourceError(f"the dask array must be a matrix with at least one column, got shape {x.shape}")
-    if x.shape[1] != x.shape[1]:
-        raise SourceError("the dask array does not know how many columns it has: x.compute_chunk_sizes() finds out")
     if x.dtype.kind not in "fiub":
         raise SourceError(f"the dask array must hold real numbers, got dtype {x.dtype}")
-    if len(x.chunks[1]) > 1:
-        x = x.rechunk({1: -1})
-    return DaskSource(x)
-
-
-class _Shape(NamedTuple):
-    """Chunks of an array whose blocks are elsewhere."""
-
-    chunks: Any
-
-    @property
-    def numblocks(self) -> tuple[int, ...]:
-        return tuple(map(len, self.chunks))
+    return DaskSource(x.rechunk({1: -1}) if len(x.chunks[1]) > 1 else x)
 
 
 class DaskSource(RowSource):
-    """The rows of blocks; a part computes its own in the thread that reads it."""
+    """The rows of a Dask array. A part computes its own blocks in the thread that reads it."""
 
     name = "the dask array"
 
@@ -45,99 +34,66 @@ class DaskSource(RowSource):
         self._x: Any = x
         self.dtype = np.dtype(x.dtype)
         self.sparse = is_sparse(getattr(x, "_meta", None))
-        self.n_features = int(x.shape[1])
-        self._count(0)
-        self._alone = False
-        self._given: list[Any] | None = None
-
-    def _count(self, first_row: int) -> None:
-        rows = self._x.chunks[0]
-        known = all(n == n for n in rows)  # nan: not known before it is computed
-        self.n_rows: int | None = int(sum(rows)) if known else None
-        self.size, self.first_row = self.n_rows or 0, first_row
+        self.n_rows, self.n_features = (int(size) for size in x.shape)
+        self.size = self.n_rows
+        self._scheduler: str | None = None  # Dask's default
 
     def between(self, start: int, stop: int) -> Source:
-        """See Source; blocks that are cut are computed for each part."""
-        part = self.varied(_x=self._x[start:stop], _alone=True)
-        part._count(self.first_row + start)
-        return part
+        """See Source. A block that is cut is computed for each of its parts."""
+        n_rows, first_row = stop - start, self.first_row + start
+        some = self._x[start:stop]
+        return self.varied(_x=some, _scheduler="synchronous", n_rows=n_rows, size=n_rows, first_row=first_row)
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: blocks, small ones together; with a multiple, or of blocks that are too large, any rows."""
-        blocks: tuple[Any, ...] = self._x.chunks[0]
-        if self.n_rows is None:
-            ends = list(range(1, len(blocks) + 1))
-            return [self._blocks(end - 1, end, 0) for end in ends] or [self]
+        """See Source: runs of blocks; for a multiple, or if a block is too large, runs of rows."""
         row_bytes = self.n_features * np.dtype(self.dtype).itemsize
+        blocks: tuple[int, ...] = self._x.chunks[0]
         if multiple > 1 or max(blocks, default=0) * row_bytes > 2 * n_bytes:
             return super().parts(n_bytes, multiple=multiple)
-        parts: list[Source] = []
-        first = row = rows = 0
-        for k, n in enumerate(blocks):
-            if k > first and (rows + n) * row_bytes > n_bytes:
-                parts.append(self._blocks(first, k, row))
-                first, row, rows = k, row + rows, 0
-            rows += n
-        return [*parts, self._blocks(first, len(blocks), row)]
-
-    def _blocks(self, first: int, stop: int, row: int) -> Source:
-        part = self.varied(_x=self._x.blocks[first:stop], _alone=True)
-        part._count(self.first_row + row)
-        return part
+        cuts, row = [0], 0
+        for n in blocks:
+            if row > cuts[-1] and (row - cuts[-1] + n) * row_bytes > n_bytes:
+                cuts.append(row)
+            row += n
+        return [self.between(start, stop) for start, stop in zip(cuts, [*cuts[1:], row], strict=True)]
 
     def _chunks(self, start: int) -> Iterator[Any]:
-        row, chunk = self.first_row, rows_of_chunk(self)
-        for k in range(self._x.numblocks[0]):
-            n = self._x.chunks[0][k]
-            if n == n and row + n <= start:
-                row += n
-                continue
-            rows = as_rows(self._computed(k), self.n_features, name=self.name)
-            for first in range(max(0, start - row), rows.shape[0], chunk):
-                yield rows[first : first + chunk]
-            row += rows.shape[0]
+        row, step = self.first_row, rows_of_chunk(self)
+        for block, n in zip(self._x.blocks, self._x.chunks[0], strict=True) if self.n_rows else ():
+            if row + n > start:
+                rows = as_rows(block.compute(scheduler=self._scheduler), self.n_features, name=self.name)
+                for first in range(max(0, start - row), n, step):
+                    yield rows[first : first + step]
+            row += n
 
-    def _computed(self, k: int) -> Any:
-        """Return the rows of a block."""
-        if self._given is not None:
-            return self._given[k]
-        compute: Any = import_module("dask").compute
-        block = self._x.blocks[k]
-        # a part is read beside others: its tasks run in the thread that reads it
-        (rows,) = compute(block, scheduler="synchronous") if self._alone else compute(block)
-        return rows
-
-    # -- for a cluster, which computes the blocks of all parts together ------------------------------------------------
     def delayed_blocks(self) -> list[Any]:
-        """Return the delayed blocks, in their order."""
+        """Return the blocks as delayed values of Dask, for a cluster that computes those of all parts together."""
         return list(self._x.to_delayed(optimize_graph=False).ravel())
 
-    def without_blocks(self) -> "DaskSource":
-        """Return the same without what computes the blocks: to be ``given`` them."""
-        return self.varied(_x=_Shape(self._x.chunks))
-
-    def given(self, blocks: list[Any]) -> "DaskSource":
-        """Return the same with the rows of its blocks."""
-        return self.varied(_given=blocks)
-
     def identity(self) -> dict[str, Any]:
-        """See Source: the name that dask gives to what it would compute."""
-        return {
-            "format": "dask",
-            "name": str(self._x.name),
-            "shape": [self.n_rows, self.n_features],
-            "dtype": str(self.dtype),
-            **super().identity(),
-        }
+        """See Source: shape, dtype, and the name that Dask derives from how the array is computed."""
+        about = {"format": "dask", "name": str(self._x.name), "shape": [self.n_rows, self.n_features]}
+        return {**about, "dtype": str(self.dtype), **super().identity()}
 
 
 def array_in(source: Any) -> DaskSource | None:
-    """Return the dask array that a source is, or is made of row by row; None for any other."""
+    """Return the Dask array that a source reads, directly or through sources derived from it; None if there is none."""
     while isinstance(source, Derived):
         source = source.made_of
     return source if isinstance(source, DaskSource) else None
 
 
-def with_array(source: Source, array: DaskSource) -> Source:
-    """Return the same made of another array."""
-    return source.like(with_array(source.made_of, array)) if isinstance(source, Derived) else array
+def with_blocks(source: Source, blocks: Sequence[Any]) -> Source:
+    """Return the same source that reads these computed blocks instead of its Dask array."""
+    if isinstance(source, Derived):
+        return source.like(with_blocks(source.made_of, blocks))
+    first, arrays = source.first_row, list[Source]()
+    for rows in blocks:
+        arrays.append(ArraySource(rows, name=source.name).varied(first_row=first))
+        first += rows.shape[0]
+    return joined(arrays)
+
+
+def without_blocks(source: Source) -> Source:
+    """Return the same source without its Dask array, for ``with_blocks``."""
+    return source.like(without_blocks(source.made_of)) if isinstance(source, Derived) else source.varied(_x=None)

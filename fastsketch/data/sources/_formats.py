@@ -7,6 +7,7 @@ source takes the columns itself (``only``).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastsketch.data.files._input import DECOMPRESSORS, SourceError
-from fastsketch.data.files._table import Dialect
+from fastsketch.data.files._table import WORKBOOK, ZIP, Dialect
 from fastsketch.data.sources._source import Source
 
 
@@ -122,6 +123,7 @@ BY_START = {
     b"\x93NUMPY": ".npy",
     b"\x89HDF": ".h5",
 }
+TYPED_STARTS = b"PAR1", b"FEA1", b"ARROW1", b"\xff\xff\xff\xff"  # the last: of a stream of Arrow batches
 FOREIGN = {
     b"\x28\xb5\x2f\xfd": "it is compressed by zstd, which is not read: zstd -d unpacks it",
     b"\x04\x22\x4d\x18": "it is compressed by lz4, which is not read: lz4 -d unpacks it",
@@ -161,6 +163,8 @@ def of_file(path: Path) -> str:
         raise SourceError(f"{path} is not text: {FOREIGN[foreign]}")
     if suffix in BY_SUFFIX:
         return BY_SUFFIX[suffix]
+    if start.startswith(ZIP):
+        raise SourceError(f"{path} is not text: {WORKBOOK}")
     if suffix in DECOMPRESSORS:
         suffix = path.with_suffix("").suffix.lower()
     return TEXT[TEXT_BY_SUFFIX.get(suffix, "any")]
@@ -168,13 +172,10 @@ def of_file(path: Path) -> str:
 
 def is_typed_file(path: Path) -> bool:
     """Return whether a file is one of Parquet or Arrow IPC, by its first bytes; without any, by its name."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(6)
-    except OSError:
-        start = b""
-    typed = start[:4] in (b"PAR1", b"FEA1", b"\xff\xff\xff\xff") or start == b"ARROW1"
-    return typed or (not start and path.suffix.lower() in TYPED)
+    start = b""
+    with suppress(OSError), path.open("rb") as file:
+        start = file.read(6)
+    return start.startswith(TYPED_STARTS) or (not start and path.suffix.lower() in TYPED)
 
 
 def refuse_lazy(x: Any) -> None:

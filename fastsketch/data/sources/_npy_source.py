@@ -77,19 +77,16 @@ class StoredMatrix(FileSource):
 
     def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
         (length, width), fortran, dtype, offset = self._header
+        # a chunk of a Fortran-ordered matrix is a run of entries of each column
+        n_runs, n_entries, run = (width, 1, length) if fortran else (1, width, 0)
         with reading(self.path), self.path.open("rb") as file:
             for first, stop in self._steps(start):
-                part = np.empty((stop - first, width), dtype, "F" if fortran else "C")
-                if fortran:  # columns lie one after another: the same stretch of every one
-                    for column in range(width):
-                        place = offset + (column * length + first) * dtype.itemsize
-                        self._read_fully(file, place, part[:, column])
-                else:
-                    self._read_fully(file, offset + first * width * dtype.itemsize, part)
-                yield part
-
-    def _read_fully(self, file: Any, place: int, out: NDArray[Any]) -> None:
-        view = out.reshape(-1).view(np.uint8).data
-        file.seek(place)
-        if file.readinto(view) < len(view):
-            raise SourceError(f"{self.name} has been cut short: it ends before byte {place + len(view)}")
+                part = np.empty((n_runs, (stop - first) * n_entries), dtype)
+                for k, out in enumerate(part):
+                    position = offset + (k * run + first * n_entries) * dtype.itemsize
+                    file.seek(position)
+                    if file.readinto(out.view(np.uint8).data) < out.nbytes:
+                        raise SourceError(
+                            f"{self.name} has been cut short: it ends before byte {position + out.nbytes}"
+                        )
+                yield part.T if fortran else part.reshape(-1, width)

@@ -12,7 +12,6 @@ import numpy as np
 from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
-from fastsketch.data.files._table import WORKBOOK, ZIP
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._formats import TEXT, Options, function
 from fastsketch.data.sources._paths import STANDARD_INPUT
@@ -44,8 +43,6 @@ def open_text(path: Path, options: Options) -> Source:
     """Return text of any name, by its first lines."""
     with InputFile(path) as file:
         head = file.head(HEAD_BYTES)
-    if head.startswith(ZIP) and (b"[Content_Types]" in head or b"xl/w" in head):
-        raise SourceError(f"{path} is not text: {WORKBOOK}")
     return function(TEXT["table" if options.dialect.separator else text_format(head)])(path, options)
 
 

@@ -40,7 +40,8 @@ class TableText(TextSource):
         self._newline = self._csv.newline
         rows, width = [cells for _, cells in self._csv.first], self._csv.width
         if width == 1 and rows and all(kind_of(row[0], dialect) == WORD for row in rows):
-            raise self._csv.error(self._csv.begins, f"{listed(self._csv.names or rows[0])}: {UNDIVIDED}")
+            first = listed(self._csv.names or rows[0])
+            raise self._csv.error(self._csv.begins, f"{first}: {UNDIVIDED}{self._csv.comment_hint}")
         names = self._csv.names
         self.n_features = width
         self.feature_names = None if not names else unique_names(names, f"{self.name}, line {self._csv.begins}")

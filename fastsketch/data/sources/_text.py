@@ -80,9 +80,11 @@ class TextSource(FileSource):
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: stretches of about n_bytes of text that end with a line; whole where it is compressed."""
-        if not self.repeatable or compression_of(self.path) or self.size <= n_bytes:
+        if not self.repeatable or self.size <= n_bytes:
             return [self]
         self.check_unchanged()
+        if compression_of(self.path):
+            return [self]
         cuts = [self._from]
         with reading(self.path), self.path.open("rb", buffering=0) as file:
             while cuts[-1] < self._to:

@@ -108,3 +108,45 @@ def test_files_of_object_stores(store, monkeypatch):
         fs.open_rows("memory://bucket/*.tsv")
     with pytest.raises(SourceError, match="x.npy: of files by a protocol only csv, Parquet and Arrow are read"):
         fs.open_rows("memory://other/x.npy")
+
+
+PLAIN = "a,b\n1,2.5\n3,4\n"
+MESSY = {
+    "old line ends": (PLAIN.replace("\n", "\r"), {}, [[1, 2.5], [3, 4]]),
+    "line ends of both kinds": (PLAIN + "5,6\r\n", {}, [[1, 2.5], [3, 4], [5, 6]]),
+    "blank lines": ("\n\n" + PLAIN.replace("\n", "\n\n"), {}, [[1, 2.5], [3, 4]]),
+    "blanks around quotes": ('a,b\n1,2.5\n"3", "4" \n', {}, [[1, 2.5], [3, 4]]),
+    "no last line end": (PLAIN[:-1], {}, [[1, 2.5], [3, 4]]),
+    "an empty name": (",a,b\n0,1,2\n1,3,4\n2,5,6\n", {}, [[0, 1, 2], [1, 3, 4], [2, 5, 6]]),
+    "zeros in front": ("id,b\n0012,2\n0013,4\n", {}, [[12, 2], [13, 4]]),
+    "a header only": ("a,b\n", {}, np.empty((0, 2))),
+    "comments": ("# of Monday\n" + PLAIN, {}, "line 2: there are 2 columns.*--set comment=#"),
+    "comments, skipped": ("# of Monday\n" + PLAIN, {"comment": "#"}, [[1, 2.5], [3, 4]]),
+    "thousands": ("a;b\n1;2,000\n", {}, "line 2: column 2 .*--set thousands=,"),
+    "thousands, read": ("a;b\n1;2,000\n", {"thousands": ",", "separator": ";"}, [[1, 2000]]),
+    "another spelling": ("a,b\n1,-\n2,3\n", {"fill": 0}, "line 2: column 2 .*--set na_values=-"),
+    "another spelling, read": ("a,b\n1,-\n2,3\n", {"fill": 0, "na_values": "-"}, [[1, 0], [2, 3]]),
+    "truth values": ("a,b\n1,true\n", {}, r"line 2: column 2 \('b'\): 'true' is no finite decimal number"),
+    "infinity": ("a,b\n1,inf\n", {"fill": 0}, r"line 2: column 2 \('b'\): 'inf' is no finite decimal number"),
+    "text late in a column": ("a,b\n" + 3000 * "1,2\n" + "1,x\n", {}, r"line 3002: column 2 \('b'\): 'x' is no finite"),
+    "a short row": (PLAIN + "5\n" + PLAIN[4:], {}, "line 4: there are 1 columns, in the first line 2"),
+    "bytes of another encoding": (PLAIN.encode() + b"\xfc,1\n", {}, "line 4: column 1"),
+    "a NUL": (PLAIN + "5,\0006\n", {}, "line 4: column 2"),
+    "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), {}, "iconv -f UTF-16LE -t UTF-8"),
+    "UTF-16, the other order": (PLAIN.encode("utf-16-be"), {}, "iconv -f UTF-16BE -t UTF-8"),
+    "a workbook": (b"PK\x03\x04 rest", {}, "an Excel workbook"),
+    "nothing": ("", {}, "is empty"),
+}
+
+
+@pytest.mark.parametrize("name", MESSY)
+def test_messy_files_are_right_or_refused_by_line(tmp_path, name):
+    content, options, expected = MESSY[name]
+    path = tmp_path / "a.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if isinstance(expected, str):
+        with pytest.raises(SourceError, match=rf"a\.csv.*{expected}"):
+            list(fs.open_rows(path, **options))
+    else:
+        source = fs.open_rows(path, **options)
+        assert np.array_equal(np.concatenate([np.empty((0, 2 + (name == "an empty name"))), *source]), expected)
