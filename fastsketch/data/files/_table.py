@@ -1,4 +1,4 @@
-"""What the cells of a csv file hold, which character separates them, and whether the first line is a header."""
+"""Determine the dialect of a csv file: separator, header, and what the cells of a column hold."""
 
 import logging
 import math
@@ -79,7 +79,7 @@ Row = tuple[int, list[str]]  # (number of its line, cells)
 
 
 class Dialect(NamedTuple):
-    """How a csv file is written, as far as the caller has said it: the first lines decide the rest."""
+    """How a csv file is written, as far as the caller has specified it; the first lines decide the rest."""
 
     header: bool | None = None
     separator: str | None = None
@@ -90,11 +90,11 @@ class Dialect(NamedTuple):
     multiline: bool = False  # whether a quoted cell may hold line ends
 
     def missing(self, text: str) -> bool:
-        """Return whether a cell, without the blanks around it, stands for a missing number."""
+        """Return whether a stripped cell denotes a missing number."""
         return text.lower() in MISSING or text.lower() in self.na_values
 
     def plain(self, text: str) -> str:
-        """Return a number as Python writes it: with a decimal point, and without separators of thousands."""
+        """Return a number with a decimal point and without separators of thousands."""
         text = text.replace(self.thousands, "") if self.thousands else text
         return text if self.decimal == "." else text.translate(_POINT_FOR_COMMA)
 
@@ -111,7 +111,7 @@ def as_dialect(
     na_values: Any = (),
     multiline: Any = False,
 ) -> Dialect:
-    """Return the checked arguments as a dialect; TypeError or ValueError names an invalid one."""
+    """Validate the arguments and return them as a Dialect; TypeError or ValueError names an invalid one."""
     one = isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
     if separator is not None and (not one or separator in '"+-.\r\n\0'):
         raise ValueError(f"separator must be one character that stands in no number or word, got {separator!r}")
@@ -138,7 +138,7 @@ def as_dialect(
 
 
 def as_utf8(start: bytes) -> str:
-    """Return how a file that begins so, and is not UTF-8, is converted to such text."""
+    """Return how the user can convert a file that begins with these bytes to UTF-8."""
     if start.startswith(ZIP):
         return WORKBOOK
     if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -150,10 +150,10 @@ def as_utf8(start: bytes) -> str:
 
 
 def separator_of(name: str, lines: Sequence[tuple[int, str]], dialect: Dialect) -> str:
-    """Return what divides the columns of these lines: what the dialect says, or tabs, semicolons or commas.
+    """Return the separator of these lines: that of the dialect, or tabs, semicolons or commas.
 
-    Where the first line holds semicolons and commas, it is semicolons if commas stand in numbers, or the one that
-    divides all lines into as many columns: else SourceError.
+    If the first line has semicolons and commas, the one that occurs equally often in all lines is taken. With a decimal
+    comma only semicolons are considered. SourceError if that does not decide.
     """
     if lines and re.fullmatch("sep=.", lines[0][1].strip(), re.IGNORECASE):
         raise SourceError(f"{name}, line {lines[0][0]}: leave out {lines[0][1].strip()!r}, which Excel alone reads")
@@ -176,11 +176,11 @@ def separator_of(name: str, lines: Sequence[tuple[int, str]], dialect: Dialect) 
 
 
 class OpenQuote(ValueError):
-    """A quoted cell that does not end on its line."""
+    """A quoted cell does not end on its line."""
 
 
 def cells_of(line: str, separator: str) -> list[str]:
-    """Return the cells of a line; ValueError for quotes that do not enclose one."""
+    """Split a line into cells; ValueError for quotes that do not enclose a whole cell."""
     if '"' not in line:
         return line.split() if separator == " " else line.split(separator)
     cells: list[str] = []
@@ -252,7 +252,7 @@ def tell_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool
 
 
 def is_numbering(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool:
-    """Return whether the numbers of the first row number the columns: see ``_numbering``."""
+    """Return whether the first row numbers the columns: see ``_numbering``."""
     return _numbering(rows, dialect) == "header"
 
 
@@ -296,7 +296,7 @@ def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
 
 
 def _are_even(numbers: Sequence[float]) -> bool:
-    """Return whether three numbers or more ascend at equal distances."""
+    """Return whether three or more numbers ascend at equal distances."""
     steps = [b - a for a, b in pairwise(numbers)]
     return len(steps) > 1 and steps[0] > 0 and max(steps) - min(steps) <= 1e-9 * max(map(abs, numbers))
 
@@ -306,14 +306,14 @@ def _value(cell: str, dialect: Dialect) -> float:
 
 
 def _pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
-    """Return each cell of the first row, and what stands below it."""
+    """Return (cell of the first row, cells below it) for each column."""
     head, *others = rows
     columns = list(zip(*(row for row in others if row != head), strict=True)) or [()] * len(head)
     return [(cell.strip(), column) for cell, column in zip(head, columns, strict=True)]
 
 
 def _is_like(figure: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return whether a figure may be one of a column: no date above numbers, none ten times beyond all of them."""
+    """Return whether a figure may belong to a column: no date above numbers, no number ten times beyond the range."""
     kinds = {kind_of(cell, dialect) for cell in column}
     if kind_of(figure, dialect) != NUMBER:
         return kind_of(figure, dialect) != DATE or DATE in kinds or NUMBER not in kinds
@@ -327,7 +327,7 @@ def _of_codes(name: str, column: Sequence[str]) -> bool:
 
 
 def _of_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return whether a column holds figures, few mistakes aside, and the cell above it does not occur in it."""
+    """Return whether a column holds figures, apart from a few mistakes, and does not contain `name`."""
     known = words = 0
     for cell in column:
         kind = kind_of(cell, dialect)
@@ -338,16 +338,15 @@ def _of_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
 
 
 def is_name(cell: str, dialect: Dialect = PLAIN) -> bool:
-    """Return whether a cell may be the name of a column: a word that does not begin as a number does (4.o)."""
+    """Return whether a cell may be the name of a column: a word that does not begin like a number."""
     text = cell.strip().lower()
     return kind_of(text, dialect) == WORD and not text[0].isdigit() and text[0] not in "+-." and text not in _INF
 
 
 def say_header(where: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> None:
-    """Tell the log that the first row was taken for a header.
+    """Log that the first row was taken for a header.
 
-    Where only ids or one or two numbers decided it, the first row may be a row like the others: that is a warning,
-    which Python prints even where logging is not configured.
+    If only ids or one or two numbers decided that, the first row may be data: the log entry is a warning then.
     """
     ids = [cell for cell, column in _pairs(rows) if _of_codes(cell, column)]
     sure = not ids or any(_of_figures(cell, column, dialect) for cell, column in _pairs(rows))
@@ -358,7 +357,10 @@ def say_header(where: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> N
 
 
 def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> None:
-    """Tell of columns of numbers which may be ids: whole ones in many rows, each another or with zeros in front."""
+    """Log numeric columns that look like identifiers.
+
+    That is, at least 20 integers that are all distinct, or of which at least one has leading zeros.
+    """
     names = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
     if names:
         said = "hold another whole number in every row, or zeros in front, and are read as numbers"
@@ -372,13 +374,13 @@ def _may_be_ids(cells: Sequence[str]) -> bool:
 
 
 def listed(cells: Sequence[str], n: int = 4) -> str:
-    """Return the first n cells of a row as a message shows them."""
+    """Format the first n cells of a row for a message."""
     return ", ".join(repr(cell.strip()[:40]) for cell in cells[:n]) + (", ..." if len(cells) > n else "")
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 def as_number(text: str, dialect: Dialect = PLAIN) -> float:
-    """Return a cell as a decimal number that is finite; ValueError says what it is if it is none."""
+    """Convert a cell to a finite float; ValueError says what is wrong with it."""
     plain = dialect.plain(text)
     if _NUMBER(plain) and math.isfinite(value := float(plain)):
         return value
@@ -386,25 +388,25 @@ def as_number(text: str, dialect: Dialect = PLAIN) -> float:
 
 
 def no_number(text: str, dialect: Dialect = PLAIN) -> str:
-    """Return what is wrong with a cell that is no number, and what to do if it is something known."""
+    """Return why a cell is no number, and what to do if its kind is known."""
     kind = kind_of(text, dialect)
     hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURES else ""
     return f"{text.strip()[:40]!r} is no finite decimal number{hint}"
 
 
 def remedy(kind: str) -> str:
-    """Return what to do about a figure of this kind that is no number."""
+    """Return what the user can do about a figure of this kind."""
     return _FIGURES[kind][1]
 
 
 def is_numeric(cells: Iterable[str], dialect: Dialect) -> bool:
-    """Return whether a column holds numbers, and nothing else but for mistakes."""
+    """Return whether a column holds numbers: at most 5% of the cells that are not missing are none."""
     kinds = [kind for kind in (kind_of(cell, dialect) for cell in cells) if kind is not None]
     return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MISTAKES * len(kinds)
 
 
 def kind_of(text: str, dialect: Dialect = PLAIN) -> str | None:
-    """Return what a cell holds: NUMBER, DATE, another figure by its name, or WORD; None if it is missing."""
+    """Return what a cell holds: NUMBER, DATE, the name of another kind of figure, or WORD; None if it is missing."""
     text = text.strip()
     if dialect.missing(text):
         return None

@@ -1,4 +1,4 @@
-"""Rows as people have them: features by name, columns by a vocabulary or a hash, tables in text, ids of any type."""
+"""Named features, ids of any type, and tables of events or of mixed columns."""
 
 from fastsketch.data.names._columns import NameHash, Vocabulary
 from fastsketch.data.names._id_map import IdMap

@@ -1,4 +1,4 @@
-"""Columns for features with names: in order of first appearance, or by a hash of the name."""
+"""Map named features to columns: by order of first appearance, or by feature hashing."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,11 @@ def _as_matrix(parts: Parts, width: int) -> "csr_array[np.float64]":
 
 
 class Vocabulary:
-    """Columns of features by name, in order of first appearance.
+    """Columns of named features, in order of first appearance.
 
     A row is a dict {name: value}, or a list of names and of pairs (name, value). A value is a finite number, True (1),
-    False (0), or a string: {"city": "Paris"} is the feature "city=Paris" with value 1. What occurs twice in a row is
-    added up. None and NaN are refused: what is missing is left out of a row.
+    False (0), or a string: {"city": "Paris"} is the feature "city=Paris" with value 1. Values of a feature that a row
+    has several times are summed. None and NaN are refused; leave missing values out of the row.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class Vocabulary:
         return f"<Vocabulary(unknown={self.unknown!r}): {len(self)} names>"
 
     def encode(self, rows: NamedRows, *, unknown: str | None = None) -> "csr_array[np.float64]":
-        """Return rows as CSR, one column for each name of the vocabulary.
+        """Encode rows as a CSR matrix with one column for each name. With unknown="add", new names are added.
 
         Parameters
         ----------
@@ -106,11 +106,11 @@ class Vocabulary:
 
 
 class NameHash:
-    """Columns of features by a hash of the name: none is kept, and nothing grows.
+    """Columns of named features by feature hashing. No names are stored, so memory does not grow.
 
-    The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, taken as a signed integer h: the column is
-    ``|h| mod 2**hash_bits``, the sign that of h. So do scikit-learn's ``FeatureHasher(2**hash_bits)`` and these agree.
-    Rows are those of ``Vocabulary``.
+    The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, read as a signed integer h. The column is ``|h|
+    mod 2**hash_bits`` and the sign is that of h, as in scikit-learn's ``FeatureHasher(2**hash_bits)``. Rows are those
+    of ``Vocabulary``.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class NameHash:
         return int(self._hashed.parts([[name]], "add")[1][0])
 
     def encode(self, rows: NamedRows) -> "csr_array[np.float64]":
-        """Return rows as CSR.
+        """Encode rows as a CSR matrix.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Which columns of a table hold the users, the items and the values of events, by their names."""
+"""Choose the columns of users, items and values in a table of events, by the names of the columns."""
 
 import re
 from collections.abc import Sequence
@@ -24,10 +24,11 @@ NAME_THEM = "columns must say which are users, items and values: there are {} (o
 def event_columns(
     names: Sequence[Any] | None, times: Sequence[str | None], words: Sequence[bool] | None = None
 ) -> list[int]:
-    """Return the positions of the columns of users, items and, if there is such a column, values.
+    """Return the positions of the columns of users, items and, if the table has one, values.
 
-    Columns of times are none of them. Names decide if one names users and one items. Else two or three columns besides
-    those of times are taken in their order, and of more columns the only two that hold words, with the next one.
+    Columns of times are not considered. Names decide if one of them denotes users and one denotes items. Otherwise, if
+    two or three columns remain, they are taken in their order. Otherwise the only two columns that hold words are
+    taken, and the column after them.
 
     Parameters
     ----------
@@ -61,7 +62,11 @@ def event_columns(
 
 
 def _named(called: list[str], columns: list[int], words: Sequence[str]) -> int | None:
-    """Return the first of these columns that is called by one of the words, or the only one whose name begins so."""
+    """Return the position of the column that one of the words names; None if there is none.
+
+    That is the first column whose whole name is such a word, perhaps with an ending such as "_id", and otherwise the
+    only one whose name begins with such a word.
+    """
     whole = re.compile(rf"(?:{'|'.join(words)})s?[\W_]*(?:id|name|key|code|no|nr|number)?")
     exact = [k for k in columns if k < len(called) and whole.fullmatch(called[k])]
     begun = [k for k in columns if k < len(called) and called[k].startswith(tuple(words))]
@@ -69,7 +74,7 @@ def _named(called: list[str], columns: list[int], words: Sequence[str]) -> int |
 
 
 def in_words(places: Sequence[int], names: Sequence[Any] | None) -> str:
-    """Return which columns were taken as the end of a message."""
+    """Describe for a message which columns were chosen."""
     kinds = ("users", "items", "values")
     said = [
         f"{kind} are column {k + 1}" + ("" if names is None else f" ({names[k]!r})")

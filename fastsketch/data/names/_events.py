@@ -1,4 +1,4 @@
-"""Tables of user, item and, if there is such a column, a value, as text has them."""
+"""Read tables of events from text: user, item and, if the table has such a column, value."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -26,11 +26,11 @@ ColumnNames = Sequence[str | int]
 
 
 class Three(NamedTuple):
-    """Columns of a table, of one length, in the order of its lines."""
+    """Users, items and values of events, in the order of the lines of a table."""
 
     users: Any  # of text without the blanks around them
     items: Any
-    values: Any  # None: there are none
+    values: Any = None
     lines: NDArray[np.int64] | None = None  # where each entry stands in a file of text
     all_users: list[Any] | None = None  # those without a line too, in order
 
@@ -41,7 +41,7 @@ def read_events(
     *,
     columns: ColumnNames | None = None,
 ) -> Three:
-    """Read the rows of a table as events.
+    """Read a csv file of events; ids are strings.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def read_events(
 
 
 def events_of(table: Table, columns: ColumnNames | None = None) -> Three:
-    """Read the rows of an open table as events: see read_events."""
+    """Read the events of an open csv table: see ``read_events``."""
     if not table.first:
         raise SourceError(f"{table.name} holds no {table.unit}s")
     names: Sequence[Any] = range(table.width) if table.names is None else table.names
@@ -85,7 +85,7 @@ def events_of(table: Table, columns: ColumnNames | None = None) -> Three:
 
 
 def _chosen(table: Table) -> list[int]:
-    """Return the columns of users, items and values where nobody has named them, and say which they are."""
+    """Choose the columns of users, items and values by names and cells; log the choice."""
     width = table.width
     times = [_times_in(table, column) if width > 2 else None for column in range(width)]
     kinds = [[kind_of(row[column], table.dialect) for _, row in table.first] for column in range(width)]
@@ -122,7 +122,7 @@ def _within(numbers: NDArray[Any], unit: float) -> bool:
 
 
 def are_times(values: NDArray[Any]) -> bool:
-    """Return whether numbers look like seconds, or parts of them, since 1970."""
+    """Return whether all numbers lie in the range of Unix time stamps, in seconds down to nanoseconds."""
     return len(values) > 0 and bool(values.min() > OLDEST_TIME and values.max() < LATEST_TIME)
 
 
@@ -152,7 +152,7 @@ def _read(table: Table, user: int, item: int, value: int | None) -> Three:
 
 
 def _hint(column: int) -> str:
-    """Return what to do about a cell that is no value."""
+    """Return the end of a message about a cell that is no value."""
     return " (--columns of two (columns=) leaves the column out)"
 
 

@@ -1,4 +1,4 @@
-"""Columns of ids from whoever has them: integers, strings, or a mixture by value."""
+"""Convert columns of ids to lists of Python integers, strings, or a mixture of types."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
@@ -17,7 +17,10 @@ KINDS = (INTEGERS, STRINGS, MIXED)
 
 
 def ids_in(values: Any, name: str, *, mixed: bool = False) -> tuple[str, list[Any]]:
-    """Return the kind of the ids in a sequence, an array or a column of a data frame, or of one id; and these."""
+    """Return (kind, list) of ids, which are a sequence, an array, a column of a data frame, or one id.
+
+    Integers and strings of NumPy become those of Python. TypeError or ValueError names an entry that is no id.
+    """
     if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
         # one id; a tuple is one too, as a row of a table is
         values = objects([values])
@@ -55,7 +58,7 @@ def objects(values: list[Any]) -> NDArray[Any]:
 
 
 def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Return integers that stand in a column of floats, as pandas keeps them beside missing ones."""
+    """Convert a column of floats that holds integers, as pandas stores integers if some are missing, to int64."""
     missing = np.isnan(array)
     if missing.any():
         raise _missing(name, int(np.argmax(missing)), np.nan)
@@ -67,7 +70,7 @@ def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is None, or what pandas has in its place."""
+    """Return whether a value is None, or NA or NaT of pandas."""
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
@@ -86,7 +89,7 @@ def _of_objects(values: list[Any], name: str, *, mixed: bool) -> tuple[str, list
 
 
 def _as_id(value: Any, name: str, at: int) -> Any:
-    """Return an id as Python's own type, or an error that names its position."""
+    """Return an id as a Python object; TypeError or ValueError names its position if it is none."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -110,7 +113,7 @@ def _as_id(value: Any, name: str, at: int) -> Any:
 
 
 def rank(value: Any) -> tuple[str, Any]:
-    """Return the key by which a mixture is sorted."""
+    """Return the sort key of an id of a mixture: first by type, then by value."""
     kind = type(value).__name__
     if isinstance(value, tuple):
         return kind, [rank(item) for item in cast("tuple[Any, ...]", value)]
@@ -118,7 +121,7 @@ def rank(value: Any) -> tuple[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return an id of a mixture as json can write it: {"type": what} but for integers and strings."""
+    """Encode an id of a mixture for JSON: int and str unchanged, others as {type: value}, e.g. {"bytes": hex}."""
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, UUID):
@@ -129,7 +132,7 @@ def plain(value: Any) -> Any:
 
 
 def unplain(value: Any) -> Any:
-    """Return the inverse; ValueError or TypeError for what is none."""
+    """Decode an id that ``plain`` has encoded; ValueError or TypeError for anything else."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = cast("dict[str, Any]", value).items()

@@ -1,4 +1,4 @@
-"""Ids of rows and columns: integers, strings, or a mixture by value; the place of each, and how a file holds them."""
+"""Map ids of rows and columns (integers, strings, or a mixture) to positions, and store them in state files."""
 
 # pyright: reportPrivateUsage=false
 # (functions of this module are part of the class)
@@ -14,12 +14,12 @@ from fastsketch.data.names._id_columns import INTEGERS, KINDS, MIXED, STRINGS, i
 
 
 class IdMap:
-    """Different ids in an order that never changes: which id has which place, and the other way round.
+    """A fixed sequence of different ids with the position of each.
 
-    Ids are integers of 64 bits, strings, or, by value, a mixture of these with bytes, ``uuid.UUID`` and tuples of all
-    of them: a dict holds the place of each. True, fractions and dates are no ids (``astype(str)`` makes some), and None
-    and NaN are missing ones, which are refused. Numbers of NumPy and of Python are the same ids, and so is a whole
-    number that pandas holds as a float; 7 and "7" are different ones.
+    Ids are integers of 64 bits, strings, or a mixture of these with bytes, ``uuid.UUID`` and tuples of such values.
+    Positions are found with a dict. Booleans, fractions and dates are no ids (``astype(str)`` converts them), and None
+    and NaN are refused as missing. Integers of NumPy and of Python are equal ids, and so is an integer that pandas
+    stores as a float; 7 and "7" are different ids.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class IdMap:
 
     @property
     def _places(self) -> dict[Any, int]:
-        """The places by id, made when one is first asked for: copies of a model do not ask."""
+        """The dict {id: position}. It is built at first use, because copies of a model may never use it."""
         if self._made is None:
             assert self._held is not None
             self._made = read_ids(*self._held, self.kind)._places
@@ -106,7 +106,7 @@ class IdMap:
 
     @property
     def ids(self) -> NDArray[Any]:
-        """All ids in the order of their places, (n,): int64, or an object array; not to be changed."""
+        """All ids by position, (n,): int64, or an object array. The caller must not change it."""
         if self._ids is None:
             ids = list(self._places)
             self._ids = np.array(ids, np.int64) if self.kind == INTEGERS else objects(ids)
@@ -114,7 +114,7 @@ class IdMap:
 
     # -- where an id is --------------------------------------------------------------------------------------------
     def places(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
-        """Return the places of some ids, (n,) int64: -1 for those that are not in the map.
+        """Return the positions of ids, (n,) int64; -1 for an id that the map does not have.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class IdMap:
         return self._find(*_given(ids, name), name)
 
     def known(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
-        """Return the same, or a KeyError that names those that are not in the map.
+        """Return the positions of ids, (n,) int64; KeyError names the ids that the map does not have.
 
         Parameters
         ----------
@@ -150,7 +150,9 @@ class IdMap:
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
-        """Return (a map that also has the new ones of these, at its end; their places); this one stays as it is.
+        """Return (map, positions): a map with the new ids appended, and the positions of `ids` in it.
+
+        This map is unchanged.
 
         Parameters
         ----------
@@ -171,7 +173,7 @@ class IdMap:
         return out, out._add(given, name)
 
     def ascending(self) -> "tuple[IdMap, NDArray[np.int64]]":
-        """Return (the same ids in ascending order, the new place of each); a mixture by types first."""
+        """Return (map, positions): the same ids in ascending order, and the new position of each old one."""
         out = _of(self.kind, {})
         out._add(sorted(self, key=rank if self.kind == MIXED else None), "ids")
         return out, out.places(self)
@@ -188,7 +190,7 @@ class IdMap:
         return TypeError(f"{name} must be {self.kind}, as the ids of the model are, got {example!r}")
 
     def _add(self, given: list[Any], name: str) -> NDArray[np.int64]:
-        """Return the places of ids of the map's own kind, after those that it lacks were added."""
+        """Add the ids that the map does not have, in place, and return the positions of all."""
         places = self._places
         known, place = len(places), places.setdefault
         out = np.fromiter((place(one, len(places)) for one in given), np.int64, len(given))
@@ -202,7 +204,10 @@ class IdMap:
 
 
 def positions(answers: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
-    """Return answers of a model as indices: those that stand for none, whose scores are NaN, are -1."""
+    """Return recommended ids as positions; -1 where the score is NaN, which marks an empty place.
+
+    With ids=None the answers are positions already and are returned unchanged.
+    """
     if ids is None:
         return answers
     out = np.full(answers.shape, -1, np.int64)
@@ -212,9 +217,9 @@ def positions(answers: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | N
 
 
 def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
-    """Return the ids of places, in their shape; of place -1 None, in an array of integers -1.
+    """Return the ids at positions, in the shape of `places`.
 
-    An array of integers is int64, any other an object array.
+    The result is int64 for integer ids and an object array otherwise. Position -1 gives -1 or None.
     """
     places, missing = np.asarray(places), -1 if ids.kind == INTEGERS else None
     if len(ids) == 0:
@@ -226,7 +231,11 @@ def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
-    """Return arrays of a map: `name`, integers or UTF-8 text (JSON of a mixture); `name`_ends, the end of each text."""
+    """Return the arrays that store a map in a state file.
+
+    They are `name`, which holds integers, or UTF-8 text (JSON for a mixture), and for strings `name`_ends, the end of
+    each.
+    """
     if ids._held is None:  # they are asked for at every copy of a model
         if ids.kind == STRINGS:
             arrays = checks.text_arrays(ids, *array_names(name))
@@ -240,14 +249,14 @@ def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
 
 
 def own_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> IdMap:
-    """Return the inverse of ``arrays_of``, of one's own, which are not looked at before they are needed."""
+    """Return the map that ``arrays_of`` has stored, unchecked and decoded at first use: for arrays of this process."""
     out = IdMap.__new__(IdMap)
     out.kind, out._held = kind, ({key: array for key, array in arrays.items() if key in array_names(name)}, name)
     return out
 
 
 def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
-    """Return the inverse of ``arrays_of``, of a stranger's; ValueError for what is none."""
+    """Return the map that ``arrays_of`` has stored; ValueError if the arrays, which may be untrusted, are invalid."""
     if kind not in KINDS:
         raise ValueError(f"ids are {', '.join(KINDS)}, not {kind!r}")
     if name not in arrays:
@@ -269,12 +278,12 @@ def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
 
 
 def array_names(name: str) -> tuple[str, str]:
-    """Return the names of the arrays of a map, of which only strings have the second."""
+    """Return the names of the two arrays of a map; the second exists for strings only."""
     return name, f"{name}_ends"
 
 
 def _given(values: Any, name: str) -> tuple[str, list[Any]]:
-    """Return the kind of some ids, and these."""
+    """Return (kind, list) of ids."""
     return (values.kind, list(values)) if isinstance(values, IdMap) else ids_in(values, name)
 
 
@@ -285,12 +294,12 @@ def _of(kind: str, places: dict[Any, int]) -> IdMap:
 
 
 def no_ids() -> IdMap:
-    """Return a map without ids, to be extended."""
+    """Return an empty map, which ``extended`` adds ids to."""
     return _of(INTEGERS, {})
 
 
 def as_id_map(ids: Any, size: int, name: str) -> IdMap:
-    """Return the ids of a side of a matrix: one for each of `size` rows or columns."""
+    """Return ids of the rows or columns of a matrix as an IdMap; ValueError unless there are `size` of them."""
     if isinstance(ids, IdMap):
         out = ids
     else:

@@ -1,4 +1,4 @@
-"""What models do with names: which rows have them, and which columns these get."""
+"""Convert rows of named features to CSR arrays, as the models do."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -24,7 +24,10 @@ UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
 
 def is_named(rows: Any) -> bool:
-    """Return whether rows have names: a dict, or a list of dicts, of names or of pairs, as its first entry says."""
+    """Return whether rows are named features: a dict, or a list of dicts, of names or of pairs.
+
+    The first row that is not empty decides.
+    """
     if type(rows) is dict:  # a stream of single rows
         return True
     if isinstance(rows, dict):
@@ -42,7 +45,7 @@ def is_named(rows: Any) -> bool:
 
 
 def _is_entry(item: Any) -> bool:
-    """Return whether it is a name, or a pair (name, value)."""
+    """Return whether an item of a row is a name or a pair (name, value)."""
     if isinstance(item, list | tuple):
         pair = cast("Sequence[Any]", item)
         return len(pair) == 2 and isinstance(pair[0], str)
@@ -57,7 +60,7 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 
 def as_list(rows: Any) -> Sequence[Any]:
-    """Return rows with names one after another: one dict is one row."""
+    """Return rows of named features as a sequence; a single dict is one row."""
     if isinstance(rows, Mapping):  # scipy's dok_array calls itself one
         one = cast("Mapping[str, Any]", rows)
         if not is_sparse(one):
@@ -71,7 +74,7 @@ def as_list(rows: Any) -> Sequence[Any]:
 
 
 class KeptNames:
-    """Columns in order of first appearance."""
+    """Columns of names in order of first appearance; the names are stored."""
 
     width: int | None = None  # columns that there are; None: one for each name
 
@@ -84,9 +87,9 @@ class KeptNames:
         return len(self.columns)
 
     def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """Return the arrays of CSR rows; TypeError or ValueError names row and feature.
+        """Return (indptr, indices, data) of the rows as CSR; TypeError or ValueError names row and feature.
 
-        A refused or interrupted batch leaves no names.
+        With unknown="add" new names get columns. If the batch is refused or interrupted, they are removed again.
         """
         before, columns = len(self.columns), kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown])
         try:
@@ -98,14 +101,14 @@ class KeptNames:
             raise
 
     def cut(self, size: int) -> None:
-        """Forget all names but the first ones."""
+        """Remove all names but the first `size`."""
         if len(self.columns) > size:
             while len(self.columns) > size:
                 self.columns.popitem()
             self._find_words()
 
     def add(self, names: Sequence[str]) -> None:
-        """Add columns for new names; ValueError if one of them has a column."""
+        """Add columns for new names; ValueError if a name has a column already."""
         before = len(self.columns)
         self.parts([names], "add")
         if len(self.columns) < before + len(names):
@@ -114,24 +117,24 @@ class KeptNames:
         self._find_words()
 
     def _find_words(self) -> None:
-        """Find the features that have been words again, by the columns "name=string" that there are."""
+        """Rebuild the dict of features with string values, from the columns called "name=string"."""
         self._pairs.clear()
         self._pairs.update({name.partition("=")[0]: {} for name in self.columns if "=" in name})
 
     def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
-        """Return the first names, or all, as arrays: their UTF-8 text, and where each ends."""
+        """Return the first `size` names, or all, as two arrays for a state file."""
         return checks.text_arrays(islice(self.columns, size), "names", "name_ends")
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "KeptNames":
-        """Return the inverse of ``arrays``; ValueError for what is none."""
+        """Return the names that ``arrays`` has stored; ValueError if the arrays are invalid."""
         out = cls()
         out.add(checks.texts_of(arrays, "names", "name_ends"))
         return out
 
 
 class HashedNames:
-    """Columns by a hash of the name."""
+    """Columns of names by feature hashing; no names are stored."""
 
     mixed = None  # no names are kept
 
@@ -143,8 +146,8 @@ class HashedNames:
         return 0
 
     def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """Return the arrays of CSR rows, as of KeptNames; no name is unknown."""
+        """Return (indptr, indices, data) of the rows as CSR; `unknown` has no effect."""
         return kernel.encode(rows, self._columns)
 
     def cut(self, size: int) -> None:
-        """Forget nothing: no name is kept."""
+        """Do nothing: no names are stored."""

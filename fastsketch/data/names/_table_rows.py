@@ -1,4 +1,4 @@
-"""Rows of a table in text as rows with names: numbers by their column, words as "column=word"."""
+"""Read tables with mixed columns as rows of named features: numbers, and words as categories."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -48,17 +48,17 @@ class _Column(NamedTuple):
 
 
 class TableRows:
-    """Rows of a table with words as dicts, one piece after another in constant memory.
+    """Rows of a table with numeric and categorical columns as dicts, read in pieces in constant memory.
 
-    UTF-8 text (.gz, .bz2, .xz too), as ``fs.open_rows`` reads it; files of Parquet and Arrow, and data frames of any
-    library (extra: files). A cell of a numeric column is its number, of a categorical column its word, without the
-    blanks around it: {"age": 39.0, "city": "Paris"}, which models read as the features "age" and "city=Paris".
+    The table is UTF-8 text (.gz, .bz2, .xz too) as ``fs.open_rows`` reads it, a Parquet or Arrow file, or a data frame
+    of any library (extra: files). A cell of a numeric column is a number, a cell of a categorical column a string
+    without surrounding blanks: {"age": 39.0, "city": "Paris"}. Models read this as the features "age" and "city=Paris".
 
-    A column is numeric if the first 1,000 rows have numbers in it and nothing else but empty cells (or NA, n/a, NaN,
-    null, none, ?, in letters of any case); it is categorical if more than one in twenty of its other cells are no
-    numbers, or none is there. In between it may be either: that is an error which names a cell. So are columns of
-    percentages and amounts of money that nobody has called categorical. Columns of dates and times are left out, with a
-    warning that names them. Where the first 1,000 rows are empty, the first ones that are not decide.
+    A column is numeric if its first 1,000 cells are numbers or missing (empty, NA, n/a, NaN, null, none, ?, in any
+    case). It is categorical if none of them is a number, or if more than one in twenty of those that are not missing
+    are no numbers. In between, an error names such a cell. Columns of percentages and of amounts of money are an error
+    unless they are listed as categorical. Columns of dates and times are left out with a warning that names them. If
+    the first 1,000 cells are all missing, the first ones that are not decide.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class TableRows:
 
     @contextmanager
     def _reading(self) -> Generator[Table]:
-        """Yield the open table; that of standard input once."""
+        """Yield the open table; SourceError if standard input has been read, or the header of a file has changed."""
         if self._is_input():
             table, self._once = self._once, None
             if table is None:
@@ -225,10 +225,7 @@ class TableRows:
             yield table
 
     def line_of(self, row: int) -> int | None:
-        """Return the line of a row, both counted as messages count them.
-
-        Rows from 0, lines from 1; None if it has none.
-        """
+        """Return the line (from 1) of a row (from 0); None if the table is no text or is standard input."""
         row = as_integer(row, "row", 0)
         if self._is_input():
             return None
@@ -240,12 +237,12 @@ class TableRows:
         return None
 
     def _hint(self, column: int) -> str:
-        """Return what to do about a word in a column of numbers."""
+        """Return the end of a message about a word in a numeric column."""
         name = self._names[column]
         return "" if self._label and column == self._label.place else f" ({_as_words(name)})"
 
     def _refuse_missing(self, table: Table, frame: Any, number: Callable[[int], int]) -> None:
-        """Raise SourceError for the first row without a label or, if they are refused, with an empty cell."""
+        """Raise SourceError for the first row with a missing label or, if missing="refuse", any missing cell."""
         refused = [*(self._columns if self._refuses else ()), *([] if self._label is None else [self._label])]
         empty = [
             (int(cells.is_null().arg_max()), column)
@@ -257,7 +254,7 @@ class TableRows:
             raise table.error(number(row), f"column {column.name!r}{what}")
 
     def _rows(self, frame: Any) -> tuple[list[Named], NDArray[Any] | None]:
-        """Return (rows, labels) of a data frame."""
+        """Convert a data frame to (rows, labels)."""
         columns = [_values(frame[str(column.place)]) for column in self._columns]
         names = [column.name for column in self._columns]
         rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -272,7 +269,7 @@ class TableRows:
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def _name_of(self, column: str | int) -> str:
-        """Return the name of a column that is given by its name, or by its number from 0."""
+        """Return the name of a column that is given by name or by position from 0."""
         if isinstance(column, str):
             return column
         if column >= len(self._names) and str(column) in self._names:
@@ -348,7 +345,7 @@ class TableRows:
         return kinds
 
     def _late_cells(self, table: Table, cells: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Return cells of the columns of which the first rows hold none, from where they begin."""
+        """Return the first cells that are not missing, of columns whose first 1,000 cells are missing."""
         dialect = table.dialect
         empty = [name for name, column in cells.items() if all(kind_of(cell, dialect) is None for cell in column)]
         if not empty or self._is_input() or len(table.first) < DECIDING_LINES - 1:
@@ -359,7 +356,7 @@ class TableRows:
         return {name: found[place] for name, place in zip(empty, places, strict=True)}
 
     def _say_texts(self, name: str, cells: list[str]) -> None:
-        """Warn of a column of texts which are no categories: nearly every row has another one."""
+        """Log a warning if a text column has a different value in nearly every row."""
         texts = [text for text in cells if text]
         if len(texts) >= MANY and len(set(texts)) > DIFFERENT * len(texts):
             LOGGER.warning(
@@ -370,9 +367,9 @@ class TableRows:
             )
 
     def _kind(self, name: str, cells: Sequence[str]) -> str:
-        """Return NUMERIC, CATEGORICAL, or what a column holds that is neither: DATE, another figure, or NUMBER.
+        """Return NUMERIC or CATEGORICAL, or DATE or another kind of figure if the column needs a decision of the user.
 
-        NUMBER: there are few other cells among its numbers, which may be mistakes.
+        NUMBER means that a few cells among numbers are none, which may be mistakes.
         """
         counts = Counter(kind for kind in (kind_of(cell, self._dialect) for cell in cells) if kind is not None)
         words = counts.total() - counts[NUMBER]
@@ -390,7 +387,7 @@ class TableRows:
         return NUMERIC
 
     def _problem(self, name: str, table: Table, kind: str) -> str:
-        """Return what is wrong with a column of such figures, with the first cell that shows it."""
+        """Return the error message for a column of this kind, with the first cell that shows it."""
         place = self._places[name]
         odd = ((number, row[place]) for number, row in table.first if self._shows(row[place], kind))
         number, cell = next(odd, (table.begins, ""))
@@ -410,13 +407,13 @@ def _as_words(name: str) -> str:
 
 
 def _values(cells: Any) -> list[Any]:
-    """Return a column of polars as a list, with the word "" for what is missing."""
+    """Convert a polars column to a list; null becomes the empty string."""
     values = cells.to_list()
     return ["" if value is None else value for value in values] if cells.null_count() else values
 
 
 def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
-    """Return columns as a list; TypeError unless they are names or numbers."""
+    """Return columns as a list; TypeError unless they are names or positions."""
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         hint = f": [{columns!r}] is one" if isinstance(columns, str) else ""
         raise TypeError(f"{argument} must be a sequence of names, got {columns!r}{hint}")
@@ -428,7 +425,7 @@ def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
 
 
 def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
-    """Return ({name: kind} of the features, kind of the label)."""
+    """Return ({name: kind} of the features, kind of the label) of a schema; ValueError if it is invalid."""
     if not isinstance(schema, Mapping):
         raise TypeError(f"schema must be that of other TableRows, a dict, got {type(schema).__name__}")
     try:

@@ -1,4 +1,7 @@
-"""Tables as data frames of polars: some columns as numbers, others as text; csv files, Parquet, Arrow, data frames."""
+"""Read tables in pieces, as polars data frames with some columns as numbers and others as text.
+
+The tables are csv files, Parquet and Arrow files, and data frames.
+"""
 
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -27,7 +30,7 @@ Numbers = Callable[[], NDArray[np.int64]]
 
 @contextmanager
 def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = False) -> "Generator[Table]":
-    """Open a csv file (also compressed; "-" is standard input), a file of Parquet or Arrow, or a data frame.
+    """Open a csv file (compressed or not; "-" is standard input), a Parquet or Arrow file, or a data frame.
 
     Parameters
     ----------
@@ -66,18 +69,21 @@ def _checked(table: Any, wanted: int) -> Any:
 
 
 class CsvTable(Csv):
-    """An open csv file, whose rows are read once."""
+    """An open csv file whose rows are read once."""
 
     def __init__(self, file: InputFile, dialect: Dialect, size: int) -> None:
         self._file, self.size = file, size
         super().__init__(str(file.path), first_lines(file, DECIDING_LINES), dialect)
 
     def position(self) -> int:
-        """Return how much has been read, in the units of ``size``."""
+        """Return how many bytes of the file have been read."""
         return self._file.place
 
     def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
-        """Yield data frames with these columns, called by their positions, and what numbers their rows."""
+        """Yield (data frame, function) for each piece of the file.
+
+        The columns of the data frame are called by their positions. The function returns the line of each row, (n,).
+        """
         for piece, line in self.pieces(self._file, PIECE_BYTES):
             frame = self.frame(piece, line, numbers, texts)
             yield frame, partial(self._lines, piece, line, len(frame))
@@ -89,7 +95,10 @@ class CsvTable(Csv):
 
 
 class TypedTable:
-    """A file of Parquet or Arrow, or a data frame, as a CsvTable; the index that pandas left in it is no column."""
+    """A Parquet or Arrow file, or a data frame, with the interface of CsvTable.
+
+    Columns that are the index of a pandas data frame are left out.
+    """
 
     unit, begins, numbered = "row", -1, False
 
@@ -129,7 +138,7 @@ class TypedTable:
                 yield pl.DataFrame(columns), partial(np.arange, first, self._done)
 
     def _numbers(self, column: Any, place: int, first: int) -> Any:
-        """Return a column as float64; words among them are an error that names the row."""
+        """Convert a column to float64; SourceError names the first row that holds no number."""
         pl = needs("polars", "tables")
         if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
             return column.cast(pl.Float64).fill_nan(None)
@@ -142,7 +151,10 @@ class TypedTable:
         return pl.Series(values, dtype=pl.Float64)
 
     def _texts(self, column: Any) -> Any:
-        """Return a column as strings: whole numbers without a point, as ids next to missing ones are; dates in ISO."""
+        """Convert a column to strings: floats that are integers without a point, and dates in ISO format.
+
+        An integer column with missing entries is a column of floats in pandas.
+        """
         pl, kind = needs("polars", "tables"), column.dtype
         if kind.is_float():
             column = column.fill_nan(None)

@@ -1,4 +1,4 @@
-"""Columns of users, items and values out of what holds them: data frames, files, tuples, dicts."""
+"""Extract users, items and values from data frames, files, lists of tuples, and dicts."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames, name
 
 # -- data frames -------------------------------------------------------------------------------------------------------
 def is_frame(table: Any) -> bool:
-    """Return whether it is a table with columns of several types: of pandas, polars, pyarrow and what is like them."""
+    """Return whether an object is a data frame of pandas, polars, pyarrow or a similar library."""
     if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
         return False
     refuse_lazy(table)
@@ -31,12 +31,12 @@ def is_frame(table: Any) -> bool:
 
 
 def looks_like_triples(frame: Any) -> bool:
-    """Return whether a data frame is likelier a table of ids than a matrix, by its width or names of columns."""
+    """Return whether a data frame is more likely a table of events than a matrix, by its width or its names."""
     return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
 
 
 def has_names_of_ids(frame: Any) -> bool:
-    """Return whether it is a data frame whose first two columns have such names."""
+    """Return whether an object is a data frame whose first two columns are named as users and items are."""
     names = [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _only_arrow(frame) else []
     named = len(names) > 1 and names[0].startswith(USERS) and names[1].startswith(ITEMS)
     return named and not re.search(r"\d", "".join(names[:2]))
@@ -47,16 +47,15 @@ def _only_arrow(frame: Any) -> bool:
 
 
 def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
-    """Return the columns of a data frame: those that are named, or those that ``event_columns`` finds."""
+    """Return users, items and values of a data frame; without `columns`, ``event_columns`` chooses them."""
     held = HeldFrames(frame)
-    return Three(*_filled([held.column(place) for place in _places(columns, held)]))
+    return Three(*(held.column(place) for place in _places(columns, held)))
 
 
 def _places(columns: ColumnNames | None, held: Frames) -> list[int]:
-    """Return the numbers of the columns that are asked for: by default not those of the index of a pandas table."""
+    """Return the positions of `columns`, or those that ``event_columns`` chooses outside the pandas index."""
     names = list(held.schema)
     if columns is not None:
-        _check_columns(columns)
         return positions_of(columns, names, len(names), "the table")
     places = [place for place, name in enumerate(names) if name not in held.index]
     others = [names[place] for place in places]
@@ -72,7 +71,8 @@ def _is_time(name: Any) -> bool:
     return str(name).strip().lower() in OF_TIMES
 
 
-def _check_columns(columns: Any) -> None:
+def check_columns(columns: Any) -> None:
+    """Raise ValueError or TypeError unless `columns` is a sequence of two or three names or positions."""
     if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
     named = cast("Sequence[Any]", columns)
@@ -80,13 +80,9 @@ def _check_columns(columns: Any) -> None:
         raise TypeError(f"columns must hold names or numbers of columns, got {odd[0]!r}")
 
 
-def _filled(columns: list[Any]) -> list[Any]:
-    return columns if len(columns) == 3 else [*columns, None]
-
-
 # -- files -------------------------------------------------------------------------------------------------------------
 def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
-    """Return the columns of a file, by its first bytes; SourceError for what cannot be read."""
+    """Return users, items and values of a file; its first bytes decide the format."""
     path = Path(path)
     if is_typed_file(path):
         file = FileFrames(path, str(path))
@@ -96,20 +92,18 @@ def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dia
             raise type(error)(f"{path}: {error}") from None
         with damaged(path, "table"):
             rows = file.rows(0, file.n_rows, names)
-        return Three(*_filled([rows[name] for name in names]))
-    if columns is not None:
-        _check_columns(columns)
+        return Three(*(rows[name] for name in names))
     return read_events(path, dialect, columns=columns)
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
-    """Return whether it is a dict; scipy's matrices of keys are some."""
+    """Return whether an object is a mapping, and no scipy.sparse.dok_array, which is one too."""
     return isinstance(table, Mapping) and not is_sparse(table)
 
 
 # -- Python's own ------------------------------------------------------------------------------------------------------
 def of_mapping(table: Mapping[Any, Any]) -> Three:
-    """Return {user: [items]} or {user: {item: value}}; users without items have no line, and are users."""
+    """Return users, items and values of {user: [items]} or {user: {item: value}}; users without items are kept."""
     users: list[Any] = []
     items: list[Any] = []
     values: list[Any] = []
@@ -129,9 +123,8 @@ def of_mapping(table: Mapping[Any, Any]) -> Three:
 
 
 def of_tuples(table: Sequence[Any]) -> Three:
-    """Return [(user, item)] or [(user, item, value)]."""
+    """Return users, items and values of [(user, item)] or [(user, item, value)]."""
     widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
     if len(widths) > 1 or not widths <= {2, 3}:
         raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")
-    columns = [list(column) for column in zip(*table, strict=True)] or [[], []]
-    return Three(*_filled(columns))
+    return Three(*map(list, zip(*table, strict=True))) if table else Three([], [])

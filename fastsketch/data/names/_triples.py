@@ -1,4 +1,4 @@
-"""Tables of user, item and value, with ids of any type, and the sparse matrices that they stand for."""
+"""Tables of (user, item, value) with ids of any type, and the sparse matrices that they describe."""
 
 import re
 from collections.abc import Generator, Mapping, Sequence
@@ -20,6 +20,7 @@ from fastsketch.data.names._events import NAMED, ColumnNames, Three, are_times
 from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
+    check_columns,
     has_names_of_ids,
     is_frame,
     is_mapping,
@@ -34,10 +35,10 @@ Index = NDArray[Any]
 
 
 class Triples:
-    """A table whose lines are (user, item, value), or (user, item): a sparse matrix users x items, by ids.
+    """A table of lines (user, item, value) or (user, item), which describes a sparse matrix users x items.
 
-    Models take it in place of a matrix: ``fs.LowRankModel(10).fit(triples)``, ``fs.SketchedEASE().update(triples)``.
-    Users are rows and items columns, whatever they are called elsewhere; ``IdMap`` says what can be an id.
+    Models accept it in place of a matrix: ``fs.LowRankModel(10).fit(triples)``, ``fs.SketchedEASE().update(triples)``.
+    Users are rows and items are columns, whatever they are called in the data. ``IdMap`` describes valid ids.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class Triples:
         na_values: str | Sequence[str] = (),
         multiline: bool = False,
     ) -> "Triples":
-        """Return a table from what holds one.
+        """Make a table from a data frame, a file, a list of tuples, or a dict.
 
         Parameters
         ----------
@@ -132,6 +133,8 @@ class Triples:
         """
         if columns is not None and not (isinstance(table, str | PathLike) or is_frame(table)):
             raise ValueError(f"columns names those of a data frame or a file, got {type(table).__name__}")
+        if columns is not None:
+            check_columns(columns)
         dialect = as_dialect(header, separator, decimal, thousands, comment, na_values, multiline)
         if isinstance(table, Triples):
             return table
@@ -166,7 +169,7 @@ class Triples:
         return f"<Triples: {len(self):,} lines of {len(self.user_ids):,} users and {len(self.item_ids):,} items>"
 
     def matrix(self) -> Any:
-        """Return the table as CSR (users, items) in the order of its ids; values of one pair are added up."""
+        """Return the table as CSR (users, items) in the order of the ids; values of equal pairs are summed."""
         shape = len(self.user_ids), len(self.item_ids)
         return placed(self, np.arange(shape[0]), np.arange(shape[1]), shape)
 
@@ -174,10 +177,10 @@ class Triples:
 def placed(
     table: Triples, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None
 ) -> Any:
-    """Return the table as CSR of this shape, rows and columns in a given order; values of one pair are added up.
+    """Return the table as a CSR matrix of this shape; values of equal pairs are summed.
 
-    rows (users,), columns (items,): where each of the ids goes; -1 leaves its lines out. values (n,): in place of
-    the table's own.
+    rows (users,) and columns (items,) are the position of each id; lines with an id at -1 are left out. `values` (n,)
+    replaces the values of the table.
     """
     from scipy.sparse import coo_array
 
@@ -191,10 +194,10 @@ def placed(
 
 
 def with_lines(table: Triples, kept: NDArray[np.bool_], users: NDArray[np.bool_] | None = None) -> Triples:
-    """Return a table of the lines `kept` (n,) alone, as if the others had never been in it.
+    """Return a new table of the lines where `kept` (n,) is true; other ids are dropped.
 
-    Its ids are those of these lines, in the order of their first appearance; with `users` (users,) its users are those,
-    whether they have lines or not.
+    The ids are in the order of first appearance in the remaining lines. With the mask `users` (users,), the users are
+    those of the mask, with or without lines.
     """
     if kept.all() and (users is None or users.all()):
         return table
@@ -210,14 +213,14 @@ def with_lines(table: Triples, kept: NDArray[np.bool_], users: NDArray[np.bool_]
 
 
 def _appearing(ids: IdMap, places: NDArray[np.int32]) -> tuple[IdMap, NDArray[np.int32]]:
-    """Return the ids at these places, in the order of their first appearance, and each place among them."""
+    """Return the ids at these positions in order of first appearance, and the new position of each entry."""
     used, first, inverse = np.unique(places, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return IdMap(ids.ids[used[order]]), np.argsort(order)[inverse].astype(np.int32)
 
 
 def repeated(table: Triples) -> str | None:
-    """Return how a message names the first pair that has two lines; None if there is none."""
+    """Describe for a message the first (user, item) pair that has two lines; None if there is none."""
     pairs = table.users.astype(np.int64) * len(table.item_ids) + table.items
     order = np.argsort(pairs, kind="stable")
     again = order[1:][np.diff(pairs[order]) == 0]
@@ -225,7 +228,7 @@ def repeated(table: Triples) -> str | None:
 
 
 def pair_of(table: Triples, line: int) -> str:
-    """Return how a message names a line's ids."""
+    """Describe for a message the ids of a line."""
     return f"the pair ({table.user_ids[int(table.users[line])]}, {table.item_ids[int(table.items[line])]})"
 
 
@@ -234,9 +237,9 @@ Table: TypeAlias = Triples | Mapping[Any, Any] | str | PathLike[str]
 
 
 def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Triples | None:
-    """Return a model's input as Triples if it is a table; None if it is a matrix.
+    """Return a model's input as Triples if it is a table of events; None if it is a matrix.
 
-    A data frame whose columns nobody has named could be meant either way where it is narrow: that is an error.
+    ValueError for a data frame without given `columns` that may be either.
     """
     if isinstance(table, Triples) or columns is not None:
         return Triples.of(table, columns=columns)
@@ -255,9 +258,9 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
 
 
 def table_of(X: Any) -> Triples | None:
-    """Return an estimator's input as Triples if it is a table; None if it is a matrix, as any data frame.
+    """Return an estimator's input as Triples if it is a table of events; None if it is a matrix or a data frame.
 
-    A data frame whose columns are named as those of users and items would be fitted as numbers: that is an error.
+    ValueError for a data frame whose columns are named as those of users and items: its ids would be fitted as numbers.
     """
     if isinstance(X, Triples) or is_mapping(X):
         return Triples.of(X)
@@ -265,7 +268,7 @@ def table_of(X: Any) -> Triples | None:
 
 
 def _without_times(three: Three, columns: ColumnNames | None, name: object) -> Three:
-    """Return a table without its third column if that was not asked for by name and holds seconds since 1970."""
+    """Drop the third column, with a warning, if `columns` is None and it looks like Unix time stamps."""
     values = None if columns is not None or three.values is None else np.asarray(three.values)
     if values is None or values.dtype.kind not in "iuf" or not are_times(values):
         return three
@@ -275,7 +278,7 @@ def _without_times(three: Three, columns: ColumnNames | None, name: object) -> T
 
 
 def _refuse_several(table: Any) -> None:
-    """Raise ValueError for a list of files or a pattern of their names."""
+    """Raise ValueError for a list of files or a glob pattern."""
     given = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
     listed = len(given) > 0 and isinstance(given[0], str | PathLike)
     if listed or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):
@@ -306,7 +309,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
 
 @contextmanager
 def _in_file(path: str | PathLike[str], three: Three) -> Generator[None]:
-    """Let errors that name an entry name the file and, in text, the line."""
+    """Add the file and, for text, the line to errors that name an entry."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -318,7 +321,7 @@ def _in_file(path: str | PathLike[str], three: Three) -> Generator[None]:
 
 @contextmanager
 def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Generator[None]:
-    """Let errors that name an entry by its indices name it by its ids, where there are any."""
+    """Replace indices in errors about an entry by its ids, for maps that are not None."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Rows from wherever they are, one chunk after another: files, folders, pipes, tables, arrays on disk, iterators."""
+"""Sources: read rows in chunks from files, folders, pipes, tables, stored arrays and iterators."""
 
 from fastsketch.data.sources._beside import asked_as
 from fastsketch.data.sources._open import open_rows

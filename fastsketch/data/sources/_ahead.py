@@ -1,4 +1,4 @@
-"""Reading ahead: what an iterator gives next is made while the last is worked on."""
+"""Prefetch: a thread computes the next items of an iterator while the caller works on the last one."""
 
 import os
 from collections import deque
@@ -13,7 +13,7 @@ ALIVE = 3
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items, made by a thread that is at most two ahead and ends when this iterator does, however that is."""
+    """Yield the items of an iterator; a thread computes up to two in advance and ends with this generator."""
     owner, end = os.getpid(), object()
     thread = ThreadPoolExecutor(1, "fastsketch-read")
     coming: deque[Future[Any]] = deque()

@@ -1,4 +1,4 @@
-"""Objects of AnnData, in memory or backed by a file; their files are read as any HDF5 file or Zarr folder."""
+"""Read AnnData objects, in memory or backed by a file. Files of AnnData are read by _hdf5 and _zarr."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from fastsketch.data.sources._source import Source
 
 
 def open_object(x: Any, options: Options) -> Source:
-    """Return the matrix X of an AnnData object or, with `key`, a layer or another matrix ("obsm/X_pca", "raw/X")."""
+    """Return the matrix X of an AnnData object, or the layer or matrix that `key` names ("obsm/X_pca", "raw/X")."""
     if x.isbacked and not x.is_view:
         return HdfSource(Path(x.filename), options)
     if x.isbacked:

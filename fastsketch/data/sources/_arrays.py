@@ -1,4 +1,4 @@
-"""Rows that are in memory: arrays and sparse matrices."""
+"""Sources of arrays and sparse matrices in memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from fastsketch.data.sources._source import RowSource, Source
 
 
 class ArraySource(RowSource):
-    """An array or a CSR matrix; chunks are parts of it, and nothing is copied."""
+    """The rows of an array or CSR matrix. Chunks are views of an array."""
 
     waits = False
 

@@ -1,4 +1,4 @@
-"""Batches of rows as they come out of an iterator: read once, in order."""
+"""A source of batches from an iterator, which can be read once."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -12,10 +12,10 @@ from fastsketch.data.sources._source import Place, RowSource, Source
 
 
 class BatchSource(RowSource):
-    """Arrays, sparse matrices or dataframes, one after another, of one width and dtype.
+    """Arrays, sparse matrices or data frames from an iterator, all of one width and dtype.
 
-    The first batch is asked for at once: it says how wide rows are. `opened` makes a source of a batch; `dtype`: what
-    all are converted to in any case.
+    The first batch is taken from the iterator at construction, because it determines width and dtype. `opened` makes a
+    source of a batch. With any_dtype=True the dtypes may differ, because the caller converts all rows to one.
     """
 
     repeatable = waits = False
@@ -67,7 +67,7 @@ class BatchSource(RowSource):
             raise SourceError(f"{of} holds {source.dtype}, those before {self.dtype}: give the dtype of all")
 
     def place(self, row: int) -> Place:
-        """See Source: the batch, and the row within it."""
+        """See Source: the number of the batch, and the row within it."""
         number = max(0, sum(start <= row for start in self._starts) - 1)
         start = self._starts[number] if self._starts else 0
         return Place(f"{self.name}, batch {number}", row - start, None)

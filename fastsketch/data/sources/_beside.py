@@ -1,7 +1,7 @@
-"""Columns that are read beside the rows, which then lack them: the key of a group, of any type, or targets.
+"""Split columns off the rows of a source: the keys of groups, or targets.
 
-A format that reads columns of its own (text, tables) takes a column out itself where Options.beside names one, and
-gives it by ``read_beside``; of others, whose columns are all numbers, it is taken out of the rows here, as are several.
+Tables split one column off themselves, of any type (Options.beside). The columns of other formats are numbers and are
+split off here; so are several columns.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -18,7 +18,7 @@ from fastsketch.data.sources._source import Beside, Source
 
 
 def set_apart(source: Source, columns: Beside) -> Source:
-    """Return a source with this column, or these, beside its rows."""
+    """Return a source without these columns, whose ``read_beside`` gives their values."""
     if source.beside is not None:
         if source.beside != columns:
             raise ValueError(f"beside: {source.name} has been opened with {source.beside!r} beside its rows")
@@ -31,7 +31,7 @@ def set_apart(source: Source, columns: Beside) -> Source:
 
 @contextmanager
 def asked_as(argument: str) -> Generator[None]:
-    """Let errors about the column beside the rows begin with the argument that named it."""
+    """Replace "beside" in errors about the extra column by the argument of the caller that named it."""
     try:
         yield
     except ValueError as error:
@@ -41,7 +41,7 @@ def asked_as(argument: str) -> Generator[None]:
 
 
 class Apart(Derived):
-    """The rows of a source without some of their columns."""
+    """The rows of a source without some columns, and the values of those."""
 
     def __init__(self, source: Source, columns: Beside, places: Sequence[int]) -> None:
         super().__init__(source)
@@ -66,7 +66,7 @@ class Apart(Derived):
             yield *self.split(rows), position
 
     def split(self, rows: Any) -> tuple[Any, NDArray[Any]]:
-        """Return rows without these columns, and the values of these."""
+        """Return (rows without the extra columns, values of the extra columns)."""
         others, first, d = self._others, int(self._others[0]), self.n_features
         values = rows[:, self._places]
         values = values.toarray() if is_sparse(rows) else values

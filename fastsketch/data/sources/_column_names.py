@@ -1,4 +1,4 @@
-"""Names of columns: the same in all sources that go together, and those that are asked for."""
+"""Check names of columns, compare those of several sources, and find columns by name or position."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,11 +9,11 @@ from fastsketch.data.sources._source import Source
 
 
 def names_of_labels(labels: Iterable[Any], of: str) -> tuple[str, ...] | None:
-    """Return the labels of a data frame's columns as names; None for 0 to n - 1 in order, as pandas numbers columns.
+    """Return the column labels of a data frame as strings; None if they are 0, 1, ..., n - 1 in order.
 
-    Labels that are no strings (ids of items, years, wavelengths) are names by their text. TypeError if only some are
-    strings. ValueError for the numbers 0 to n - 1 in another order: such columns have been moved, and rows of a model
-    without names are matched by position.
+    pandas numbers columns without names so. Other labels that are no strings (ids of items, years, wavelengths) are
+    converted. TypeError if only some are strings. ValueError for 0 to n - 1 in another order: the columns have been
+    moved, and a model without names would match them by position.
     """
     labels = list(labels)
     strings = [isinstance(label, str) for label in labels]
@@ -34,10 +34,7 @@ def names_of_labels(labels: Iterable[Any], of: str) -> tuple[str, ...] | None:
 
 
 def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:
-    """Return the names of the columns, which all sources that have names have in common.
-
-    SourceError names what differs.
-    """
+    """Return the column names of the sources that have names; SourceError if these differ."""
     named = [source for source in sources if source.feature_names is not None]
     for source in named[1:]:
         check_names(source.feature_names or (), named[0].feature_names or (), source.name, named[0].name)
@@ -45,7 +42,7 @@ def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:
 
 
 def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: str) -> None:
-    """Raise SourceError that names the first column which differs."""
+    """Raise SourceError for the first column name that differs from the expected one."""
     for place, (name, other) in enumerate(zip(names, expected, strict=False)):
         if name != other:
             order = " (the same columns in another order)" if sorted(names) == sorted(expected) else ""
@@ -57,7 +54,7 @@ def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: s
 
 
 def unique_names(cells: Sequence[str], of: str) -> tuple[str, ...]:
-    """Return the names of columns in a header; a column without a name is called by its number from 1, or "unnamed 1".
+    """Return the names of a header; an empty name becomes its position from 1, or "unnamed 1" if that is taken.
 
     SourceError if two columns have the same name.
     """
@@ -72,16 +69,17 @@ def unique_names(cells: Sequence[str], of: str) -> tuple[str, ...]:
 
 
 def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:
-    """Return positions of columns of a source that are given by name or position: see ``positions_of``."""
+    """Return the positions of columns of a source that are given by name or position: see ``positions_of``."""
     return positions_of(columns, source.feature_names, source.n_features, source.name, argument)
 
 
 def positions_of(
     columns: Sequence[str | int], names: Sequence[Any] | None, n: int, of: str, argument: str = "columns"
 ) -> list[int]:
-    """Return positions of columns that are given by name or position, among n of these names (None: they have none).
+    """Return the positions of columns that are given by name or position, out of n columns with these names.
 
-    ValueError, beginning with the argument, names one that there is not, or is twice.
+    names=None: the columns have no names. ValueError, which begins with the name of the argument, for a column that
+    does not exist or occurs twice.
     """
     place, out = {name: k for k, name in enumerate(names or ())}, list[int]()
     for column in columns:

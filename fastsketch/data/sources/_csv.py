@@ -1,13 +1,11 @@
-"""Csv files through polars, a piece of whole lines at a time.
+"""Parse csv files with polars, in pieces of whole lines.
 
-polars fills a row that is too short with nulls, without a word, and names neither row nor file in its errors. So the
-separators of each piece are counted where its last column has nulls, and what polars refuses is read again line by line
-in Python, which either reads what polars does not (blanks around cells, blank lines) or names the line and the column
-that break a rule.
+polars fills short rows with nulls without an error, and its errors name neither row nor file. Therefore the separators
+of a piece are counted if its last column has nulls, and a piece that polars refuses is parsed again in Python line by
+line. That either reads what polars does not (blanks around cells, blank lines) or raises an error with line and column.
 
-Why polars, and not pyarrow: on a csv file of 201 MB, read in pieces, polars takes 1.2 to 1.6 times less processor time
-than pyarrow does; both round decimal numbers correctly, and polars needs no other package. What pyarrow does and polars
-does not, this module adds: rows that are too short, lines in errors.
+polars was chosen over pyarrow because it takes 1.2 to 1.6 times less processor time on pieces of a csv file of 201 MB.
+Both round decimal numbers correctly.
 """
 
 import math
@@ -52,7 +50,7 @@ _BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
 
 
 class Csv:
-    """How a csv file is written, as its first lines and the caller say, and its rows as data frames of polars.
+    """The dialect and the columns of a csv file, found from its first lines; parses pieces of it with polars.
 
     Parameters
     ----------
@@ -123,7 +121,7 @@ class Csv:
                 raise self.error(again[0], AGAIN)
 
     def _read_first(self, start: bytes) -> None:
-        """Keep the first rows; of numbers up to one that has other columns: reading it is the error."""
+        """Parse the first rows. In files of numbers, stop at a row of another length: reading it raises the error."""
         try:
             for number, cells in self.records(start, 0):
                 if self.first and len(cells) != len(self.first[0][1]):
@@ -153,24 +151,24 @@ class Csv:
         return told
 
     def error(self, number: int, why: object) -> SourceError:
-        """Return the error for a line."""
+        """Return a SourceError that names a line."""
         return SourceError(f"{self.name}, line {number}: {why}")
 
     def _uneven(self, number: int, n: int) -> SourceError:
-        """Return the error for a line of n cells, where the first line has another number of them."""
+        """Return the error for a line of n cells, where the first line has another number of cells."""
         width = self.width or len(self.first[0][1])
         return self.error(number, f"there are {n} columns, in the first line {width}{self.comment_hint}")
 
     def called(self, column: int) -> str:
-        """Return how messages name a column, which is counted from 0."""
+        """Describe column `column`, counted from 0, for a message."""
         name = f" ({self.names[column]!r})" if self.names and self.names[column] else ""
         return f"column {column + 1}{name}"
 
     # -- pieces of text --------------------------------------------------------------------------------------------
     def pieces(self, file: InputFile, n_bytes: int, *, is_part: bool = False) -> Iterator[tuple[bytes, int]]:
-        """Yield (whole lines, number of the lines before them), about n_bytes at a time, without the header.
+        """Yield (whole lines, number of lines before them), about n_bytes at a time, without the header.
 
-        A part of a file begins after a line end somewhere in it, and has no header.
+        With is_part=True the file begins after some line end, and has no header.
         """
         line, skip = 0, 0 if is_part else self._header_lines
         newline, last_end = self.newline, self._last_end
@@ -185,14 +183,14 @@ class Csv:
             line += piece.count(newline)
 
     def _last_end(self, data: bytes) -> int:
-        """Return the place after the last line end that is not within quotes."""
+        """Return the position after the last line end that is not within quotes."""
         stop = data.rfind(self.newline) + 1
         while self.dialect.multiline and stop and data.count(b'"', 0, stop) % 2:
             stop = data.rfind(self.newline, 0, data.rfind(b'"', 0, stop)) + 1
         return stop
 
     def records(self, piece: bytes, line: int) -> Iterator[Row]:
-        """Yield (number of its line, cells) of each row, split in Python; SourceError names a line that is no row."""
+        """Yield (line number, cells) of each row, split in Python; SourceError names a line that is no row."""
         text = piece.decode(errors="replace").removesuffix(self.newline.decode())
         lines = iter(enumerate(text.split(self.newline.decode()), line + 1))
         for number, row in lines:
@@ -216,7 +214,7 @@ class Csv:
 
     # -- data frames -----------------------------------------------------------------------------------------------
     def frame(self, piece: bytes, line: int, numbers: Sequence[int], texts: Sequence[int] = ()) -> Any:
-        """Return some columns of a piece as a data frame of polars, whose columns are called by their positions.
+        """Parse some columns of a piece into a polars data frame, whose columns are called by their positions.
 
         Parameters
         ----------
@@ -273,7 +271,10 @@ class Csv:
         return frames[0] if len(frames) == 1 else frames[0].hstack(frames[1])
 
     def _columns(self, pl: Any, piece: bytes, columns: Sequence[int], kind: Any) -> Any:
-        """Return columns of one type; the last of the file is read too, which shows rows that are too short."""
+        """Parse columns of one type with polars; raise _Refused if it may have misread them.
+
+        The last column of the file is always parsed, because its nulls reveal short rows.
+        """
         # several blanks divide columns too; and polars leaves out a mark of the byte order that is part of a cell
         if self.separator == " " or piece.startswith(BYTE_ORDER_MARK):
             raise _Refused
@@ -319,7 +320,7 @@ class Csv:
             raise _Refused
 
     def _as_numbers(self, pl: Any, frame: Any) -> Any:
-        """Return columns of strings as numbers, by the decimal point and the separator of thousands."""
+        """Convert columns of strings to numbers, by the dialect's decimal point and separator of thousands."""
         text = pl.all().str.strip_chars(" \t\r")
         missing = text.str.to_lowercase().is_in([*MISSING, *self.dialect.na_values])
         if self.dialect.thousands:
@@ -333,12 +334,12 @@ class Csv:
         return out
 
     def _null_values(self) -> list[str]:
-        """Return the spellings of missing numbers, in the cases that people write."""
+        """Return the spellings of missing numbers in lower, upper and title case."""
         texts = {*MISSING, *self.dialect.na_values} - {""}
         return sorted({*texts, *map(str.upper, texts), *map(str.title, texts)} | {"NaN"})
 
     def _from_cells(self, pl: Any, piece: bytes, line: int, numbers: Sequence[int], texts: Sequence[int]) -> Any:
-        """Return the same data frame of cells that Python splits; or raise for the first one that breaks a rule."""
+        """Parse some columns in Python into the same data frame; SourceError names the first invalid line."""
         columns: dict[int, list[Any]] = {k: [] for k in (*numbers, *texts)}
         for number, cells in self.records(piece, line):
             if len(cells) != self.width:
@@ -355,7 +356,7 @@ class Csv:
         return pl.DataFrame({str(k): values for k, values in columns.items()}, schema=kinds)
 
     def why(self, cell: str, column: int) -> str:
-        """Return what is wrong with a cell that is no number, and what to do."""
+        """Return why a cell is no number, and what the user can do about it."""
         if self._head and cell == self._head[column]:
             return AGAIN
         if cell.strip().lower() in UNREAD:
@@ -365,7 +366,7 @@ class Csv:
 
     # -- what is refused -------------------------------------------------------------------------------------------
     def _refuse_bytes(self, text: bytes, line: int, *, strict: bool) -> None:
-        """Raise SourceError for text that holds a NUL or, if strict, is not UTF-8."""
+        """Raise SourceError if the text contains a NUL byte or, with strict=True, is not UTF-8."""
         if (at := text.find(b"\0")) >= 0:
             self._no_text(text, at, line, "holds a NUL byte")
         try:
@@ -378,7 +379,7 @@ class Csv:
         raise SourceError(f"{self.name} is not text: line {line} {why}: {as_utf8(text[:4] if line == 1 else b'')}")
 
     def _refuse_header(self, piece: bytes, line: int) -> None:
-        """Raise SourceError if the header occurs again among the rows, as in files that were put together."""
+        """Raise SourceError if the header occurs again among the rows, as in files that were concatenated."""
         for number, row in enumerate(piece.split(self.newline), line + 1):
             if row.rstrip(b"\r") == self._numbering:
                 raise self.error(number, AGAIN)
@@ -389,13 +390,13 @@ def _no_hint(column: int) -> str:
 
 
 class _Refused(ValueError):
-    """Rows that polars reads although they break a rule, or that it may have misread."""
+    """polars would accept rows that break a rule, or may have misread them."""
 
 
 def first_lines(file: InputFile, n_lines: int, *, wait: bool = True) -> bytes:
-    """Return the first 64 kB of a text, more if those have at most `n_lines` line ends, as whole lines.
+    """Return the beginning of a text as whole lines: 64 kB, or more until there are more than `n_lines` line ends.
 
-    The text stays to be read. Without `wait` no more than two lines are waited for.
+    The bytes are still there to be read. With wait=False no more than two lines are waited for.
     """
     size = HEAD_BYTES
     while True:
@@ -410,7 +411,7 @@ def first_lines(file: InputFile, n_lines: int, *, wait: bool = True) -> bytes:
 
 
 def first_cells(frames: Iterable[Any], columns: Sequence[int], dialect: Dialect) -> dict[int, list[str]]:
-    """Return cells of some columns from the first data frame in which they hold any; of an empty column none."""
+    """Return {column: cells} from the first data frame with cells that are not missing; [] for an empty column."""
     left, found = list(columns), dict[int, list[str]]()
     for frame in frames:
         for k in left.copy():

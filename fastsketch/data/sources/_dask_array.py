@@ -84,7 +84,7 @@ def array_in(source: Any) -> DaskSource | None:
 
 
 def with_blocks(source: Source, blocks: Sequence[Any]) -> Source:
-    """Return the same source that reads these computed blocks instead of its Dask array."""
+    """Return a source whose Dask array is replaced by its computed blocks."""
     if isinstance(source, Derived):
         return source.like(with_blocks(source.made_of, blocks))
     first, arrays = source.first_row, list[Source]()

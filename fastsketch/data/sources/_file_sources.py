@@ -1,4 +1,4 @@
-"""What sources of files have in common: a path, and a look at whether the file is still the one that was opened."""
+"""Sources of regular files, with a check that the file is unchanged since it was opened."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from fastsketch.data.sources._source import RowSource
 
 @contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Let errors of the system while a file is opened or read be a SourceError that names it."""
+    """Convert OSError in this block to a SourceError that names the file."""
     try:
         yield
     except OSError as error:
@@ -21,7 +21,7 @@ def reading(path: Path) -> Generator[None]:
 
 
 class FileSource(RowSource):
-    """Rows of one regular file."""
+    """The rows of one regular file."""
 
     path: Path
 
@@ -31,7 +31,7 @@ class FileSource(RowSource):
             self._stamp = self._look()
 
     def _look(self) -> tuple[int, Any]:
-        """Return the size of the file in bytes and its modification time; they tell whether the file has changed."""
+        """Return the file's size and modification time, which reveal whether it has changed."""
         about = self.path.stat()
         return about.st_size, about.st_mtime_ns
 
@@ -44,7 +44,7 @@ class FileSource(RowSource):
         return self._stamp[0]
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if the file is gone, or is another one than when it was opened."""
+        """Raise SourceError if the file is gone or has changed since it was opened."""
         try:
             about = self.path.stat()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Other people's readers: their packages where they are needed, and their errors as errors that name the file."""
+"""Import optional packages, and convert the errors of their readers to SourceError."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ _EXTRAS = {
 
 
 def needs(package: str, what: str, module: str | None = None) -> Any:
-    """Return a package that is not always there (or a module of it); ImportError names the extra that brings it."""
+    """Import an optional package, or a module of it; ImportError names the extra that installs it."""
     try:
         return import_module(module or package)
     except ImportError as error:
@@ -36,9 +36,9 @@ def needs(package: str, what: str, module: str | None = None) -> Any:
 
 @contextmanager
 def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None) -> Generator[None]:
-    """Raise any error of a reader as a SourceError that names the file and the format that was expected.
+    """Convert any error of a reader to a SourceError that names the file and the expected format.
 
-    `look`, if given, is called before: it may find that the file has changed.
+    `look` is called before; it may raise because the file has changed.
     """
     try:
         yield

@@ -1,9 +1,8 @@
-"""Which function opens what: files by the suffix of their name, objects by what they are.
+"""Find the function that opens a file or an object as a source.
 
-A function is named "module.function" of this room and imported when it is needed. One of a file is called with
-(path, options), of text that is read once with the stream as well, one of an object with (object, options): Options has
-what was asked for. It gives a Source; `columns`, `dtype` and `fill` are applied to that by ``open_rows``, unless the
-source takes the columns itself (``only``).
+Functions are named "module.function" of this subpackage and imported when needed. They are called with (path, options),
+for text that is read once with (path, options, stream), and for objects with (object, options). ``open_rows`` applies
+`columns`, `dtype` and `fill` to the source, unless the source has selected the columns itself (``taken``).
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from fastsketch.data.sources._source import Source
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of open_rows that a format may look at."""
+    """The arguments of open_rows that a format may use."""
 
     columns: tuple[str | int, ...] | None = None
     named: bool = False  # one of the columns, or of those beside the rows, is asked for by its name
@@ -77,7 +76,7 @@ Test = Callable[[Any], bool]
 
 
 def known_as(module: str, *names: str) -> Test:
-    """Return a test for objects whose class, or a class it descends from, has this name in this package."""
+    """Return a predicate: does an object's class, or a base class, have this name and come from this package?"""
 
     def test(x: Any) -> bool:
         return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
@@ -110,7 +109,7 @@ INSTEAD: list[tuple[Test, str]] = [
 
 
 def function(name: str) -> Callable[..., Source]:
-    """Return the function that "module.function" of this room names."""
+    """Import and return the function with this name, "module.function" of this subpackage."""
     module, attribute = name.split(".")
     return getattr(import_module(f"fastsketch.data.sources.{module}"), attribute)
 
@@ -143,12 +142,12 @@ FOREIGN = {
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file is a table: of Parquet, Arrow, or text called csv or tsv."""
+    """Return whether a file is Parquet, Arrow, or text called .csv or .tsv."""
     return of_file(path) in (TEXT["table"], BY_SUFFIX[".parquet"])
 
 
 def of_file(path: Path) -> str:
-    """Return the name of the function that opens a file: by its first bytes, and else by the suffix of its name.
+    """Return the name of the function that opens a file. Its first bytes decide, and otherwise its suffix.
 
     SourceError for a file of a format that is not read.
     """
@@ -171,7 +170,7 @@ def of_file(path: Path) -> str:
 
 
 def is_typed_file(path: Path) -> bool:
-    """Return whether a file is one of Parquet or Arrow IPC, by its first bytes; without any, by its name."""
+    """Return whether a file is Parquet or Arrow IPC, by its first bytes, or if it is empty by its suffix."""
     start = b""
     with suppress(OSError), path.open("rb") as file:
         start = file.read(6)
@@ -179,12 +178,12 @@ def is_typed_file(path: Path) -> bool:
 
 
 def refuse_lazy(x: Any) -> None:
-    """Raise TypeError for an object that stands for rows and has none by itself, with what to give in its place."""
+    """Raise TypeError for an object that must be computed or opened first; the message says how."""
     for test, advice in INSTEAD:
         if test(x):
             raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
 
 
 def of_object(x: Any) -> str | None:
-    """Return the name of the function that opens an object; None if no one knows it."""
+    """Return the name of the function that opens an object; None if there is none."""
     return next((name for test, name in BY_KIND if test(x)), None)

@@ -1,4 +1,4 @@
-"""Rows of numbers from tables with types: Parquet, Arrow IPC, and data frames of any library."""
+"""Sources of numeric rows from Parquet, Arrow IPC, and data frames."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,12 +23,12 @@ SLICE_BYTES = 80 << 20
 
 
 def open_frame(x: Any, options: Options) -> Source:
-    """Return the columns of numbers of a data frame."""
+    """Return the numeric columns of a data frame as a source."""
     return FrameSource(HeldFrames(x), options)
 
 
 class FrameSource(RowSource):
-    """Some columns of a table with types as rows, and perhaps another one next to them."""
+    """Some columns of a table with types as rows, and perhaps an extra column."""
 
     waits = False
     what = "table"
@@ -68,7 +68,7 @@ class FrameSource(RowSource):
             yield rows
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source: values of the type that the column has, strings as objects."""
+        """See Source. Values have the type of the column; strings are objects."""
         if self.beside is None:
             yield from super().read_beside(start_row)
         self.check_unchanged()
@@ -78,7 +78,7 @@ class FrameSource(RowSource):
         self.check_unchanged()
 
     def _pieces(self, start: int, beside: str | None) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield chunks of rows, and of the values of a column, from a row of the table on."""
+        """Yield (rows, values of the extra column) in chunks, from row `start` of the table on."""
         chosen, step = self._chosen, rows_of_chunk(self)
         at_a_time = max(1, SLICE_BYTES // (step * chosen.n_features * chosen.dtype.itemsize)) * step
         columns: list[str] = list(chosen.columns)
@@ -95,7 +95,7 @@ class FrameSource(RowSource):
 
 
 class TableFile(FrameSource, FileSource):
-    """A file of Parquet or Arrow IPC."""
+    """A Parquet or Arrow IPC file."""
 
     waits = True
     path: Path  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -106,7 +106,7 @@ class TableFile(FrameSource, FileSource):
 
 
 def as_rows(frame: Any, chosen: Chosen, name: str, first: int) -> NDArray[Any]:
-    """Return columns of a data frame of polars as rows; nulls become NaN."""
+    """Convert columns of a polars data frame to rows (n, d); nulls become NaN. Lists are several columns."""
     pl = needs("polars", "tables")
     to = pl.Float32 if chosen.dtype == np.float32 else pl.Float64
     if all(width is None for width in chosen.widths):
@@ -133,7 +133,7 @@ def as_rows(frame: Any, chosen: Chosen, name: str, first: int) -> NDArray[Any]:
 
 
 def as_values(column: Any) -> NDArray[Any]:
-    """Return a column as NumPy has it: objects, None among them, where it holds no numbers or some are missing."""
+    """Convert a column to an array of numbers, or of objects if it holds others or has nulls."""
     if column.null_count() == 0 and (column.dtype.is_numeric() or column.dtype == needs("polars", "tables").Boolean):
         return column.to_numpy()
     out = np.empty(len(column), object)

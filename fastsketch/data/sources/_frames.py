@@ -1,7 +1,7 @@
-"""Tables with types (Parquet, Arrow IPC, data frames of any library) as data frames of polars, some rows at a time.
+"""Read ranges of rows of Parquet files, Arrow IPC files and data frames as polars data frames.
 
-Files are scanned by polars, which reads of each column what the asked rows need. Data frames come in by narwhals, which
-knows those of pandas, polars, pyarrow and others; of each some rows at a time are copied into a data frame of polars.
+polars scans files and reads of each column what the requested rows need. narwhals gives access to data frames of
+pandas, polars, pyarrow and other libraries; the requested rows are copied.
 """
 
 import json
@@ -45,7 +45,7 @@ class Frames:
         raise NotImplementedError
 
     def checked_rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
-        """Return the same; SourceError if the table has fewer rows than it states."""
+        """Return rows [start, stop) of some columns; SourceError if the table has fewer rows than it states."""
         rows = self.rows(start, stop, columns)
         if len(rows) != stop - start:
             end = start + len(rows)
@@ -54,7 +54,7 @@ class Frames:
 
 
 class FileFrames(Frames):
-    """A file of Parquet, or of Arrow IPC; folders called column=value above it are columns too (Hive partitions)."""
+    """A Parquet or Arrow IPC file; folders called column=value in its path are columns too (Hive partitions)."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name, self._lazy = path, name, None
@@ -78,7 +78,7 @@ class FileFrames(Frames):
         return self.path if isinstance(self.path, Path) else self.path.open("rb")
 
     def lazy(self) -> Any:
-        """Return the file as a lazy data frame of polars; a stream of batches is held in memory."""
+        """Return the file as a lazy polars data frame. A stream of Arrow batches is read into memory."""
         if self._lazy is None:
             pl = needs("polars", f"{self._kind}s")
             file = self._file()
@@ -99,7 +99,7 @@ class FileFrames(Frames):
 
 
 class HeldFrames(Frames):
-    """A data frame in memory: of pandas, polars, pyarrow, or another library that narwhals knows."""
+    """A data frame in memory, of any library that narwhals supports."""
 
     def __init__(self, x: Any) -> None:
         nw = needs("narwhals", "data frames")
@@ -128,7 +128,7 @@ class HeldFrames(Frames):
                 self.schema[name] = needs("polars", "data frames").Float64
 
     def named(self, columns: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the names of some columns; None where pandas numbers all of them."""
+        """Return the names of some columns; None if pandas has numbered the columns."""
         labels = dict(zip(self._names, self._frame.columns, strict=True))
         if list(labels.values()) == list(range(len(labels))):
             return None
@@ -147,14 +147,14 @@ class HeldFrames(Frames):
         return pl.DataFrame({name: _series(pl, piece.get_column(names[name])) for name in columns})
 
     def column(self, place: int) -> Any:
-        """Return a column as NumPy has it, or as a list of objects: ids may be a mixture of types."""
+        """Return a column as a NumPy array of numbers, or as a list of objects."""
         column = self._frame.get_column(self._frame.columns[place])
         values = column.to_numpy()
         return values if values.dtype.kind in "iuf" else column.to_list()
 
 
 def _series(pl: Any, column: Any) -> Any:
-    """Return a column of narwhals as one of polars, without pyarrow."""
+    """Convert a narwhals column to a polars column without pyarrow."""
     values = column.to_numpy()
     if values.dtype.kind in "fiub" and values.dtype.itemsize <= 8:
         return pl.Series(values)
@@ -170,7 +170,7 @@ def _is_na(value: Any) -> bool:
 
 
 def names_of(x: Any) -> list[Any]:
-    """Return the names of the columns of a data frame of any library; none of what has to be read for them."""
+    """Return the column names of a data frame of any library; [] if they are not known before it is read."""
     if hasattr(x, "collect_schema"):  # of polars, lazy ones too
         return x.collect_schema().names()
     names = getattr(x, "column_names", getattr(x, "columns", ()))
@@ -178,7 +178,7 @@ def names_of(x: Any) -> list[Any]:
 
 
 def index_of(note: str | bytes, names: Sequence[str]) -> list[str]:
-    """Return the columns that are the index of a pandas table, by the note that pandas leaves in what it writes."""
+    """Return the columns that were the index of a pandas data frame, by the metadata that pandas writes."""
     try:
         noted = json.loads(note or "{}").get("index_columns", [])
     except (ValueError, AttributeError):
@@ -187,6 +187,6 @@ def index_of(note: str | bytes, names: Sequence[str]) -> list[str]:
 
 
 def _noted(start: bytes) -> str:
-    """Return the note of pandas in the first bytes of an Arrow file, as far as it names the index."""
+    """Return the part of pandas' metadata that names the index, from the first bytes of an Arrow file."""
     found = re.search(rb'"index_columns": \[[^\[\]]*\]', start)
     return f"{{{found[0].decode(errors='replace')}}}" if found else ""

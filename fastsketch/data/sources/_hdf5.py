@@ -1,7 +1,7 @@
-"""HDF5: a matrix by its name, AnnData's in .h5ad, or a data set as an object of h5py.
+"""Read matrices in HDF5 files, AnnData's .h5ad files, and h5py datasets.
 
-A file may say that its rows are bytes of any file of the machine, or rows of other files, behind links of any number.
-All that is opened comes through ``within`` and ``check_own``, which let nothing out of the file itself.
+A file may declare that its rows are bytes of any other file, or rows of other files behind any number of links. All
+objects are opened by ``within`` and checked by ``check_own``, which refuse everything outside the file.
 """
 
 import io
@@ -36,14 +36,14 @@ class HdfSource(StoredSource):
 
     @contextmanager
     def opened(self) -> Generator[Any]:
-        """See StoredSource: the first time, while the source is described, with a check of the heaps that are read."""
+        """See StoredSource. At construction the heaps that are read are checked as well."""
         h5py = needs("h5py", "HDF5 files")
         with ExitStack() as stack:
             file = self.path if self._heaps_checked else stack.enter_context(HeapCheckedFile(self.path))
             yield stack.enter_context(h5py.File(file, "r"))
 
     def find(self, root: Any, key: str) -> Any:
-        """See StoredSource; SourceError for what is in another file."""
+        """See StoredSource; SourceError for an object in another file."""
         item = within(root, key, self.path)
         if hasattr(item, "external"):
             check_own(item, self.path)
@@ -52,20 +52,15 @@ class HdfSource(StoredSource):
     def names(self, root: Any) -> Iterator[tuple[str, Any]]:
         """See StoredSource."""
         found: list[tuple[str, Any]] = []
-
-        def visit(name: str, item: Any) -> None:
-            found.append((name, item))
-
-        root.visititems(visit)
+        root.visititems(lambda name, item: found.append((name, item)))
         return iter(found)
 
 
 class HeapCheckedFile(io.FileIO):
-    """A file for h5py that raises SourceError where HDF5 reads a global heap in whose objects it would loop for ever.
+    """A file for h5py that refuses global heaps on which HDF5 would loop forever.
 
-    Attributes, names of columns and virtual datasets are in such heaps. HDF5 2.0 advances from one object to the next
-    by the length that each states, and does not return from one that states none. Reference: HDF5 File Format
-    Specification, section III.E.
+    Attributes, names of columns and virtual datasets are in such heaps. HDF5 2.0 advances from object to object by the
+    length that each states, and never returns if that is 0. Reference: HDF5 File Format Specification, section III.E.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +70,7 @@ class HeapCheckedFile(io.FileIO):
         self._are_lengths_8_bytes = start[:4] != b"\x89HDF" or length_bytes == 8  # not looked up behind a user block
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read bytes, and check these if they are a heap."""
+        """Read bytes; SourceError if they are a heap with an invalid length of an object."""
         count, heap = super().readinto(buffer), memoryview(buffer)
         if bytes(heap[:4]) == b"GCOL" and self._are_lengths_8_bytes:
             place, size = 16, struct.unpack_from("<8xQ", heap)[0]
@@ -89,7 +84,7 @@ class HeapCheckedFile(io.FileIO):
 
 
 def open_dataset(x: Any, options: Options) -> Source:
-    """Return a dataset of h5py: by the name of its file, which can be read again, or where that cannot be, as it is."""
+    """Return an h5py dataset as a source, by the name of its file if that can be opened again."""
     from fastsketch.data.sources._sliced import SlicedSource
 
     name = f"the data set {x.name!r}"
@@ -104,10 +99,9 @@ def open_dataset(x: Any, options: Options) -> Source:
 
 
 def within(home: Any, key: str, path: Path) -> Any:
-    """Return the object called `key` in a file or group, None if there is none; SourceError if it is in another file.
+    """Return the object called `key` in a file or group, None if it does not exist; SourceError if in another file.
 
-    Links are looked at before they are followed: HDF5 would open whatever file one names, and wait for one that is a
-    pipe.
+    Links are inspected before they are followed. HDF5 would open any file that a link names, and would wait for a pipe.
     """
     h5py = needs("h5py", "HDF5 files")
     item, names, links = home, key.split("/"), 0
@@ -136,10 +130,10 @@ def within(home: Any, key: str, path: Path) -> Any:
 
 
 def check_own(item: Any, path: Path) -> None:
-    """Raise SourceError unless the entries of a dataset are in the file itself.
+    """Raise SourceError unless all entries of a dataset are stored in the file itself.
 
-    Raw bytes of any file of the machine would be taken for rows, and so would rows of other files; where a source of a
-    virtual dataset is not there, HDF5 gives zeros, and it follows one that leads to itself until the process dies.
+    Otherwise bytes or rows of any file of the machine could be read. For a missing source of a virtual dataset HDF5
+    returns zeros, and it recurses endlessly into one that leads to itself.
     """
     if item.external:
         raise SourceError(f"{path}, {item.name} has its rows as bytes of other files ({item.external[0][0]!r})")

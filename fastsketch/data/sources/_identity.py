@@ -1,4 +1,4 @@
-"""What a file or an array is known by: its size, and a digest of samples of its content."""
+"""Fingerprints of files and arrays: size, time, and a digest of samples of the content."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -14,7 +14,7 @@ BLOCKS, BLOCK_BYTES = 32, 32 << 10
 
 
 def of_file(path: Path) -> dict[str, Any]:
-    """Return a file as json can write it."""
+    """Return the fingerprint of a file as JSON values."""
     about = path.stat()
     return {
         "path": str(path.resolve()),
@@ -26,7 +26,7 @@ def of_file(path: Path) -> dict[str, Any]:
 
 
 def sampled_digest(path: Path, size: int) -> str:
-    """Return a digest of blocks spread over a whole file, the first and the last among them."""
+    """Return a digest of 32 blocks spread over a file, including the first and the last; of a small file, of all."""
     digest = blake2b(digest_size=16)
     with path.open("rb", buffering=0) as file:
         if size <= BLOCKS * BLOCK_BYTES:
@@ -39,7 +39,7 @@ def sampled_digest(path: Path, size: int) -> str:
 
 
 def of_ends(source: Any, kind: str) -> dict[str, Any]:
-    """Return what rows that are no file's are known by: shape, names, and a digest of their first and last ones."""
+    """Return the fingerprint of rows that are in no file: shape, names, and a digest of the first and last 16."""
     few = min(16, source.n_rows)
     ends = source.between(0, few), source.between(source.n_rows - few, source.n_rows)
     rows = [rows.toarray() if is_sparse(rows) else np.array(rows) for end in ends for rows, _ in end.read()]
@@ -53,7 +53,7 @@ def of_ends(source: Any, kind: str) -> dict[str, Any]:
 
 
 def of_rows(*arrays: Any) -> str:
-    """Return a digest of samples of arrays: blocks of their rows, the first and the last among them."""
+    """Return a digest of blocks of rows of arrays, including the first and the last block."""
     digest = blake2b(digest_size=16)
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())

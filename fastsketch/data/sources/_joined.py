@@ -1,4 +1,4 @@
-"""Several sources of one width, one after another."""
+"""Concatenate sources of equal width."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from fastsketch.data.sources._svmlight_source import SvmlightSource
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """Return sources as one, itself where there is one.
+    """Return sources concatenated; a single source is returned itself.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def joined(sources: Sequence[Source]) -> Source:
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
-    """Return the sources, svmlight text as wide as the widest of all; SourceError if others differ in their width."""
+    """Return the sources with svmlight text widened to the widest; SourceError if other widths differ."""
     first = next((source for source in sources if not isinstance(source, SvmlightSource)), sources[0])
     for other in sources:
         is_text = isinstance(other, SvmlightSource)
@@ -83,7 +83,7 @@ class Joined(Source):
         return cast("Any", self._each(start_row, lambda source, row: source.read_beside(row)))
 
     def _each(self, start_row: int, read: Callable[[Source, int], Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
-        """Yield what `read` gives of one source after another, with positions counted through all of them."""
+        """Yield the tuples that `read` gives for each source, with positions counted through all sources."""
         before = first = 0
         for k, source in enumerate(self.sources):
             known = self._counted.get(k)
@@ -133,8 +133,9 @@ class Joined(Source):
         return Joined([picked(source, columns) for source in self.sources])
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: rows are counted through all sources, or, where they do not say how many they have, their own
-        parts, small ones together.
+        """See Source. If all sources know their rows, parts are runs of rows across sources.
+
+        Otherwise the parts of the sources are taken, and small ones are joined.
         """
         if not self.repeatable:
             return [self]
@@ -168,5 +169,5 @@ class Joined(Source):
 
 
 def _can_be_cut(source: Source) -> bool:
-    """Return whether a source can be cut at any row, for no more than its rows cost."""
+    """Return whether a source can be cut at any row without extra cost."""
     return type(source).parts is Source.parts

@@ -1,6 +1,7 @@
-"""Matrices of the Matrix Market (.mtx): scipy reads them whole, since their entries may come in any order.
+"""Read Matrix Market files (.mtx) with scipy, whole, since their entries may be in any order.
 
-scipy ignores what follows a number within a line, so that 0x10 is 0 and 0.5 a whole 0. The lines are tested before.
+scipy ignores what follows a number in a line: 0x10 would be 0, and 0.5 in an integer matrix 0. Therefore all lines are
+checked first.
 """
 
 import io
@@ -29,7 +30,7 @@ _REAL = rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 
 
 def open_market(path: Path, options: Options, stream: InputFile | None = None) -> Source:
-    """Return the matrix in a file, or in a stream that is read once and held."""
+    """Return the matrix in a file, or in a stream, which is read into memory."""
     if stream is None:
         return MarketMatrix(path, options)
     name = name_of(stream)
@@ -40,7 +41,7 @@ def open_market(path: Path, options: Options, stream: InputFile | None = None) -
 
 
 class MarketMatrix(SparseMatrix):
-    """A matrix in a file: CSR, or, in the form "array", dense; the columns are its rows where it is transposed."""
+    """The matrix in a file: CSR, or dense for the format "array"; transposed on request or for 10x Genomics."""
 
     def __init__(self, path: Path, options: Options) -> None:
         genes = [] if options.transpose is False else _names_beside(path, "features", "genes")
@@ -63,7 +64,7 @@ class MarketMatrix(SparseMatrix):
 
 
 def _is_10x(path: Path, n_genes: int) -> bool:
-    """Return whether a matrix has a row for each gene and a column for each cell named beside it; warn that it has."""
+    """Return, with a warning, whether a matrix has a row for each gene and a column for each cell named next to it."""
     from scipy.io import mminfo
 
     with InputFile(path) as file, suppress(ValueError):  # the whole matrix shows what is wrong with it
@@ -77,7 +78,7 @@ def _is_10x(path: Path, n_genes: int) -> bool:
 
 
 def _names_beside(path: Path, *kinds: str) -> list[str]:
-    """Return the first column of the table of features or barcodes that 10x Genomics stores beside matrix.mtx."""
+    """Return the first column of the features or barcodes table that 10x Genomics stores next to matrix.mtx."""
     prefix, found, _ = path.name.partition("matrix.mtx")
     for other in (path.with_name(f"{prefix}{kind}.tsv{suffix}") for kind in kinds for suffix in ("", ".gz")):
         if found and other.is_file():
@@ -88,9 +89,9 @@ def _names_beside(path: Path, *kinds: str) -> list[str]:
 
 
 def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: bool = False) -> Any:
-    """Return the rows of the matrix in a text, or its columns.
+    """Return the matrix in a text, or its transpose, as rows.
 
-    SourceError for what is no matrix, before memory is taken for what it only claims.
+    SourceError for an invalid text, before memory is allocated for sizes that it only claims.
     """
     from scipy.io import mminfo, mmread
     from scipy.sparse import coo_array
@@ -136,7 +137,7 @@ def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: 
 
 
 def _check_lines(text: bytes, dense: bool, field: str) -> int:
-    """Return where the entries begin; ValueError names the first line that is none. Blank lines are skipped."""
+    """Return the position of the first entry; ValueError names the first invalid line. Blank lines are allowed."""
     number = b"" if field == "pattern" else _INTEGER if "integer" in field else _REAL
     n_indices = 0 if dense else 2
     entry = rb"[ \t]++".join([_INDEX] * n_indices + [number] * bool(number))

@@ -1,6 +1,6 @@
-"""Matrices that lie in a file, row after row or column after column: .npy, and memory maps.
+"""Read matrices that are stored contiguously in a file: .npy files and memory maps.
 
-A memory map is read as the file that it maps: parts reopen it by name, and no pages pile up.
+A memory map is read as the file that it maps. Parts reopen the file by name, and no mapped pages accumulate in memory.
 """
 
 import mmap
@@ -21,9 +21,9 @@ from fastsketch.data.sources._stored import check_matrix, check_numbers
 
 
 def read_npy_header(path: Path) -> Header:
-    """Return the header of an .npy file that is exactly as long as it states; SourceError for anything else.
+    """Return the header of an .npy file; SourceError unless the file is exactly as long as the header states.
 
-    Bytes beyond the array are an error like missing ones: which of header and length is the damaged one, nobody knows.
+    Extra bytes are an error like missing ones, since either the header or the length is damaged.
     """
     with path.open("rb") as file:
         try:
@@ -40,7 +40,7 @@ def read_npy_header(path: Path) -> Header:
 
 
 def open_npy(path: Path, options: Options) -> Source:
-    """Return the matrix in an .npy file."""
+    """Return the matrix in an .npy file as a source."""
     with reading(path):
         header = read_npy_header(path)
     check_matrix(header.shape, header.dtype, str(path))
@@ -48,7 +48,7 @@ def open_npy(path: Path, options: Options) -> Source:
 
 
 def open_memmap(x: "np.memmap[Any, Any]") -> Source:
-    """Return the rows of a memory map, or of a contiguous part of one; of any other view as of an array."""
+    """Return a memory map, or a contiguous part of one, as a source of its file; other views as arrays."""
     root: Any = x
     while isinstance(root.base, np.memmap):
         root = cast("Any", root.base)
@@ -67,7 +67,7 @@ def open_memmap(x: "np.memmap[Any, Any]") -> Source:
 
 
 class StoredMatrix(FileSource):
-    """A C- or Fortran-ordered matrix in a file, read with readinto: no memory map, so no pages pile up."""
+    """A matrix in C or Fortran order in a file, read by ``readinto``."""
 
     def __init__(self, path: Path, header: Header) -> None:
         super().__init__(path)
@@ -84,9 +84,8 @@ class StoredMatrix(FileSource):
                 part = np.empty((n_runs, (stop - first) * n_entries), dtype)
                 for k, out in enumerate(part):
                     position = offset + (k * run + first * n_entries) * dtype.itemsize
+                    end = position + out.nbytes
                     file.seek(position)
                     if file.readinto(out.view(np.uint8).data) < out.nbytes:
-                        raise SourceError(
-                            f"{self.name} has been cut short: it ends before byte {position + out.nbytes}"
-                        )
+                        raise SourceError(f"{self.name} has been cut short: it ends before byte {end}")
                 yield part.T if fortran else part.reshape(-1, width)

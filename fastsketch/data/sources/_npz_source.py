@@ -1,4 +1,4 @@
-"""Sparse matrices of scipy in .npz files: their arrays are read whole, their rows are never made dense."""
+"""Read sparse matrices in scipy's .npz files: whole, but never as dense arrays."""
 
 import threading
 import weakref
@@ -13,7 +13,7 @@ from fastsketch.data.sources._formats import Options
 
 
 class SparseMatrix(FileSource):
-    """A CSR matrix written by scipy.sparse.save_npz; subclasses read other files whole."""
+    """A matrix that is read whole, here one that scipy.sparse.save_npz has written; subclasses read other formats."""
 
     waits = False
     _transpose = False
@@ -36,12 +36,12 @@ class SparseMatrix(FileSource):
         return {name: value for name, value in super().__getstate__().items() if name != "_held"}
 
     def load(self) -> Any:
-        """Return the matrix in the file."""
+        """Read and return the matrix."""
         with reading(self.path):
             return read_matrix(self.path, self._most)
 
     def _matrix(self) -> Any:
-        """Return the matrix, which all parts in a process share."""
+        """Return the matrix, which all parts in one process share."""
         if "_held" not in self.__dict__:
             self._held = _LAST.get((self.path.absolute(), self._stamp, self._transpose), self.load, keep=self._sent)
         return self._held
@@ -58,7 +58,7 @@ class SparseMatrix(FileSource):
 
 
 class _Last:
-    """The matrix that was read last: a process that reads a few parts of one file reads it once."""
+    """A cache of the matrix that was read last, so that a process reads a file once for several parts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,7 +66,7 @@ class _Last:
         self._kept: Any = None  # by workers alone, where parts come one after another
 
     def get(self, key: tuple[Any, ...], load: Callable[[], Any], *, keep: bool) -> Any:
-        """Return the matrix in a file, read where it is another one than before."""
+        """Return the matrix for a key, calling `load` if it is not the cached one. `keep` holds it beyond its users."""
         with self._lock:
             if (held := self._held.get(key)) is None:
                 self._kept = None

@@ -1,4 +1,4 @@
-"""open_rows: anything that has rows, as a source."""
+"""open_rows: open anything that has rows as a source."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def open_rows(
     transpose: bool | None = None,
     max_unpacked: int | None = None,
 ) -> Source:
-    """Return rows from wherever they are, as a source that is read a chunk at a time.
+    """Open files, arrays, tables and iterators as a source of rows that is read in chunks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Names of files: globs and folders as the files that they stand for, in the order of their names."""
+"""Expand globs and folders to files, in the order of their names."""
 
 import glob
 import os
@@ -13,12 +13,12 @@ STANDARD_INPUT = "-"
 
 
 def is_name(x: Any) -> TypeGuard[str | PathLike[str]]:
-    """Return whether x names files."""
+    """Return whether x is a path."""
     return isinstance(x, str | PathLike)
 
 
 def comes_once(path: str | PathLike[str]) -> bool:
-    """Return whether a name is that of a pipe or another stream: its rows come once.
+    """Return whether a path is standard input ("-"), a pipe or a device, whose rows can be read only once.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def comes_once(path: str | PathLike[str]) -> bool:
 
 
 def files_of(name: str | PathLike[str]) -> list[Path]:
-    """Return the files that a name stands for: itself, those of a folder, or those that a glob matches.
+    """Return the files that a path denotes: the file itself, those in a folder, or those that a glob matches.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _is_one(path: Path) -> bool:
 
 
 def _of_folder(folder: Path) -> list[Path]:
-    """Return all files of a folder and of those within it, but for hidden ones and marks of writers (_SUCCESS)."""
+    """Return all files of a folder and its subfolders except hidden ones and those that begin with "_" (_SUCCESS)."""
     paths: list[Path] = []
     for place, folders, files in os.walk(folder):
         one = [name for name in folders if Path(name).suffix in FOLDERS_OF_ONE]

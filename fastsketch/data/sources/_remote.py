@@ -1,6 +1,8 @@
-"""Files in object stores and on web servers, through fsspec: opened as files that are read in pieces."""
+"""Open files in object stores and on web servers through fsspec."""
 
 import posixpath
+from collections.abc import Generator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from types import SimpleNamespace
@@ -11,12 +13,12 @@ from fastsketch.data.sources._foreign import needs
 
 
 def is_url(x: Any) -> bool:
-    """Return whether x names a file by a protocol, as s3://bucket/rows.csv does."""
+    """Return whether x names a file by a protocol, such as s3://bucket/rows.csv."""
     return isinstance(x, str) and "://" in x
 
 
 class RemotePath:
-    """A file of a protocol that fsspec knows, with what sources ask of a ``Path``."""
+    """A file of a protocol that fsspec supports, with the methods of ``Path`` that sources use."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -28,27 +30,27 @@ class RemotePath:
         return self.url
 
     def with_suffix(self, suffix: str) -> "RemotePath":
-        """Return the same with another suffix."""
+        """Return the path with another suffix."""
         return RemotePath(self.url.removesuffix(self.suffix) + suffix)
 
     def absolute(self) -> "RemotePath":
-        """Return it as it is; so does ``resolve``."""
+        """Return the path itself. ``resolve`` is the same."""
         return self
 
     resolve = absolute
 
     def is_file(self) -> bool:
-        """Return True: a folder is taken apart where it is named."""
+        """Return True: folders are expanded by ``remote_files``."""
         return True
 
     def open(self, mode: str = "rb", buffering: int = -1) -> Any:
-        """Open it for reading; ``buffering`` is the store's own."""
-        with _as_system_error(self.url):
+        """Open the file for reading; ``buffering`` is ignored."""
+        with _as_system_error():
             return needs("fsspec", "files by a protocol").open(self.url, mode).open()
 
     def stat(self) -> Any:
-        """Return its size, and a number that another version of it has not."""
-        with _as_system_error(self.url):
+        """Return an object with the size of the file and a number that depends on its version."""
+        with _as_system_error():
             file_system, path = needs("fsspec", "files by a protocol").core.url_to_fs(self.url)
             about = file_system.info(path)
         told = [about.get(name) for name in ("mtime", "LastModified", "last_modified", "created", "ETag", "etag")]
@@ -56,21 +58,19 @@ class RemotePath:
         return SimpleNamespace(st_size=int(about["size"] or 0), st_mtime_ns=version)
 
 
-class _as_system_error:  # noqa: N801  a context manager
-    """Raise what a store raises as an OSError, which sources turn into an error that names the file."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Exception) and not isinstance(error, OSError | ImportError):
-            raise OSError(None, f"{type(error).__name__}: {error}") from error
+@contextmanager
+def _as_system_error() -> Generator[None]:
+    """Convert exceptions of a store to OSError, from which sources make an error that names the file."""
+    try:
+        yield
+    except (OSError, ImportError):
+        raise
+    except Exception as error:
+        raise OSError(None, f"{type(error).__name__}: {error}") from error
 
 
 def remote_files(url: str) -> list[RemotePath]:
-    """Return the files that a URL stands for: itself, those below a folder, or those that a glob matches.
+    """Return the files that a URL denotes: the file itself, those in a folder, or those that a glob matches.
 
     Raises
     ------

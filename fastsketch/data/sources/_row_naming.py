@@ -1,4 +1,4 @@
-"""Errors of a model about the rows of a batch, with the place in the source that these came from."""
+"""Add the position in the source to errors of a model about rows of a batch."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ from fastsketch.data.sources._source import Source
 
 @contextlib.contextmanager
 def naming(source: Source, start_row: int) -> Generator[None]:
-    """Let a model's errors about rows from start_row of a source on name the file, its row and, in text, the line.
+    """Replace row numbers in errors of a model by the file, the row and, for text, the line in the source.
 
     Parameters
     ----------

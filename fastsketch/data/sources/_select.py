@@ -1,4 +1,4 @@
-"""Some columns of a source, in another dtype, with a number in the place of what is missing."""
+"""Select columns of a source, convert its dtype, and fill or refuse NaN."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -19,9 +19,9 @@ def chosen(
     dtype: np.dtype[Any] | None = None,
     fill: float | None = None,
 ) -> Source:
-    """Return a source with these columns in this order, in this dtype, and fill in the place of each NaN.
+    """Return a source with these columns in this order, in this dtype, and with `fill` in place of NaN.
 
-    Without fill a NaN is an error that names its place when it is read.
+    Without fill, reading raises an error that names the position of the first NaN.
     """
     if columns is not None:
         places = positions(source, columns)
@@ -34,17 +34,17 @@ def chosen(
 
 
 def with_missing(source: Source) -> Source:
-    """Return a source that hands out each NaN it would refuse."""
+    """Return a source that passes NaN through instead of refusing it."""
     return Checked(source, None, float("nan")) if isinstance(source, Checked) and source.refuses else source
 
 
 def picked(source: Source, columns: Sequence[int]) -> Source:
-    """Return columns by position."""
+    """Return a source with the columns at these positions."""
     return source.only(columns) or Picked(source, columns)
 
 
 class Derived(Source):
-    """A source whose rows are made of those of another one, row by row."""
+    """A source that computes its rows from those of another source, row by row."""
 
     def __init__(self, source: Source) -> None:
         self._of = source
@@ -55,11 +55,11 @@ class Derived(Source):
         self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
-        """Return the same made of another source: of a part."""
+        """Return a source derived in the same way from another source, such as a part."""
         raise NotImplementedError
 
     def made(self, rows: Any, first: int) -> Any:
-        """Return what becomes of rows, number `first` and so on of the source."""
+        """Return the derived rows of a chunk; `first` is the number of its first row in the source."""
         raise NotImplementedError
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
@@ -76,7 +76,7 @@ class Derived(Source):
 
     @property
     def made_of(self) -> Source:
-        """The other source."""
+        """The source that the rows are computed from."""
         return self._of
 
     def each(self) -> list[Source]:
@@ -106,7 +106,7 @@ class Derived(Source):
 
 
 class Picked(Derived):
-    """Some columns of a source that reads them all."""
+    """Some columns of a source that reads all of its columns."""
 
     def __init__(self, source: Source, columns: Sequence[int]) -> None:
         super().__init__(source)
@@ -136,7 +136,7 @@ class Picked(Derived):
 
 
 class Checked(Derived):
-    """The rows of a source in one dtype, without a NaN."""
+    """The rows of a source in one dtype, with NaN filled or refused."""
 
     def __init__(self, source: Source, dtype: np.dtype[Any] | None, fill: float | None) -> None:
         while isinstance(source, Checked):

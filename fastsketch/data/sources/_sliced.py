@@ -1,4 +1,4 @@
-"""Objects with a shape whose slices are rows: read a chunk at a time, never whole."""
+"""A source for objects with a shape that support slicing, such as Zarr arrays; they are read in chunks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +10,14 @@ from fastsketch.data.sources._source import RowSource, rows_of_chunk
 
 
 def has_slices(x: Any) -> bool:
-    """Return whether x has a shape and can be sliced."""
+    """Return whether x has a shape and supports indexing."""
     return isinstance(getattr(x, "shape", None), tuple) and callable(getattr(x, "__getitem__", None))
 
 
 class SlicedSource(RowSource):
-    """Rows x[start:stop] of an object; parts pickle as the object does.
+    """The rows x[start:stop] of an object. Parts are pickled with the object.
 
-    A subclass may know a better number of rows of a chunk (`step`): those that the object stores together.
+    `step` is the number of rows that the object stores together; chunks are multiples of it.
     """
 
     waits = False  # it is not known whether the object may be used in another thread

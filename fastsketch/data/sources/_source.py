@@ -1,4 +1,4 @@
-"""Define what every source of rows is, and how one is read that gives any of its rows by their numbers."""
+"""Define the interface of sources of rows, and a base class for those that can start at any row."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ MAX_FEATURES = 2**31 - 1
 
 
 class Place(NamedTuple):
-    """Position of a row: file, row and line."""
+    """The position of a row: file, row and line."""
 
     name: str  # of the file or object
     row: int | None  # counted from 0 within it; None where rows before it would have to be counted
@@ -41,14 +41,14 @@ class Place(NamedTuple):
 
 
 class Source(ABC):
-    """Rows of one width from somewhere, a chunk at a time.
+    """Rows of one width that are read in chunks.
 
-    A source whose rows can be read again (``repeatable``) is a description: it opens what it names only while it is
-    read, pickles as its names and numbers, and may be read by several threads or processes at once. ``parts`` cuts it
-    into sources of consecutive rows, by the data alone.
+    A source that can be read again (``repeatable``) opens its files only while it is read, can be pickled, and may be
+    read by several threads or processes at the same time. ``parts`` splits it into sources of consecutive rows; the
+    split depends on the data only.
 
-    A format implements ``read`` and, where it knows its rows, ``between``; or ``parts``, where it cuts in another way.
-    Most are a ``RowSource``, and say no more than how rows are read from a number on.
+    A subclass implements ``read`` and, if it knows its number of rows, ``between``; or it implements ``parts``. Most
+    derive from ``RowSource`` and implement only how rows are read from a given row on.
 
     Attributes
     ----------
@@ -109,9 +109,10 @@ class Source(ABC):
         """
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """Return rows from start_row on, as (rows, position after them); rows hold until the next chunk is read.
+        """Return an iterator over (rows, position after them) from start_row on.
 
-        Where rows have to be waited for, a thread reads at most two chunks ahead; it ends with the iterator.
+        The rows are valid until the next chunk is read. For sources that have to wait (for a disk, a decompressor), a
+        thread reads at most two chunks ahead; it ends with the iterator.
 
         Parameters
         ----------
@@ -130,10 +131,10 @@ class Source(ABC):
     labelled: bool = False
 
     def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """Yield (rows, values, position) with the values (n,) of the column beside the rows; otherwise like ``read``.
+        """Yield (rows, values, position), with the values (n,) of the extra column; otherwise like ``read``.
 
-        Numbers, strings, or objects; what is missing is None or NaN. Of several columns numbers (n, k). ValueError if
-        no column lies beside the rows.
+        Values are numbers, strings or objects; missing ones are None or NaN. Several extra columns hold numbers, (n,
+        k). ValueError if the source has no extra column.
 
         Parameters
         ----------
@@ -142,7 +143,7 @@ class Source(ABC):
         raise ValueError(f"{self.name}: no column lies beside these rows: open_rows(..., beside=...) sets one apart")
 
     def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """Return an iterator like ``chunks``, with the values (n,) of the column beside the rows.
+        """Return an iterator like ``chunks`` that also yields the values of the extra column.
 
         Parameters
         ----------
@@ -158,19 +159,19 @@ class Source(ABC):
         return f"<source of {self.name}: {shape}{kind}>"
 
     def __iter__(self) -> "Iterator[_Rows]":
-        """Yield the rows, a chunk at a time; each chunk holds until the next one is read."""
+        """Yield chunks of rows; each is valid until the next one is read."""
         for rows, _ in self.chunks():
             yield rows
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the rows in memory, about; of text, those of the text; 0 if it is not known."""
+        """Approximate size of the rows in memory; of text, the size of the text; 0 if unknown."""
         if self.n_rows is None:
             return 0
         return self.n_rows * self.n_features * (8 if self.dtype is None else self.dtype.itemsize)
 
     def between(self, start: int, stop: int) -> "Source":
-        """Return the rows [start, stop) as a source; of sources with n_rows that are repeatable alone.
+        """Return the rows [start, stop) as a source; only for repeatable sources with known n_rows.
 
         Parameters
         ----------
@@ -180,10 +181,10 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
-        """Return consecutive sources of about n_bytes of rows in memory, all but the last of k `multiple` rows.
+        """Split into consecutive sources of about n_bytes of rows in memory.
 
-        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives
-        itself or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
+        All but the last have a multiple of `multiple` rows, if the source knows its number of rows. The split depends
+        only on the data and on the two arguments. A source that cannot be split returns itself, or longer parts.
 
         Parameters
         ----------
@@ -199,7 +200,7 @@ class Source(ABC):
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
 
     def varied(self, **fields: Any) -> Self:
-        """Return the same source with other values of some attributes.
+        """Return a copy of the source with other values of some attributes.
 
         Parameters
         ----------
@@ -212,15 +213,15 @@ class Source(ABC):
         return other
 
     def only(self, columns: Sequence[int]) -> "Source | None":
-        """Return a source that reads these columns alone, in this order; None of formats that read all."""
+        """Return a source that reads only these columns, in this order; None if the format always reads all."""
         return None
 
     def each(self) -> "list[Source]":
-        """Return the sources that this one joins, itself if it joins none."""
+        """Return the sources that this one concatenates, or a list of itself."""
         return [self]
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that tell these rows from others: names, sizes, times, digests of samples.
+        """Return JSON values that identify the rows: names, sizes, times, digests of samples.
 
         Raises
         ------
@@ -234,44 +235,41 @@ class Source(ABC):
     _begun = False
 
     def _begin(self) -> None:
-        """Raise SourceError if rows that come once have been read before."""
+        """Raise SourceError if the rows can be read only once and have been read."""
         if not self.repeatable:
             if self._begun:
                 raise SourceError(f"{self.name} has been read, and can be read only once: save it to a file first")
             self._begun = True
 
     def place(self, row: int) -> Place:
-        """Return where a row stands, counted from 0 within this source."""
+        """Return the position of a row, counted from 0 within this source."""
         return Place(self.name, self.first_row + row, None)
 
     def where(self, row: int) -> str:
-        """Return how a message names a row, counted from 0 within this source.
-
-        The file, the row and, in text, the line.
-        """
+        """Describe a row, counted from 0 within this source, for a message: file, row and, for text, line."""
         return str(self.place(row))
 
 
 class RowSource(Source):
-    """Rows that are read from any of their numbers on: a format implements ``_chunks``."""
+    """A source that can be read from any row on: subclasses implement ``_chunks``."""
 
     def _chunks(self, start: int) -> "Iterator[_Rows]":
-        """Yield the rows from number `start` of what was opened on, to the end of this part of it."""
+        """Yield the rows from `start` to the end of this part, both counted in the file or object that was opened."""
         raise NotImplementedError
 
     @property
     def _stop(self) -> int:
-        """The number of the row after the last one, in what was opened."""
+        """The end of this part: the number of the row after the last one in the file or object."""
         return self.first_row + self.size
 
     def _steps(self, start: int) -> Iterator[tuple[int, int]]:
-        """Yield (first row, row after the last) of one chunk after another."""
+        """Yield (first, stop) rows of each chunk."""
         step = rows_of_chunk(self)
         for first in range(start, self._stop, step):
             yield first, min(first + step, self._stop)
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if it is another one than when it was opened; of what is in memory nobody knows."""
+        """Raise SourceError if a file has changed since it was opened; objects in memory are not checked."""
 
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
         """See Source."""
@@ -287,7 +285,7 @@ class RowSource(Source):
         return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def identity(self) -> dict[str, Any]:
-        """See Source: which rows of what was opened."""
+        """See Source: the range of rows."""
         return {"rows": [self.first_row, self.n_rows]} if self.repeatable else super().identity()
 
 
@@ -297,14 +295,14 @@ def length(rows: Any) -> int:
 
 
 def rows_of_chunk(source: Source) -> int:
-    """Return how many rows a chunk has that is read at a time."""
+    """Return the number of rows of a chunk."""
     if source.n_rows:
         return rows_of_part(source, CHUNK_BYTES, 1)
     return max(1, CHUNK_BYTES // (source.n_features * np.dtype(source.dtype).itemsize))
 
 
 def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:
-    """Return rows of n_bytes of a source, a multiple of `multiple` and at least so many."""
+    """Return the number of rows in about n_bytes, rounded down to a multiple of `multiple`, at least one multiple."""
     n_bytes, multiple = as_integer(n_bytes, "n_bytes", 1), as_integer(multiple, "multiple", 1)
     bytes_of_row = max(1, source.n_bytes // max(1, source.n_rows or 0))
     return max(1, n_bytes // (bytes_of_row * multiple)) * multiple

@@ -1,7 +1,7 @@
-"""Rows of a matrix in a file of many arrays (HDF5, Zarr): a dense array, or a CSR matrix of three, as in AnnData.
+"""Read a matrix in a file of many arrays (HDF5, Zarr): a dense array, or CSR as three arrays, as in AnnData.
 
-A format says how it is opened and how an object in it is found by its name; which matrix is meant, and how its rows are
-read and checked, is common to all.
+Subclasses open the file and find objects in it by name. The choice of the matrix, and how its rows are read and
+checked, is common to both formats.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ HELD_BYTES = 112 << 20
 
 
 def check_numbers(dtype: Any, name: str) -> None:
-    """Raise SourceError unless a dtype is that of real numbers."""
+    """Raise SourceError unless the dtype is one of real numbers."""
     if getattr(dtype, "kind", "O") not in "fiub":
         raise SourceError(f"{name} must hold real numbers, got dtype {dtype}")
 
 
 def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]:
-    """Return the dtype of the rows of a dataset; SourceError if it is no matrix of real numbers."""
+    """Return the dtype of a matrix in native byte order; SourceError unless it is a matrix of real numbers."""
     check_numbers(dtype, name)
     if len(shape) != 2 or shape[1] == 0:
         raise SourceError(f"{name} must be a matrix with at least one column, got shape {tuple(shape)}")
@@ -39,9 +39,9 @@ def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]
 
 
 def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
-    """Raise SourceError if what is held at a time takes much more memory than the file has bytes.
+    """Raise SourceError if reading needs much more memory at a time than the file has bytes.
 
-    A chunk that nobody has written has none there, so that a few bytes can state any shape.
+    Chunks that nobody has written are not stored, so a few bytes can state any shape.
     """
     if n_bytes > most_unpacked(stored, given):
         raise SourceError(
@@ -51,10 +51,9 @@ def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
 
 
 class StoredSource(FileSource):
-    """Rows of the matrix called `key`: of AnnData X by default, otherwise the only matrix of the file.
+    """The rows of the matrix called `key`; by default X of AnnData, otherwise the only matrix in the file.
 
-    A subclass opens its format (``opened``), finds an object by its name (``find``), and lists all that there are
-    (``names``).
+    A subclass implements ``opened``, ``find`` and ``names``.
     """
 
     what: str  # the format, for messages
@@ -71,19 +70,19 @@ class StoredSource(FileSource):
             self._set_names(root, key)
 
     def opened(self) -> AbstractContextManager[Any]:
-        """Open the file for reading: its root, a group or an array."""
+        """Open the file for reading; return a context manager of its root, a group or an array."""
         raise NotImplementedError
 
     def find(self, root: Any, key: str) -> Any:
-        """Return the array or group called `key`, None if there is none."""
+        """Return the array or group called `key`, None if it does not exist."""
         raise NotImplementedError
 
     def names(self, root: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the names of all arrays and groups, and these."""
+        """Yield (name, object) of all arrays and groups."""
         raise NotImplementedError
 
     def _chosen(self, root: Any, key: str | None) -> str:
-        """Return the name of the matrix that is meant by a key, or without one."""
+        """Return the name of the matrix that `key` denotes, or of the default one."""
         if hasattr(root, "shape"):
             if key is not None:
                 raise SourceError(f"{self.path} is an array, and no group: there is no key={key!r}")
@@ -101,20 +100,20 @@ class StoredSource(FileSource):
         return chosen
 
     def _is_annotated(self, root: Any) -> bool:
-        """Return whether a file is of AnnData."""
+        """Return whether the file is one of AnnData."""
         if _text(root.attrs.get("encoding-type", "")) == "anndata" or self.path.suffix == ".h5ad":
             return True
         table = self.find(root, "var")
         return table is not None and not hasattr(table, "shape") and self.find(root, "X") is not None
 
     def _is_10x(self, group: Any) -> bool:
-        """Return whether a group is a matrix of 10x Genomics: the columns of CSC, which are cells, are read as rows."""
+        """Return whether a group is a 10x Genomics matrix, whose CSC columns are cells and are read as rows."""
         if hasattr(group, "shape") or _kind(group):
             return False
         return None not in (self.find(group, name) for name in ("barcodes", "indptr", "shape"))
 
     def _matrices(self, root: Any) -> list[str]:
-        """Return the names of the dense arrays of two dimensions and of the sparse matrices, which hold numbers."""
+        """Return the names of all two-dimensional numeric arrays and sparse matrices."""
         return sorted(
             name
             for name, item in self.names(root)
@@ -132,7 +131,7 @@ class StoredSource(FileSource):
         raise SourceError(f"{self.path} has {len(names)} matrices: name one of them in key=: {_listed(names)}")
 
     def _describe(self, item: Any) -> None:
-        """Set shape and dtype; SourceError if the object has no rows that can be read."""
+        """Set shape and dtype; SourceError if the rows of the object cannot be read."""
         if hasattr(item, "shape"):
             self.dtype = check_matrix(item.shape or (), item.dtype, self.name)
             self.size, self.n_features = (int(size) for size in item.shape)
@@ -147,7 +146,7 @@ class StoredSource(FileSource):
         self.n_rows = self.size
 
     def _set_names(self, root: Any, key: str) -> None:
-        """Take the names of columns that AnnData and 10x Genomics store, if there are as many."""
+        """Set the names of columns that AnnData and 10x Genomics store, if their number is right."""
         names = None
         folder = key.partition("/")[0]
         if not hasattr(root, "shape") and self._is_10x(self.find(root, key)):
@@ -183,7 +182,7 @@ class StoredSource(FileSource):
             yield from self._dense_chunks(item, start)
 
     def _dense_chunks(self, item: Any, start: int) -> Iterator[NDArray[Any]]:
-        """Yield the rows from `start` on; whole chunks of the array are read at a time where these can be held."""
+        """Yield the rows from `start` on; whole storage chunks are read at a time if they fit HELD_BYTES."""
         step = n_rows = rows_of_chunk(self)
         if self._chunk_rows * self.n_features * np.dtype(self.dtype).itemsize <= HELD_BYTES:
             step = max(1, step // self._chunk_rows) * self._chunk_rows
@@ -195,7 +194,7 @@ class StoredSource(FileSource):
             start = stop
 
     def _csr(self, group: Any) -> "_Csr":
-        """Return the arrays of a CSR matrix; SourceError if the group is none."""
+        """Return the arrays of a CSR matrix; SourceError if the group is no valid one."""
         kind = "csr" if self._is_10x(group) else _kind(group)
         if kind.startswith("csc"):
             raise SourceError(
@@ -225,7 +224,7 @@ class StoredSource(FileSource):
         return _Csr(shape, *arrays)
 
     def _sparse_chunks(self, matrix: "_Csr", first: int) -> Iterator[Any]:
-        """Yield rows from `first` on, as many at a time as have the entries of a chunk; every index is checked."""
+        """Yield the rows from `first` on, by the number of entries of a chunk; every index is checked."""
         from scipy.sparse import csr_array
 
         dtype = np.dtype(self.dtype)
@@ -265,7 +264,7 @@ class StoredSource(FileSource):
 
 
 class _Csr(NamedTuple):
-    """A CSR matrix whose arrays are in a file."""
+    """A CSR matrix whose arrays are stored in a file."""
 
     shape: tuple[int, int]
     indptr: Any
@@ -274,7 +273,7 @@ class _Csr(NamedTuple):
 
 
 def _kind(item: Any) -> str:
-    """Return how AnnData encodes a group: "csr_matrix", "csc_matrix", "dataframe", ...; "" if nothing says so."""
+    """Return AnnData's encoding of a group: "csr_matrix", "csc_matrix", "dataframe", ...; "" if it states none."""
     return _text(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", "")))
 
 
@@ -287,9 +286,9 @@ def _listed(names: list[str]) -> str:
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
-    """Return the end of a part that begins at a row: after about `step` rows, at the end of a chunk of the dataset.
+    """Return the end of a part that begins at row `place`: after about `step` rows, at the end of a storage chunk.
 
-    Parts are multiples of `multiple` rows: where that has no multiple at the end of a chunk, it is before it.
+    The part has a multiple of `multiple` rows, if need be a few rows less than to the end of the chunk.
     """
     stop = place + max(step, multiple)
     if chunk_rows > 1 and step >= chunk_rows:

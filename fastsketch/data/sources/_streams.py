@@ -1,4 +1,4 @@
-"""Standard input, pipes and other streams: rows that come once, in a format that their first bytes show."""
+"""Read standard input, pipes and other streams, which come once; their first bytes decide the format."""
 
 import re
 import sys
@@ -31,7 +31,7 @@ _PAIRS = re.compile(rb"[ \t]*[^\s:,;]+(?:[ \t]+(?:qid:)?[0-9]+:\S+)+[ \t]*\r?")
 
 
 def text_format(head: bytes) -> str:
-    """Return the format of a text by its first lines: "svmlight", "table" or "market"."""
+    """Return the format of a text, "svmlight", "table" or "market", by its first lines."""
     if head[:14].lower() == b"%%matrixmarket":
         return "market"
     line = next((line for line in head.split(b"\n") if line.split(b"#", 1)[0].strip()), b"")
@@ -40,14 +40,14 @@ def text_format(head: bytes) -> str:
 
 
 def open_text(path: Path, options: Options) -> Source:
-    """Return text of any name, by its first lines."""
+    """Open a text file whose suffix does not determine its format."""
     with InputFile(path) as file:
         head = file.head(HEAD_BYTES)
     return function(TEXT["table" if options.dialect.separator else text_format(head)])(path, options)
 
 
 def open_stream(path: Path, options: Options) -> Source:
-    """Return the rows of a pipe or of standard input, by its first bytes; it is closed where it is refused."""
+    """Open a pipe or standard input as a source; the stream is closed if it is refused."""
     with ExitStack() as stack:
         file = sys.stdin.buffer if str(path) == STANDARD_INPUT else None
         source = of_stream(stack.enter_context(InputFile(path, file)), options)
@@ -58,12 +58,12 @@ def open_stream(path: Path, options: Options) -> Source:
 
 
 def name_of(stream: InputFile) -> str:
-    """Return how messages name a stream."""
+    """Return the name of a stream for messages."""
     return "standard input" if str(stream.path) == STANDARD_INPUT else escaped(stream.path)
 
 
 def of_stream(stream: InputFile, options: Options) -> Source:
-    """Return the rows of a stream of which nothing has been read."""
+    """Return the source of a stream from which nothing has been read."""
     start = stream.head(8)
     if not start:
         raise SourceError(f"{name_of(stream)} is empty")
@@ -77,7 +77,7 @@ def of_stream(stream: InputFile, options: Options) -> Source:
 
 
 class StreamedMatrix(RowSource):
-    """An .npy matrix that is read once."""
+    """An .npy matrix that is read from a stream."""
 
     repeatable = waits = False
 

@@ -1,7 +1,8 @@
-"""svmlight text as sparse rows with labels: scikit-learn parses it, a block of whole lines at a time.
+"""Read svmlight text as sparse rows with labels: scikit-learn parses blocks of whole lines.
 
-scikit-learn takes more than the format: NaN and infinity, underscores within numbers, carriage returns as blanks. Each
-block is tested for these, and a block that fails is read again line by line, to name the line and the reason.
+scikit-learn accepts more than the format allows: NaN and infinity, underscores within numbers, carriage returns as
+blanks. Each block is searched for these. A block with a violation is checked line by line, so that the error names the
+line and the reason.
 """
 
 import io
@@ -32,7 +33,7 @@ _SUSPECT_BYTES = b"_", b" +", b" -", b"\t+", b"\t-", b"qid", b"\x0b", b"\x0c"
 
 
 class SvmlightSource(TextSource):
-    """svmlight text as blocks of CSR rows; a stream is read once, from where it is, and its width must be known."""
+    """The rows of svmlight text, CSR. A stream needs n_features."""
 
     sparse = complete = labelled = True
     dtype = np.dtype(np.float64)
@@ -53,10 +54,10 @@ class SvmlightSource(TextSource):
             raise SourceError(f"{path} holds no features")
 
     def _count_features(self) -> int:
-        """Return the number of columns that the file needs, without parsing its values.
+        """Return the number of columns of the file without parsing its values.
 
-        Indices ascend: the last one of each line is the largest. The first block is parsed, so that a file of another
-        format is refused at once, and so is a block in which feature 0 seems to occur in a one-based file.
+        Indices ascend, so the last index of each line is the largest. The first block is parsed, so that a file of
+        another format is refused at once; so is a block in which feature 0 seems to occur in a one-based file.
         """
         n_features, n_lines = 0, 0
         with InputFile(self.path) as file:
@@ -86,9 +87,9 @@ class SvmlightSource(TextSource):
                 yield rows, labels
 
     def _parse(self, text: bytes, n_before: int) -> "tuple[csr_array[Any], NDArray[np.float64]]":
-        """Return the rows of whole lines, as wide as they need, and their labels; SourceError names a bad line.
+        """Parse whole lines; return the rows, as wide as the largest index, and the labels.
 
-        `n_before` lines of this source precede them.
+        SourceError names an invalid line; `n_before` lines of this source precede the text.
         """
         from scipy.sparse import csr_array
 
@@ -128,19 +129,19 @@ def _loader() -> Any:
 
 
 def _is_suspect(text: bytes) -> bool:
-    """Return whether text may break a rule of the format that scikit-learn does not check."""
+    """Return whether a text may violate a rule of the format that scikit-learn does not check."""
     likely = text.count(b"\r") != text.count(b"\r\n") or any(part in text for part in _SUSPECT_BYTES)
     return likely and _SUSPECT.search(text) is not None
 
 
 def _last_index(line: bytes) -> int:
-    """Return the index of the last pair of a line; 0 where there is none, or none that can be read."""
+    """Return the index of the last pair of a line; 0 if there is none or it cannot be read."""
     pair = line.partition(b"#")[0].rpartition(b":")[0][-20:].split()[-1:]
     return int(pair[0]) if pair and pair[0].isdigit() else 0
 
 
 def _fault(line: bytes, zero_based: bool) -> str | None:
-    """Return why a line is not svmlight text, and near which of its words; None for a good line."""
+    """Return why a line is no svmlight text; None for a valid line."""
     line = line.rstrip(b"\r")
     if b"\r" in line:
         return "a carriage return within a line (lines end in \\n or \\r\\n)"

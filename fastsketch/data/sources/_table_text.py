@@ -1,4 +1,4 @@
-"""Csv files of numbers as a source of dense rows; the header, if there is one, names the columns."""
+"""Read csv files of numbers as dense rows."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,11 +20,11 @@ from fastsketch.data.sources._text import TextSource
 
 
 class TableText(TextSource):
-    """Rows of numbers in a csv file.
+    """The rows of a csv file of numbers.
 
-    A number is decimal and finite; a cell that is empty, or NA, n/a, NaN, null, none or ?, is missing: NaN. Columns
-    that are not asked for may hold anything. The first line is a header if `dialect` says so, if a column is asked for
-    by its name, or by what stands in the first lines (``tell_header``); where that does not tell, it is an error.
+    A number is decimal and finite. A cell that is empty, or NA, n/a, NaN, null, none or ?, is missing and read as NaN.
+    Columns that are not selected may hold anything. The first line is a header if the dialect says so, if a column is
+    selected by name, or if ``tell_header`` finds one; if that is undecided, it is an error.
     """
 
     dtype = np.dtype(np.float64)
@@ -76,9 +76,10 @@ class TableText(TextSource):
         return part
 
     def _of_numbers(self, rows: list[list[str]], *, leave_out: bool) -> list[int]:
-        """Return the columns that hold numbers, if the others are left out: a warning names them. Else return all.
+        """Return the columns that hold numbers, if leave_out is true, and all columns otherwise.
 
-        Where the first lines hold nothing in a column, the first lines that do decide.
+        A warning names the columns that are left out. If a column is empty in the first lines, its first cells that are
+        not missing decide.
         """
         dialect, found = self._csv.dialect, {k: [row[k] for row in rows] for k in self._columns}
         empty = [k for k, cells in found.items() if rows and all(kind_of(cell, dialect) is None for cell in cells)]
@@ -104,7 +105,7 @@ class TableText(TextSource):
         return numbers if leave_out else self._columns
 
     def _refuse_words(self) -> None:
-        """Raise SourceError that names all columns which are read and hold no numbers, by the first lines."""
+        """Raise SourceError that names all selected columns whose first lines hold no numbers."""
         odd = [cell for cell in self._odd if cell[1] in set(self._columns)]
         for number, k, text in odd[:1]:
             others = sorted({k for _, k, _ in odd})
@@ -112,7 +113,7 @@ class TableText(TextSource):
             refuse_columns(self.name, [self._called(k) for k in others], said, some=len(others) < len(self._columns))
 
     def _head(self) -> bytes:
-        """Return the first lines, two at least if there are two; those of a stream will be read again."""
+        """Return the first lines of the file or stream, which can still be read."""
         if self._stream is not None:
             return first_lines(self._stream, 1, wait=False)
         with InputFile(self.path) as text:
@@ -136,7 +137,7 @@ class TableText(TextSource):
             yield frame.to_numpy(order="c"), values
 
     def _values(self, cells: list[str | None]) -> NDArray[Any]:
-        """Return the values beside the rows: strings, numbers among them as Python writes them."""
+        """Return cells of the extra column; numbers among them are written with a decimal point."""
         dialect = self._csv.dialect
         if dialect.decimal != "." or dialect.thousands:
             cells = [dialect.plain(cell) if cell and kind_of(cell, dialect) == "a number" else cell for cell in cells]

@@ -1,4 +1,4 @@
-"""What sources of text have in common: stretches of a file that end with a line, and the lines of their rows."""
+"""Base class of text sources: byte ranges that end at line ends, and line numbers of rows."""
 
 import contextlib
 from collections.abc import Generator, Iterator
@@ -18,7 +18,7 @@ LOOK_BYTES = 64 << 10
 
 
 class TextSource(FileSource):
-    """Rows that are lines: of a file, of a stretch of it, or of a stream that is read once."""
+    """Rows that are lines of a file, of a byte range of it, or of a stream."""
 
     n_rows: int | None = None
     _newline = b"\n"
@@ -40,7 +40,7 @@ class TextSource(FileSource):
 
     @contextlib.contextmanager
     def opened(self) -> Generator[InputFile]:
-        """Open the text at its first line."""
+        """Open the text at the first line of this part; check before and after that the file is unchanged."""
         self._begin()
         if self._stream is not None:
             with self._stream as text:
@@ -64,7 +64,7 @@ class TextSource(FileSource):
             yield rows, position
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source: labels of svmlight text; of a table str, None where a cell is empty."""
+        """See Source. Values are labels of svmlight text; of a table str, None for an empty cell."""
         row = 0
         with self.opened() as file:
             for rows, values in self._blocks(file):
@@ -75,11 +75,11 @@ class TextSource(FileSource):
                     yield (rows[skipped:] if skipped else rows), values[skipped:], position
 
     def _blocks(self, file: InputFile) -> Iterator[tuple[Any, NDArray[Any]]]:
-        """Yield rows and the values beside them, as many at a time as a chunk has."""
+        """Yield (rows, values of the extra column), one chunk at a time."""
         raise NotImplementedError
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: stretches of about n_bytes of text that end with a line; whole where it is compressed."""
+        """See Source: byte ranges of about n_bytes of text. Compressed text is one part."""
         if not self.repeatable or self.size <= n_bytes:
             return [self]
         self.check_unchanged()
@@ -92,7 +92,7 @@ class TextSource(FileSource):
         return [self.varied(_from=start, _to=stop, size=stop - start) for start, stop in pairwise(cuts)]
 
     def _line_end(self, file: Any, place: int) -> int:
-        """Return the byte after the first end of a line at or after a place."""
+        """Return the position after the first line end at or after a position."""
         file.seek(place - 1)
         while place < self._to:
             block = file.read(LOOK_BYTES)
@@ -109,11 +109,11 @@ class TextSource(FileSource):
 
     # -- lines -----------------------------------------------------------------------------------------------------
     def is_row(self, line: bytes) -> bool:
-        """Return whether a line of the file stands for a row."""
+        """Return whether a line is a row."""
         raise NotImplementedError
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines from the first of this stretch on, with their numbers in the file."""
+        """Yield (line number in the file, line) from the start of this part to the end of the file."""
         with InputFile(self.path, start=self._from) as file:
             number = self.line_at(0)
             for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
@@ -122,7 +122,7 @@ class TextSource(FileSource):
                     number += 1
 
     def line_at(self, number: int) -> int:
-        """Return the number in the file, from 1, of a line of this stretch, from 0."""
+        """Return the line number in the file, from 1, for a line of this part, from 0."""
         before = 0
         if self._from:
             with InputFile(self.path, stop=self._from) as file:
@@ -131,7 +131,7 @@ class TextSource(FileSource):
         return 1 + before + number
 
     def line_of(self, row: int) -> int | None:
-        """Return the line of a row, counted from 1; rows count from 0, and empty lines and comments are none."""
+        """Return the line number of a row of this part; rows count from 0, lines from 1."""
         if not self.repeatable:
             return None
         for number, line in self.lines():

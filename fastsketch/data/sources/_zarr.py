@@ -1,4 +1,4 @@
-"""Zarr: a matrix in a folder or a zip file, by its path, that of its group or AnnData, or as an object of zarr."""
+"""Read matrices in Zarr folders and zip files, and zarr arrays."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ from fastsketch.data.sources._stored import StoredSource, check_matrix
 
 
 class ZarrSource(StoredSource):
-    """The rows of a matrix in a folder or a zip file."""
+    """The rows of a matrix in a Zarr folder or zip file."""
 
     what = "Zarr array"
 
@@ -41,9 +41,9 @@ class ZarrSource(StoredSource):
         return stamp_of(self.path)
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if a file of the folder is gone, new or written to.
+        """Raise SourceError if a file of the folder is missing, new or changed.
 
-        A chunk that is not there reads as zeros.
+        Zarr reads a missing chunk as zeros.
         """
         if stamp_of(self.path) != self._stamp:
             raise SourceError(f"{self.name} has changed since it was opened, or is gone")
@@ -57,7 +57,7 @@ class ZarrSource(StoredSource):
 
 
 def open_array(x: Any, options: Options) -> Source:
-    """Return an array of zarr: by its path, where it has one, or as it is."""
+    """Return a zarr array as a source, by its path if it is in a local folder."""
     from fastsketch.data.sources._sliced import SlicedSource
 
     name = f"the Zarr array {x.name or ''!r}"
@@ -69,7 +69,7 @@ def open_array(x: Any, options: Options) -> Source:
 
 
 def stamp_of(path: Path) -> tuple[int, str]:
-    """Return the bytes of all files of an array, and a digest of their names, sizes and times.
+    """Return the total size of the files of an array, and a digest of their names, sizes and times.
 
     SourceError for a pipe or a link among them: a link may lead to any file of the machine, or in circles.
     """
