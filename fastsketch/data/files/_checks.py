@@ -18,9 +18,9 @@ Arrays = Mapping[str, NDArray[Any]]
 FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
 
-# Counts stay below this: sums of two of them, and a batch more, are still machine integers.
+# Counts are smaller than this, so that the sum of two counts and a batch fits int64.
 MOST_COUNT = 1 << 62
-# Columns that LAPACK's integers count.
+# LAPACK counts columns with 32-bit integers.
 MOST_COLUMNS = 1 << 31
 
 
@@ -51,8 +51,8 @@ def finite(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT
 def require_finite(array: NDArray[Any], name: str) -> None:
     """Raise ValueError if an array holds NaN or infinity."""
     with np.errstate(all="ignore"):
-        # One pass without a temporary array: a sum is finite only if all its terms are. Few are not: those are
-        # looked at again, because the sum of finite numbers may overflow.
+        # A sum is finite only if all terms are, and needs no temporary array. If it is not, the entries are checked,
+        # because a sum of finite numbers may overflow.
         good = math.isfinite(float(array.sum())) or bool(np.isfinite(array).all())
     if not good:
         raise ValueError(f"array {name!r} must be finite")
@@ -150,7 +150,7 @@ def csr_rows(
         raise ValueError(f"{what} have a column index outside [0, {n_columns})")
     rising = np.diff(used) > 0
     starts = indptr[1:-1]
-    rising[starts[(starts > 0) & (starts < n_stored)] - 1] = True  # from one row to the next it may fall
+    rising[starts[(starts > 0) & (starts < n_stored)] - 1] = True  # between rows it may decrease
     if not rising.all():
         row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         order = np.lexsort((used, row))

@@ -12,16 +12,16 @@ from typing import Any, BinaryIO, Self
 
 from fastsketch._core.escaping import escaped
 
-# Bytes of the file that are handed to a decompressor at a time.
+# Bytes of the file that are passed to a decompressor at a time.
 RAW_BYTES = 1 << 16
-# What is read whole may unpack to so many bytes, and so many times its length beside: tables and matrices as people
-# have them shrink by 3 to 15, lines made for it by 1,000.
+# A file of n bytes that is held in memory may unpack to FREE_BYTES + GROWTH n bytes. Real tables and matrices are
+# compressed by factors of 3 to 15; decompression bombs reach 1,000.
 FREE_BYTES, GROWTH = 16 << 20, 32
 # An .xz header may ask for a dictionary of 4 GiB; `xz -9` takes 65 MiB.
 XZ_MEMORY = 512 << 20
 
 
-# A file that somebody else has opened.
+# An open file.
 Opened = BinaryIO | io.RawIOBase
 
 
@@ -80,9 +80,9 @@ class _Gzip:
         return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
 
 
-# One compressed stream.
+# The decompressor of one compressed stream.
 Decompressor = _Gzip | bz2.BZ2Decompressor | lzma.LZMADecompressor
-# By suffix: how a stream is opened, and whether zeros may stand between streams and after the last.
+# By suffix: the decompressor, and whether padding with zeros is allowed between streams and after the last.
 DECOMPRESSORS: dict[str, tuple[Callable[[], Decompressor], bool]] = {
     ".gz": (_Gzip, True),
     ".bz2": (bz2.BZ2Decompressor, False),
@@ -90,7 +90,7 @@ DECOMPRESSORS: dict[str, tuple[Callable[[], Decompressor], bool]] = {
 }
 
 
-# How compressed streams begin, and the suffix of such files.
+# The first bytes of compressed streams, and the suffix of such files.
 MAGIC_BYTES = 6
 COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 
@@ -130,7 +130,7 @@ class InputFile:
 
     def __init__(self, path: Path, file: Opened | None = None, *, start: int = 0, stop: int | None = None) -> None:
         self.path = path
-        self.place = 0  # bytes that have been read of the file itself, which may be compressed
+        self.place = 0  # position in the file before decompression
         self.waits = True  # whether `read` waits for as many bytes as were requested
         self._left = None if stop is None else stop - start
         try:
@@ -141,7 +141,7 @@ class InputFile:
             raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
         self._close = opened.close if file is None else None
         self._some: Callable[[int], bytes] = getattr(opened, "read1", opened.read)
-        self._start = self._ahead = b""  # bytes that were looked at: of the file, and of the text
+        self._start = self._ahead = b""  # bytes read in advance: of the file, and of the decompressed text
         self._unpacked, self._held = 0, False
         self._most: int | None = None
         suffix = ""

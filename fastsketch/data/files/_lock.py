@@ -18,7 +18,7 @@ from fastsketch.data.files._replacing import is_named, lock_open_file, remove_op
 from fastsketch.data.files._state import StateError
 from fastsketch.data.files._untrusted import open_within
 
-# Times that the lock file may have been removed by its last owner just before it is locked.
+# Attempts to lock a lock file that its previous owner deletes just before it is locked.
 MAX_TRIES = 100
 CONTENT = re.compile(rb"fastsketch lock of process (\d+) on (.*)\n", re.DOTALL)
 MAX_BYTES = 1 << 12

@@ -14,7 +14,7 @@ from fastsketch.data.files._npy import Header, read_header
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# No deflate stream shrinks by more: a member that claims more is damaged.
+# The largest compression factor of deflate; a member that claims more is damaged.
 MOST_GROWTH = 1032
 
 MEMBERS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
@@ -69,7 +69,7 @@ def _check(headers: Mapping[str, Header], arrays: Mapping[str, Any], length: int
     n_rows, *others = map(int, arrays["shape"])
     if len(others) != 1 or min(n_rows, *others) < 0 or max(n_rows, *others) >= 1 << 62:
         raise ValueError(f"the matrix has the shape {(n_rows, *others)}")
-    if form != "csr" and 8 * n_rows > most:  # they need no bytes in a file of columns or coordinates, but 8 each here
+    if form != "csr" and 8 * n_rows > most:  # CSC and COO files need no bytes for an empty row, CSR needs 8
         raise ValueError(f"it claims {n_rows} rows in {length} bytes")
 
 

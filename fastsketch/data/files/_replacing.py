@@ -21,13 +21,13 @@ from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, cast
 
-# Bytes that wait in memory, not in a temporary file, for a target that is no regular file.
+# Bytes that are buffered in memory, beyond that in a temporary file, for a target that is no regular file.
 SPOOL_BYTES = 64 << 20
-# Longer names are shortened in those of temporary files: most systems allow 255 bytes.
+# Longer names are replaced by a digest in the names of temporary files: most systems allow 255 bytes.
 LONGEST_STEM = 180
-# Longer names are refused for an output, beside which lie its lock, claims on that, and its partial result.
+# Longer names of outputs are refused, because the names of the lock and of the partial result are longer still.
 LONGEST_NAME = 220
-# Links that the kernel follows before it speaks of a circle.
+# Symbolic links that Linux follows before it reports a loop.
 MOST_LINKS = 40
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
 
@@ -62,16 +62,16 @@ def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Genera
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if mode is not None:  # what was private stays private
+            if mode is not None:  # keep the permissions of the old file
                 with contextlib.suppress(OSError):
                     temporary.chmod(mode)
-            if sys.platform == "win32":  # which renames no open file
+            if sys.platform == "win32":  # an open file cannot be renamed
                 file.close()
             temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    with contextlib.suppress(OSError):  # not every file system lets a directory be synchronised
+    with contextlib.suppress(OSError):  # some file systems cannot synchronise a directory
         directory = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -150,7 +150,7 @@ def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
     place = _followed(path)
     match = DESCRIPTORS.fullmatch(place.parent.as_posix())
     own = match and place.name.isdigit() and match["pid"] in (None, "self", str(os.getpid()))
-    # our own descriptor as it stands: opened anew, a file behind it would lose what it has
+    # Our own descriptor is duplicated: opening its path again would truncate a file behind it.
     with os.fdopen(os.dup(int(place.name)), "wb") if own else place.open("wb") as file:
         yield file
         file.flush()
@@ -174,7 +174,7 @@ if sys.platform == "win32":
 
     def lock_open_file(file: BinaryIO) -> None:
         """Lock an open file until it is closed or its process ends; BlockingIOError if somebody else has locked it."""
-        file.seek(1 << 30)  # far behind the content: what is locked cannot be read
+        file.seek(1 << 30)  # far beyond the content, because locked bytes cannot be read
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError as error:
@@ -202,7 +202,7 @@ def remove_open_file(file: BinaryIO, path: Path) -> None:
     """Delete and close a locked file; one that cannot be deleted is only closed, which unlocks it."""
     with file, contextlib.suppress(OSError):
         if is_named(file, path):
-            if sys.platform == "win32":  # which deletes no open file
+            if sys.platform == "win32":  # an open file cannot be deleted
                 file.close()
             path.unlink()
 
@@ -251,9 +251,9 @@ def _created(target: Path, mode: int) -> tuple[Path, BinaryIO]:
             raise FileNotFoundError(error.errno, "the folder does not exist", str(temporary.parent)) from None
         try:
             lock_open_file(file)
-        except BlockingIOError:  # another writer sweeps, and takes the file for one that a killed writer has left
+        except BlockingIOError:  # another writer's sweep has taken the file for that of a killed writer
             pass
-        except OSError:  # a file system without locks: nobody else can take it for that
+        except OSError:  # a file system without locks, on which nobody can sweep
             return temporary, file
         else:
             if is_named(file, temporary):

@@ -30,21 +30,21 @@ from fastsketch.data.files._npy import read_header as read_npy_header
 from fastsketch.data.files._replacing import replacing
 
 FORMAT = "fastsketch state"
-# Raised whenever an older reader could misread a file; readers accept every version up to their own. Builds before the
+# Incremented whenever an older reader could misread a file; readers accept all versions up to theirs. Builds before the
 # first release wrote 2, 3, and a 1 with "params" in its header: the next number is 4.
 SCHEMA = 1
 BEFORE_THE_RELEASE = (2, 3)
 
-# Bytes of JSON: the ids of ten million rows, in the notes of a model, and no more memory than a machine has.
+# Limit of the JSON header in bytes; it has to hold a model's notes, such as the ids of ten million rows.
 LONGEST_HEADER = 1 << 28
 
 Source = str | PathLike[str] | BinaryIO
 
-# Bytes read at a time: what was read is in the cache when its checksum is taken.
+# Bytes that are read at a time: few enough to be in the cache still when their checksum is computed.
 PIECE = 1 << 20
 
-# Raised by zipfile, json and numpy for damaged bytes: also "encrypted", "compression method", nested too deeply, and
-# for headers that are no Python literals.
+# Exceptions that zipfile, json and numpy raise for damaged bytes, for encrypted or compressed members, for JSON that is
+# nested too deeply, and for headers that are no Python literals.
 DAMAGE = (
     zipfile.BadZipFile,
     RuntimeError,
@@ -106,12 +106,12 @@ def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray
     archive = zipfile.ZipFile(out, "w", zipfile.ZIP_STORED)
     try:
         for name, array in {"header": text, **members}.items():
-            # A fixed date makes equal states equal bytes.
+            # The date is fixed, so that equal states have equal bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
         archive.close()
     except BaseException as error:
-        archive.fp = None  # closing it would hide an interrupt behind an error of its own: a member is open
+        archive.fp = None  # close() would raise because a member is open, and hide the interrupt
         _raise_lack_of_memory(error)
         raise
 
@@ -179,7 +179,7 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
     name = str(source) if isinstance(source, str | PathLike) else "the state"
     try:
         with contextlib.ExitStack() as stack:
-            if isinstance(source, str | PathLike) and Path(source).is_fifo():  # to open one may take for ever
+            if isinstance(source, str | PathLike) and Path(source).is_fifo():  # opening it might block forever
                 raise StateError(f"{name} is a pipe, and a state is read from a file")
             file = stack.enter_context(Path(source).open("rb")) if isinstance(source, str | PathLike) else source
             size = file.seek(0, os.SEEK_END)
@@ -203,7 +203,7 @@ def _check_members(archive: zipfile.ZipFile, size: int) -> None:
     if len({info.filename for info in members}) < len(members):
         raise ValueError("two of its members have one name")
     if members and min(info.header_offset for info in members) > 0:
-        # a state within a state that is cut short: its own list of members would be taken for the whole file's
+        # A truncated file may end in a state that was stored within it; zipfile would find the directory of that one.
         raise ValueError("it does not begin with its first member")
     if sum(info.file_size for info in members) > size:
         raise ValueError("its members are larger than the file")

@@ -15,16 +15,17 @@ from fastsketch.data.files._input import SourceError
 LOGGER = logging.getLogger("fastsketch")
 ZIP, WORKBOOK = b"PK\x03\x04", "it is an Excel workbook or another zip archive: save the sheet as CSV UTF-8"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Lines that tell what divides columns, whether there is a header, and what a column holds.
+# The number of first lines that decide separator, header, and what a column holds.
 DECIDING_LINES = 1000
 
-# Of a column's cells, the share that may be words by mistake: whether it is one of numbers is asked then.
+# A column of numbers may have this share of words, which are then taken for mistakes and reported.
 MISTAKES = 0.05
-# Cells with digits that tell what has none from them; whole numbers that are pointed out if each is another.
+# CODES cells with digits below a name without digits show that it is a header. MANY distinct integers in a column are
+# reported as possible ids.
 CODES, MANY = 10, 20
-# Numbers in a first row that ascend by chance in one of n! rows: of six in one of 720.
+# n random numbers ascend with probability 1 / n!, six with 1 / 720: such a first row is taken for a header.
 ASCENDING = 6
-# Cells that stand for a missing number, and other spellings of it, which `na_values` adds.
+# MISSING: cells that denote a missing number. UNREAD: other usual spellings, which the user can add by `na_values`.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 UNREAD = frozenset({"-", "--", ".", "#n/a", "#na", "<na>", "n.a.", "nil", "missing", "unknown"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
@@ -33,7 +34,7 @@ _YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100").fullmatch
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 _INF = ("inf", "infinity")
 
-# What stands in digits and is no number that is read, by name, and what to do about it.
+# Kinds of cells with digits that are not read as numbers: {description: (pattern, what the user can do)}.
 NUMBER, DATE, WORD = "a number", "a date or a time", "a word"
 _DIGITS = r"[+-]?[0-9][0-9.,' \u00a0\u202f]*"
 _CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR")
@@ -284,13 +285,13 @@ def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
     values = [[_value(cell, dialect) for cell in row] for row in below]
     if years and not counted:
         alike = sum(all(map(_YEAR, row)) for row in below)
-    elif n == 1:  # a column that counts on is one of numbers
+    elif n == 1:  # if the column continues to count, its first cell is a number like the others
         alike = len(values) * (values[:2] == [[numbers[0] + 1], [numbers[0] + 2]])
     elif counted:
         alike = sum([b - a for a, b in pairwise(row)] == steps for row in values)
     else:
         alike = sum(_are_even(row) if even else all(a < b for a, b in pairwise(row)) for row in values)
-    if counted:  # of few rows one may count by chance
+    if counted:  # with few rows, one of them may count by chance
         return "undecided" if 2 * alike > len(below) else "header"
     return "" if alike > MISTAKES * len(below) else "header"
 
@@ -411,7 +412,7 @@ def kind_of(text: str, dialect: Dialect = PLAIN) -> str | None:
     if dialect.missing(text):
         return None
     if text[0].isalpha() and " " not in text and not text.startswith(_CURRENCIES):
-        return WORD  # as most are, without a look at the patterns
+        return WORD  # the usual case, decided without the slower patterns
     if _NUMBER(dialect.plain(text)):
         return NUMBER
     for kind, fits in _PATTERNS:

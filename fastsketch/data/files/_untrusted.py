@@ -14,10 +14,10 @@ from typing import BinaryIO, cast
 
 from fastsketch.data.files._state import StateError
 
-# How a file is opened, by the mode of the file object. Opening a pipe must not wait for its other end.
+# Flags of os.open by the mode of the file object. O_NONBLOCK: opening a pipe must not wait for its other end.
 _COMMON = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "ab": os.O_WRONLY | os.O_APPEND}
-# Where the system opens a name relative to a folder that is open, a folder cannot be exchanged for a link in between.
+# Opening relative to an open folder prevents that a folder is replaced by a link between check and opening.
 _RELATIVE = os.open in os.supports_dir_fd
 
 

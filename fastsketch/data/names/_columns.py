@@ -11,7 +11,7 @@ from fastsketch.data.names._naming import UNKNOWN, HashedNames, KeptNames, Named
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# 2**30 columns are the most that a power of two offers below 2**31 - 1.
+# 2**30 is the largest power of two below 2**31 - 1.
 MOST_BITS = 30
 
 
@@ -35,7 +35,7 @@ class Vocabulary:
     names : sequence of str, default ()
         The names of columns 0, 1, ...
     unknown : {"add", "ignore", "refuse"}, default "add"
-        What becomes of a name without a column: it gets the next one, it is left out, or the rows are refused.
+        What to do with a name that has no column: add a column, ignore the name, or refuse the rows.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Vocabulary:
         ----------
         rows : dict, or list of dicts, of names and of pairs
         unknown : {"add", "ignore", "refuse"}, optional
-            In place of the vocabulary's own.
+            Overrides the attribute.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class Vocabulary:
         Raises
         ------
         TypeError, ValueError
-            For rows that cannot serve, naming row and feature; the vocabulary is then as it was.
+            For invalid rows; the message names row and feature, and the vocabulary is unchanged.
         """
         unknown = self.unknown if unknown is None else as_choice(unknown, "unknown", tuple(UNKNOWN))
         parts = self._kept.parts(as_list(rows), unknown)
@@ -115,9 +115,9 @@ class NameHash:
     Parameters
     ----------
     hash_bits : int
-        In [1, 30]: there are 2**hash_bits columns.
+        In [1, 30]; the number of columns is 2**hash_bits.
     signed : bool, default True
-        Whether a value is multiplied by the sign: names that share a column then cancel on average.
+        Whether values are multiplied by the sign, so that collisions of names cancel on average.
 
     Examples
     --------
@@ -157,6 +157,6 @@ class NameHash:
         Raises
         ------
         TypeError, ValueError
-            For rows that cannot serve, naming row and feature.
+            For invalid rows; the message names row and feature.
         """
         return _as_matrix(self._hashed.parts(as_list(rows), "add"), len(self))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-# What columns of ids and of values are called, in the singular and without an ending such as "_id".
+# Usual names of the columns of users, items and values, in the singular and without an ending such as "_id".
 USERS = (
     *("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row"),
     *("reviewer", "buyer", "listener", "viewer", "reader", "profile"),

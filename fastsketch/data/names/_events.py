@@ -13,26 +13,26 @@ from fastsketch.data.names._event_columns import OF_TIMES, event_columns, in_wor
 from fastsketch.data.names._tables import Numbers, Table, open_table
 from fastsketch.data.sources._column_names import positions_of
 
-# Numbers that all lie between are seconds since some day in 1973, or nanoseconds: nobody rates like this.
+# Values that all lie between these are taken for Unix times, in seconds (1973 and later) up to nanoseconds.
 OLDEST_TIME, LATEST_TIME = 1e8, 1e19
-# Seconds of the years 1995 to 2049: of a column without a name that could hold ids, numbers within are taken for times.
+# Unix times of 1995 to 2049. Only these are taken for times in the first two columns, which may hold integer ids.
 TIME_SECONDS = 8e8, 2.5e9
-# How those are taken as values that are left out by default.
+# Ends of messages: how to read a column of times as values, and how to choose other columns.
 NAMED = "--columns of three, columns=, takes it as it is"
 NAME_OTHERS = "--columns A,B[,C], columns=, names others"
 
-# Names, or numbers from 0.
+# Names or positions of columns.
 ColumnNames = Sequence[str | int]
 
 
 class Three(NamedTuple):
     """Users, items and values of events, in the order of the lines of a table."""
 
-    users: Any  # of text without the blanks around them
+    users: Any  # ids; strings have no surrounding blanks
     items: Any
     values: Any = None
-    lines: NDArray[np.int64] | None = None  # where each entry stands in a file of text
-    all_users: list[Any] | None = None  # those without a line too, in order
+    lines: NDArray[np.int64] | None = None  # the line of each entry in a text file
+    all_users: list[Any] | None = None  # all users in order, including those without events
 
 
 def read_events(
@@ -127,7 +127,7 @@ def are_times(values: NDArray[Any]) -> bool:
 
 
 def _read(table: Table, user: int, item: int, value: int | None) -> Three:
-    held: dict[str, str] = {}  # each id once
+    held: dict[str, str] = {}  # one string object for each id
     ids: dict[int, list[str]] = {user: [], item: []}
     numbers: list[NDArray[np.float64]] = [np.empty(0)]
     lines: list[NDArray[np.int64]] = [np.empty(0, np.int64)]

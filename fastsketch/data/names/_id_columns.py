@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import require_array_like
 
-# Kinds of ids, as files name them.
+# Kinds of ids, as stored in state files.
 INTEGERS: Final = "integers"
 STRINGS: Final = "strings"
 MIXED: Final = "mixed"
@@ -22,7 +22,7 @@ def ids_in(values: Any, name: str, *, mixed: bool = False) -> tuple[str, list[An
     Integers and strings of NumPy become those of Python. TypeError or ValueError names an entry that is no id.
     """
     if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
-        # one id; a tuple is one too, as a row of a table is
+        # A single id. A tuple is one, not a sequence of ids.
         values = objects([values])
     array = _as_array(values, name)
     if array.ndim != 1:
@@ -49,12 +49,12 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
         return np.asarray(values)
     if isinstance(values, Mapping) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a vector of ids, got {type(cast('Any', values)).__name__}")
-    # NumPy would make strings of the numbers beside a string
+    # np.array would convert the numbers in a mixture to strings
     return objects(list(cast("Iterable[Any]", values)))
 
 
 def objects(values: list[Any]) -> NDArray[Any]:
-    return np.fromiter(values, object, len(values))  # np.array would take tuples apart
+    return np.fromiter(values, object, len(values))  # np.array would make a dimension of tuples
 
 
 def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:

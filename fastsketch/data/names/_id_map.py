@@ -24,7 +24,7 @@ class IdMap:
     Parameters
     ----------
     ids : sequence, array or column of a data frame
-        Each id once, in the order of their places.
+        Different ids, in the order of their positions.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class IdMap:
     Raises
     ------
     TypeError, ValueError
-        If there are things among them that are no ids, missing ones, or one twice: the message names its position.
+        For an invalid, missing or repeated id; the message names its position.
 
     Examples
     --------
@@ -49,13 +49,13 @@ class IdMap:
         self._made = {}
         places = self._add(given, "ids")
         if len(self._made) < len(places):
-            # the first entry that has the place of an earlier one: it lies below its own position
+            # A repeated id has the position of its first occurrence, which is smaller than its own.
             at = int(np.argmax(places < np.arange(len(places))))
             raise ValueError(f"ids must be different, got {given[at]!r} again as entry {at}")
 
     kind: str
     _made: "dict[Any, int] | None" = None
-    _held: "tuple[dict[str, NDArray[Any]], str] | None" = None  # its arrays in files, and their name
+    _held: "tuple[dict[str, NDArray[Any]], str] | None" = None  # the arrays of the state file, and their name
     _ids: "NDArray[Any] | None" = None
 
     @property
@@ -120,15 +120,14 @@ class IdMap:
         ----------
         ids : sequence, array or column of a data frame
         name : str, default "ids"
-            What messages call them.
+            Name of the ids in messages.
 
         Raises
         ------
         TypeError
-            If strings are asked for where the map has integers, or the other way round, which is no question of
-            knowing them; and for what are no ids.
+            For strings if the map has integers, or the other way round, and for values that are no ids.
         ValueError
-            If one is missing: None, NaN.
+            If an id is missing: None, NaN.
         """
         return self._find(*_given(ids, name), name)
 
@@ -139,7 +138,7 @@ class IdMap:
         ----------
         ids : sequence, array or column of a data frame
         name : str, default "ids"
-            What messages call them.
+            Name of the ids in messages.
         """
         kind, given = _given(ids, name)
         out = self._find(kind, given, name)
@@ -158,10 +157,10 @@ class IdMap:
         ----------
         ids : sequence, array or column of a data frame
         name : str, default "ids"
-            What messages call them.
+            Name of the ids in messages.
         """
         kind, given = _given(ids, name)
-        if len(self) == 0:  # which has no kind yet
+        if len(self) == 0:  # an empty map accepts ids of any kind
             out = _of(kind, {})
             return out, out._add(given, name)
         if kind != self.kind and given:
@@ -236,7 +235,7 @@ def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
     They are `name`, which holds integers, or UTF-8 text (JSON for a mixture), and for strings `name`_ends, the end of
     each.
     """
-    if ids._held is None:  # they are asked for at every copy of a model
+    if ids._held is None:  # cached, because every copy of a model needs them
         if ids.kind == STRINGS:
             arrays = checks.text_arrays(ids, *array_names(name))
         elif ids.kind == MIXED:

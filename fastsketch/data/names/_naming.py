@@ -11,15 +11,15 @@ from fastsketch._core.validation import is_sparse
 from fastsketch._kernels.features import names as kernel
 from fastsketch.data.files import _checks as checks
 
-# indptr (n + 1,) int64, indices (nnz,) int32, data (nnz,) float64; in each row columns ascend
+# The arrays of CSR rows: indptr (n + 1,) int64, indices (nnz,) int32, ascending in a row, data (nnz,) float64.
 Parts = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
-# A row with names.
+# A row of named features.
 NamedRow = Mapping[str, float | str] | Sequence[str | tuple[str, float | str]]
 NamedRows = NamedRow | Sequence[NamedRow]
 
-# (row, name, whether it is a word there) of a feature that was learned as a number only, or as words only.
+# (row, name, whether the value is a string) of a feature whose earlier values were of the other type only.
 Mixed = tuple[int, str, bool]
-# What becomes of a name without a column.
+# What to do with a name that has no column.
 UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
 
@@ -28,10 +28,10 @@ def is_named(rows: Any) -> bool:
 
     The first row that is not empty decides.
     """
-    if type(rows) is dict:  # a stream of single rows
+    if type(rows) is dict:  # fast path for single rows
         return True
     if isinstance(rows, dict):
-        return not is_sparse(rows)  # scipy's matrices of keys are dicts
+        return not is_sparse(rows)  # scipy.sparse.dok_matrix is a dict
     if isinstance(rows, list | tuple):
         for row in cast("Sequence[Any]", rows):
             if isinstance(row, Mapping):
@@ -61,7 +61,7 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 def as_list(rows: Any) -> Sequence[Any]:
     """Return rows of named features as a sequence; a single dict is one row."""
-    if isinstance(rows, Mapping):  # scipy's dok_array calls itself one
+    if isinstance(rows, Mapping):  # so is scipy.sparse.dok_array
         one = cast("Mapping[str, Any]", rows)
         if not is_sparse(one):
             return (one,)
@@ -76,12 +76,12 @@ def as_list(rows: Any) -> Sequence[Any]:
 class KeptNames:
     """Columns of names in order of first appearance; the names are stored."""
 
-    width: int | None = None  # columns that there are; None: one for each name
+    width: int | None = None  # number of columns; None: one for each name
 
     def __init__(self) -> None:
         self.columns: dict[str, int] = {}
         self._pairs: dict[str, dict[str, int]] = {}
-        self.mixed: Mixed | None = None  # of the last rows
+        self.mixed: Mixed | None = None  # of the last batch
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -136,7 +136,7 @@ class KeptNames:
 class HashedNames:
     """Columns of names by feature hashing; no names are stored."""
 
-    mixed = None  # no names are kept
+    mixed = None  # no names are stored
 
     def __init__(self, hash_bits: int, *, signed: bool = True) -> None:
         self.width: int | None = 1 << hash_bits

@@ -34,7 +34,7 @@ from fastsketch.data.sources._csv import first_cells
 ROWS_AT_A_TIME = 4096
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
-# Share of the texts of a column that are different where none is a category that comes again.
+# A text column with a larger share of distinct values is reported, since its values are hardly categories.
 DIFFERENT = 0.9
 Named = dict[str, float | str]
 
@@ -43,7 +43,7 @@ class _Column(NamedTuple):
     """A column that is read."""
 
     name: str
-    place: int  # in the line
+    place: int  # position of the column
     numeric: bool
 
 
@@ -63,46 +63,46 @@ class TableRows:
     Parameters
     ----------
     path : str, path or data frame
-        "-" is standard input, which can be read once.
+        "-" is standard input, which can be read only once.
     label : str or int, optional
-        The column of labels, by name or number from 0. If not given, it is that of `schema` where the table has such a
-        column, and else there are none.
+        The column of labels, by name or position from 0. By default that of `schema`, if the table has this column;
+        otherwise there are no labels.
     categorical, numeric, ignore : sequences of str or int
-        Columns that are so whatever they hold, and columns that are not read.
+        Columns whose kind is given, whatever they hold, and columns that are not read.
     header : bool, optional
-        Whether the first line has the names of the columns; by default it has where a name is given above, and else
-        where a word in it stands above numbers or dates: where nothing tells, that is an error. A column without a
-        name, and all columns without a header, are called by their numbers: "1", "2", ...
+        Whether the first line has the names of the columns. By default it has if a name is given above, or if it has a
+        word above numbers or dates. If that is undecided, an error is raised. Columns without names are called "1",
+        "2", ... by their position.
     separator : str, optional
-        What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
+        Separator of text: by default tabs, semicolons or commas, depending on the first lines.
     decimal : {".", ","}, default "."
         The decimal point of text.
     thousands, comment, na_values, multiline
-        How text is written, as for ``fs.open_rows``.
+        As for ``fs.open_rows``.
     missing : {"feature", "refuse"}, default "feature"
-        What an empty cell becomes: the word "", of numeric columns too, so that a model has a weight for it; or an
-        error. Of a label it is always an error.
+        "feature": a missing cell becomes the string "", in numeric columns too, so that a model learns a weight for it.
+        "refuse": it is an error. A missing label is always an error.
     schema : dict, optional
-        That of other TableRows, which says what each column is in place of the first rows, and which one the labels
-        are: for more rows of one table, or rows to be predicted. Other columns are not read.
-        ``{**schema, "label": None}`` reads no labels, as where their cells are empty.
+        The ``schema`` of other TableRows, which determines the kind of each column and the labels: for more rows of
+        the same table, or for rows to predict. Other columns are not read. ``{**schema, "label": None}`` reads no
+        labels, for example if their cells are empty.
 
     Attributes
     ----------
     schema : dict
-        "columns": {name: "numeric" or "categorical"}, "label": name or None, "label_kind": one of these two or None;
-        as json can write it.
+        JSON values. "columns": {name: "numeric" or "categorical"}, "label": name or None, "label_kind": "numeric",
+        "categorical" or None.
     header : bool
-        Whether there is one.
+        Whether the table has a header.
     size : int
-        Of the table, in the units of the positions that ``chunks`` gives: bytes of text, else rows.
+        Size of the table in the units of the positions that ``chunks`` yields: bytes of text, otherwise rows.
 
     Raises
     ------
     SourceError
-        If the file is missing, damaged or empty, or a cell is not what its column says: with file, line and column.
+        If the file is missing, damaged or empty, or a cell does not fit its column; with file, line and column.
     TypeError, ValueError
-        If an argument is none of these, or names no column.
+        If an argument is invalid or names no column.
 
     Examples
     --------
@@ -187,12 +187,12 @@ class TableRows:
         rows : list of dict
         labels : ndarray (n,) of float64 or of str, or None
         position : int
-            Bytes of the file that have been read.
+            How much of ``size`` has been read.
 
         Raises
         ------
         SourceError
-            For a line that does not fit, with its number and column.
+            For an invalid line, with its number and column.
         """
         start_row = as_integer(start_row, "start_row", 0)
         read = [*self._columns, *([] if self._label is None else [self._label])]
@@ -229,7 +229,7 @@ class TableRows:
         row = as_integer(row, "row", 0)
         if self._is_input():
             return None
-        with open_table(self.path, self._dialect) as table:  # another reading of it may be on its way
+        with open_table(self.path, self._dialect) as table:  # opened again, because chunks() may be active
             for frame, numbered in table.frames([], [0]) if table.unit == "line" else ():
                 if row < len(frame):
                     return int(numbered()[row])
@@ -373,7 +373,7 @@ class TableRows:
         """
         counts = Counter(kind for kind in (kind_of(cell, self._dialect) for cell in cells) if kind is not None)
         words = counts.total() - counts[NUMBER]
-        figures = counts[WORD] <= MISTAKES * counts.total() < words  # some numbers are written in another way
+        figures = counts[WORD] <= MISTAKES * counts.total() < words  # numbers and figures, but hardly any words
         for kind, count in counts.items():
             if kind not in (NUMBER, WORD) and (figures or 2 * count > counts.total()):
                 return kind

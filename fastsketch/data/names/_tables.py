@@ -21,10 +21,10 @@ from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import is_typed_file
 from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames
 
-# Bytes of text, and rows of a table with types, that become one data frame.
+# Bytes of text, and rows of other tables, that are read into one data frame.
 PIECE_BYTES, PIECE_ROWS = 1 << 20, 1 << 16
 
-# Returns for the rows of a data frame what messages call them: the lines, or the rows of the table, (n,).
+# Returns the number of each row of a data frame for messages, (n,): its line in text, otherwise its row.
 Numbers = Callable[[], NDArray[np.int64]]
 
 
@@ -169,5 +169,5 @@ class TypedTable:
         return texts.set(texts == "", None)
 
 
-# A table whose rows are read once: how it is described is said at Csv.
+# An open table; see Csv for its attributes.
 Table: TypeAlias = CsvTable | TypedTable

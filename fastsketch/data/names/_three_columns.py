@@ -26,7 +26,7 @@ def is_frame(table: Any) -> bool:
     refuse_lazy(table)
     if hasattr(table, "collect_schema") or hasattr(table, "columns") or hasattr(table, "column_names"):
         return hasattr(table, "__getitem__") or hasattr(table, "__arrow_c_stream__")
-    # columns of polars and pyarrow, which have no ndim, offer a stream too
+    # a single column of polars or pyarrow has no ndim, and has __arrow_c_stream__ too
     return hasattr(table, "__arrow_c_stream__") and not hasattr(table, "to_numpy")
 
 

@@ -45,20 +45,20 @@ class Triples:
     users, items : sequence, array or column of a data frame, (n,)
         Ids; None and NaN are refused.
     values : array_like (n,), optional
-        Finite real numbers; without them every line counts 1.
+        Finite real numbers. Without them the value of every line is 1.
 
     Attributes
     ----------
     user_ids, item_ids : IdMap
-        Each id once, in order of first appearance: the rows and columns of ``matrix()``.
+        The different ids in order of first appearance: the rows and columns of ``matrix()``.
     users, items : ndarray (n,) of int32
-        The places of every line's ids in them.
+        The positions of each line's ids in ``user_ids`` and ``item_ids``.
     values : ndarray (n,) of float32 or float64, or None
 
     Raises
     ------
     TypeError, ValueError
-        For what is no id or no number, naming the entry, and for columns of different lengths.
+        For an invalid id or value, with its position, and for columns of different lengths.
 
     Examples
     --------
@@ -104,30 +104,30 @@ class Triples:
         Parameters
         ----------
         table : data frame, path, list of tuples, or dict
-            A data frame (pandas, polars, pyarrow, or whatever has ``__arrow_c_stream__``); a path to text (csv or tsv,
-            .gz, .bz2 and .xz too), whose ids are strings, or to Parquet or Arrow, with polars; a
-            list of (user, item) or (user, item, value); {user: [items]} or {user: {item: value}}.
+            A data frame (pandas, polars, pyarrow, or any with ``__arrow_c_stream__``); a path to text (csv or tsv, also
+            .gz, .bz2 or .xz), whose ids are strings, or to Parquet or Arrow; a list of (user, item) or (user, item,
+            value); {user: [items]} or {user: {item: value}}.
         columns : sequence of str or int, optional
-            Of a data frame or file: the names, or numbers from 0, of the columns of users, items and, if there are any,
-            values. If not given, all of them, which are two or three then; a third that holds dates or times is left
-            out of a file or data frame, with a warning.
+            For a data frame or file: names or positions of the columns of users, items and, optionally, values. By
+            default they are found by their names, or else by their order or content; the log names them if the table
+            has other columns. A third column of dates or times is left out with a warning.
         header : bool, optional
-            Whether the first line of text is one. If not given, it is where `columns` holds names, or a word in it
-            stands above numbers, dates or ids with digits; it is none where it holds figures like those below it, or
-            its ids come again there. Where nothing tells, that is an error.
+            Whether the first line of text has the names of the columns. By default it has if `columns` has names, or
+            if it has a word above numbers, dates or ids with digits. It has not if it holds numbers like those below,
+            or if its ids occur again below. If that is undecided, an error is raised.
         separator : str, optional
-            What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
+            Separator of text: by default tabs, semicolons or commas, depending on the first lines.
         decimal : {".", ","}, default "."
             The decimal point of text.
         thousands, comment, na_values, multiline
-            How text is written, as for ``fs.open_rows``.
+            As for ``fs.open_rows``.
 
         Raises
         ------
         TypeError, ValueError
-            For what is no such table, naming column and entry, or the line.
+            For an invalid table; the message names column and entry, or the line.
         SourceError
-            For a file that cannot be read.
+            If the file cannot be read.
         ImportError
             For a file or data frame if polars or narwhals is not installed.
         """
@@ -232,7 +232,7 @@ def pair_of(table: Triples, line: int) -> str:
     return f"the pair ({table.user_ids[int(table.users[line])]}, {table.item_ids[int(table.items[line])]})"
 
 
-# What a model takes in place of a matrix, beside data frames.
+# Input of models that is a table of events; data frames are accepted as well.
 Table: TypeAlias = Triples | Mapping[Any, Any] | str | PathLike[str]
 
 
@@ -290,7 +290,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
     require_array_like(values, "values")
     try:
         out: NDArray[Any] = np.asarray(values)
-        if out.dtype.kind == "O":  # as data frames keep missing ones beside integers
+        if out.dtype.kind == "O":  # as in pandas columns of integers with missing entries
             entries = cast("list[Any]", out.tolist())
             out = np.array([np.nan if is_missing(value) else value for value in entries])
     except ValueError as error:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
-# Of chunks that are alive at a time: one is worked on, one waits, one is being made.
+# Chunks in memory at a time: one in use, one waiting, one being read.
 ALIVE = 3
 
 
@@ -22,9 +22,9 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
         while (item := coming.popleft().result()) is not end:
             coming.append(thread.submit(next, items, end))
             yield item
-            item = None  # or it would be alive while the next one is waited for
+            item = None  # free the chunk before waiting for the next one
     finally:
-        if os.getpid() == owner:  # a child that was forked meanwhile has no such thread
+        if os.getpid() == owner:  # a forked child process does not have the thread
             for future in coming:
                 future.cancel()
             if hasattr(items, "close"):

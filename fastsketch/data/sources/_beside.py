@@ -70,7 +70,7 @@ class Apart(Derived):
         others, first, d = self._others, int(self._others[0]), self.n_features
         values = rows[:, self._places]
         values = values.toarray() if is_sparse(rows) else values
-        # at either end nothing need be copied
+        # if the extra columns are at either end, the others are a view
         together = int(others[-1]) - first == d - 1 and not is_sparse(rows)
         left = rows[:, first : first + d] if together else rows[:, others]
         return left, values if isinstance(self.beside, tuple) else values[:, 0].copy()

@@ -21,7 +21,7 @@ def names_of_labels(labels: Iterable[Any], of: str) -> tuple[str, ...] | None:
         odd = labels[strings.index(False)]
         raise TypeError(f"{of} must have names of columns that are all strings, or none: column {odd!r} has none")
     numbered = list(range(len(labels)))
-    if labels == numbered:  # a frame without columns too
+    if labels == numbered:  # also for a frame without columns
         return None
     names = tuple(map(str, labels))
     if set(names) == set(map(str, numbered)):
@@ -84,8 +84,8 @@ def positions_of(
     place, out = {name: k for k, name in enumerate(names or ())}, list[int]()
     for column in columns:
         if not isinstance(column, str) and column >= n and str(column) in place:
-            column = str(column)  # a year
-        if not isinstance(column, str) and column not in place:  # a data frame may call its columns by numbers
+            column = str(column)  # a name such as a year
+        if not isinstance(column, str) and column not in place:  # a data frame may have integer column labels
             if not -n <= column < n:
                 raise ValueError(f"{argument}: {of} has {n} columns, got position {column}")
             out.append(column % n)

@@ -45,7 +45,7 @@ from fastsketch.data.sources._source import LONGEST_LINE
 RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
 # Bytes of text that are read to find columns and header.
 HEAD_BYTES = 64 << 10
-# What str.strip() takes away at the ends of a cell, and polars does not.
+# Characters that str.strip() removes and polars does not.
 _BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
 
 
@@ -100,7 +100,7 @@ class Csv:
         is_comment = any(line.startswith("#") for _, line in numbered[:1])
         self.comment_hint = "; --set comment=# (comment='#') skips lines of comments" if is_comment else ""
         self._head: list[str] | None = None
-        self._numbering = b""  # the line of a header that could be a row of numbers
+        self._numbering = b""  # the header's line, if it could be a row of numbers
         self.names: list[str] | None = None
         self.first: list[Row] = []
         self._read_first(start)
@@ -140,7 +140,7 @@ class Csv:
         told = tell_header(rows, self.dialect)
         if told is None and self._numbers:
             if all(is_name(cell, self.dialect) for cell in head):
-                told = True  # as a row it would be refused
+                told = True  # as a row of numbers it would be refused
             elif len(rows) == 1 and WORD not in (kind_of(cell, self.dialect) for cell in head):
                 told = False
         if told is None:
@@ -234,14 +234,14 @@ class Csv:
         self._refuse_bytes(piece, line + 1, strict=bool(texts))
         if self._numbering and self._numbering in piece:
             self._refuse_header(piece, line)
-        if not self._has_nulls:  # to look for them takes half as long again
+        if not self._has_nulls:  # searching for spellings of missing numbers takes 1.5 times as long
             with suppress(pl.exceptions.PolarsError, _Refused):
                 return self._parsed(pl, piece, numbers, texts)
         self._has_nulls = True
         with suppress(pl.exceptions.PolarsError, _Refused):
             return self._parsed(pl, piece, numbers, texts)
         if not (b'"' in piece or self.separator in " \t" or self.newline == b"\r"):
-            # blanks around cells are a part of them in polars, and a blank line is a row
+            # polars keeps blanks around cells, and reads a blank line as a row
             blank = rb"(?m)[ \t]+(?=[%b\r\n])|(?:(?<=%b)|^)[ \t]+|^\s*\n".replace(
                 b"%b", re.escape(self.separator.encode())
             )
@@ -256,7 +256,7 @@ class Csv:
             frame = self._columns(pl, piece, numbers, pl.Float64 if as_written else pl.String)
             if not as_written:
                 frame = self._as_numbers(pl, frame)
-            # polars reads inf and nan; a sum of finite numbers may overflow
+            # polars accepts inf and nan. A finite sum excludes them; if it overflowed, all entries are checked.
             if not all(math.isfinite(value or 0.0) for value in frame.sum().row(0)) and (
                 not frame.select(pl.all_horizontal(pl.all().is_finite().all())).item()
             ):
@@ -275,7 +275,7 @@ class Csv:
 
         The last column of the file is always parsed, because its nulls reveal short rows.
         """
-        # several blanks divide columns too; and polars leaves out a mark of the byte order that is part of a cell
+        # several blanks separate columns too, and polars drops a byte order mark that is part of a cell
         if self.separator == " " or piece.startswith(BYTE_ORDER_MARK):
             raise _Refused
         last, is_number, comment = self.width - 1, kind == pl.Float64, self.dialect.comment

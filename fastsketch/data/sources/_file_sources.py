@@ -36,7 +36,7 @@ class FileSource(RowSource):
         return about.st_size, about.st_mtime_ns
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "path": self.path.absolute()}  # another process may stand in another folder
+        return {**self.__dict__, "path": self.path.absolute()}  # another process may have another working directory
 
     @property
     def file_bytes(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastsketch.data.files._input import SourceError
 
-# Which extra brings a package.
+# The extra that installs a package.
 _EXTRAS = {
     "pyarrow": "arrow",
     "h5py": "hdf5",
@@ -45,7 +45,7 @@ def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None)
     except (SourceError, ImportError):
         raise
     except BaseException as error:
-        # polars panics where it meets what it has not expected: no Exception, and none of the interpreter's own
+        # a panic of polars is a BaseException; interrupts and exits of the interpreter must pass
         if type(error) is MemoryError or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
         if look is not None:

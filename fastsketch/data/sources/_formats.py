@@ -24,8 +24,8 @@ class Options:
     """The arguments of open_rows that a format may use."""
 
     columns: tuple[str | int, ...] | None = None
-    named: bool = False  # one of the columns, or of those beside the rows, is asked for by its name
-    numeric: bool = False  # all columns that hold numbers, in place of `columns`
+    named: bool = False  # whether a column or an extra column is requested by name
+    numeric: bool = False  # select all columns that hold numbers
     dtype: np.dtype[Any] | None = None
     n_features: int | None = None
     zero_based: bool = False
@@ -33,10 +33,10 @@ class Options:
     dialect: Dialect = Dialect()
     beside: str | int | None = None  # see _beside.py
     transpose: bool | None = None  # see open_rows
-    max_unpacked: int | None = None  # see most_unpacked of io/_input.py
+    max_unpacked: int | None = None  # see most_unpacked in files/_input.py
 
 
-# Files by suffix.
+# The function that opens a file, by suffix.
 BY_SUFFIX = {
     ".npy": "_npy_source.open_npy",
     ".npz": "_npz_source.SparseMatrix",
@@ -53,7 +53,7 @@ BY_SUFFIX = {
     ".zarr": "_zarr.ZarrSource",
 }
 TYPED = frozenset(suffix for suffix, name in BY_SUFFIX.items() if name.startswith("_frame_source"))
-# Text, which may be compressed, and by the suffix before that of compression; of any other name by its first lines.
+# The function that opens text, and the kind of text by suffix (before .gz and the like); "any": by its first lines.
 TEXT = {
     "table": "_table_text.TableText",
     "market": "_market.open_market",
@@ -68,10 +68,10 @@ TEXT_BY_SUFFIX = {
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
 }
-# Names that end in one of these are folders which are one source, not folders of files.
+# Folders with these suffixes are one source, not folders of files.
 FOLDERS_OF_ONE = frozenset({".zarr"})
 
-# Objects: (whether it is one, what opens it); the first that knows an object has it. The tests import nothing.
+# Objects: (predicate, function that opens it); the first match is used. The predicates import nothing.
 Test = Callable[[Any], bool]
 
 
@@ -98,7 +98,7 @@ BY_KIND: list[tuple[Test, str]] = [
 ]
 
 
-# What holds rows, and is none: (whether it is one, what to give in its place).
+# Objects that are refused: (predicate, what to pass instead).
 INSTEAD: list[tuple[Test, str]] = [
     (known_as("pyarrow", "Dataset"), "take its to_table(), or name the files"),
     (known_as("dask", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
@@ -114,7 +114,7 @@ def function(name: str) -> Callable[..., Source]:
     return getattr(import_module(f"fastsketch.data.sources.{module}"), attribute)
 
 
-# How files begin: what opens them, whatever they are called; and what is no format that is read, with what to do.
+# Formats by the first bytes of a file: those that are read, and those that are refused, with what the user can do.
 BY_START = {
     b"PAR1": ".parquet",
     b"ARROW1": ".arrow",
@@ -122,7 +122,7 @@ BY_START = {
     b"\x93NUMPY": ".npy",
     b"\x89HDF": ".h5",
 }
-TYPED_STARTS = b"PAR1", b"FEA1", b"ARROW1", b"\xff\xff\xff\xff"  # the last: of a stream of Arrow batches
+TYPED_STARTS = b"PAR1", b"FEA1", b"ARROW1", b"\xff\xff\xff\xff"  # the last is that of a stream of Arrow batches
 FOREIGN = {
     b"\x28\xb5\x2f\xfd": "it is compressed by zstd, which is not read: zstd -d unpacks it",
     b"\x04\x22\x4d\x18": "it is compressed by lz4, which is not read: lz4 -d unpacks it",

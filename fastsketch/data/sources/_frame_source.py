@@ -17,8 +17,8 @@ from fastsketch.data.sources._identity import of_ends
 from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
 from fastsketch.data.sources._table_columns import Chosen, choose
 
-# Bytes of rows that polars decodes at a time. Pages of Parquet at both ends of a slice are decoded twice, and all of a
-# slice is in memory: slices of 32 MB took twice as long as slices of 80 MB.
+# Bytes of rows that polars decodes at a time, which are in memory together. Parquet pages at both ends of a slice are
+# decoded twice: slices of 32 MB took twice as long as slices of 80 MB.
 SLICE_BYTES = 80 << 20
 
 
@@ -39,7 +39,7 @@ class FrameSource(RowSource):
         self.n_rows = self.size = frames.n_rows
         with damaged(self.name, self.what):
             chosen = choose(frames, options)
-        # labels that no rows can have are a wrong argument, not a damaged table
+        # invalid column labels are a wrong argument, not a damaged table, so this is outside ``damaged``
         named = not isinstance(frames, HeldFrames) or frames.named(chosen.columns) is not None
         self._take(replace(chosen, named=named))
 
@@ -91,7 +91,7 @@ class FrameSource(RowSource):
                     some = piece.slice(place, step)
                     values = np.empty(0) if beside is None else as_values(some[beside])
                     yield as_rows(some, chosen, self.name, first + place), values
-                piece = some = None  # before the next is decoded
+                piece = some = None  # free the slice before the next one is decoded
 
 
 class TableFile(FrameSource, FileSource):

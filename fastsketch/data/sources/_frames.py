@@ -17,8 +17,8 @@ from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import refuse_lazy
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc", ".arrows")
-_STREAM = b"\xff\xff\xff\xff"  # how a stream of Arrow batches begins
-# Of an Arrow file, where pandas notes which columns are the index.
+_STREAM = b"\xff\xff\xff\xff"  # the first bytes of a stream of Arrow batches
+# First bytes of an Arrow file that are searched for pandas' metadata, which name the index.
 NOTE_BYTES = 1 << 20
 
 
@@ -108,7 +108,7 @@ class HeldFrames(Frames):
         with damaged(self.name, "table"):
             unique_names(list(map(str, names_of(x))), self.name)
             if hasattr(x, "validate") and hasattr(x, "column_names"):
-                x.validate(full=True)  # pyarrow does not check offsets and codes before it follows them
+                x.validate(full=True)  # pyarrow follows offsets and codes without checking them
             metadata: Any = (
                 getattr(None if hasattr(x, "collect_schema") else getattr(x, "schema", None), "metadata", None) or {}
             )
@@ -119,7 +119,7 @@ class HeldFrames(Frames):
                 frame = frame.collect("polars")
         self._frame: Any = frame
         self.n_rows, self._names = len(frame), [str(name) for name in frame.columns]
-        # the index is a note in the schema of pyarrow's tables alone: other libraries have no such column
+        # only tables of pyarrow have the index as a column, named in the metadata of their schema
         self.index = index_of(metadata.get(b"pandas", b""), self._names) if metadata else []
         with damaged(self.name, "table"):
             self.schema = dict(self.rows(0, min(self.n_rows, 1000), self._names).schema)

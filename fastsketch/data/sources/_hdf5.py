@@ -19,7 +19,7 @@ from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
 from fastsketch.data.sources._stored import StoredSource, check_matrix
 
-# Soft links behind one name, as in HDF5.
+# Limit of soft links behind one name, as in HDF5.
 MOST_LINKS = 16
 
 
@@ -66,8 +66,8 @@ class HeapCheckedFile(io.FileIO):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         start = self.read(16).ljust(16, b"\0")
-        length_bytes = start[14 if start[8] < 2 else 10]  # the superblock's versions 2 and 3 are shorter
-        self._are_lengths_8_bytes = start[:4] != b"\x89HDF" or length_bytes == 8  # not looked up behind a user block
+        length_bytes = start[14 if start[8] < 2 else 10]  # versions 2 and 3 of the superblock are shorter
+        self._are_lengths_8_bytes = start[:4] != b"\x89HDF" or length_bytes == 8  # unknown behind a user block
 
     def readinto(self, buffer: Any, /) -> int | None:
         """Read bytes; SourceError if they are a heap with an invalid length of an object."""
@@ -76,7 +76,7 @@ class HeapCheckedFile(io.FileIO):
             place, size = 16, struct.unpack_from("<8xQ", heap)[0]
             while place + 16 <= len(heap):
                 index, length = struct.unpack_from("<H6xQ", heap, place)
-                step = length if index == 0 else 16 + (length + 7) // 8 * 8  # object 0 is the space that is free
+                step = length if index == 0 else 16 + (length + 7) // 8 * 8  # object 0 is the free space
                 if not 0 < step <= size - place:
                     raise SourceError(f"{self.name} is damaged: an object of a heap has a length of {length}")
                 place += step
@@ -138,13 +138,13 @@ def check_own(item: Any, path: Path) -> None:
     if item.external:
         raise SourceError(f"{path}, {item.name} has its rows as bytes of other files ({item.external[0][0]!r})")
     for one in item.virtual_sources() if item.is_virtual else ():
-        if "%" in one.file_name:  # it stands for numbers: of as many files as there are
+        if "%" in one.file_name:  # a pattern for any number of files
             raise SourceError(f"{path}, {item.name} has rows of files called {one.file_name!r}: open each of them")
         if one.file_name != "." and not same_file(path, path.parent / one.file_name):
             raise SourceError(
                 f"{path}, {item.name} has rows of another file: open {one.file_name}, key={one.dset_name!r}"
             )
-        source = None if "%" in one.dset_name else within(item.file, one.dset_name, path)  # % stands for numbers
+        source = None if "%" in one.dset_name else within(item.file, one.dset_name, path)  # "%" is a pattern
         if source is None or getattr(source, "is_virtual", True):
             raise SourceError(
                 f"{path}, {item.name} has rows of {one.dset_name!r}, which must be a data set that has them itself"

@@ -8,8 +8,8 @@ import numpy as np
 
 from fastsketch._core.validation import is_sparse
 
-# At most 1 MiB of an input is read to know it again, in one block of each of 32 equal stretches; a smaller one is read
-# whole. What the blocks miss shows by the time of modification.
+# At most 1 MiB of an input is digested: 32 blocks at equal distances, or all of a smaller input. Changes outside the
+# blocks are recognised by the modification time.
 BLOCKS, BLOCK_BYTES = 32, 32 << 10
 
 

@@ -34,7 +34,7 @@ def _of_one_width(sources: list[Source]) -> list[Source]:
         is_text = isinstance(other, SvmlightSource)
         may_grow = is_text and (isinstance(first, SvmlightSource) or other.n_features < first.n_features)
         if other.n_features != first.n_features and not may_grow:
-            common_names(sources)  # which names the column
+            common_names(sources)  # raises an error that names the column
             raise SourceError(
                 f"the inputs differ in their number of columns: {first.name} has {first.n_features}, {other.name} has "
                 f"{other.n_features}"
@@ -65,7 +65,7 @@ class Joined(Source):
         counts = [n for n in rows if n is not None]
         self.n_rows = sum(counts) if len(counts) == len(rows) else None
         self.size = sum(source.size for source in self.sources)
-        # rows before each source, as far as they are known; of text they are when it has been read
+        # rows before each source, as far as known; text is counted when it is read
         self._before: list[int] = [0, *accumulate(counts)]
         self._counted: dict[int, int] = {k: row for k, row in enumerate(rows) if row is not None}
 
@@ -89,7 +89,7 @@ class Joined(Source):
             known = self._counted.get(k)
             if known is None or first + known > start_row:
                 skip = max(0, start_row - first)
-                # of a source that does not say how many rows it has, only reading shows where it ends
+                # the end of a source of unknown length is found only by reading
                 left, rows_here = (skip, 0) if known is None else (0, skip)
                 for rows, *values, position in read(source, skip - left):
                     n = length(rows)

@@ -24,7 +24,7 @@ from fastsketch.data.sources._streams import name_of
 
 HEADER = "%%MatrixMarket matrix coordinate real general"
 _BANNER = rb"(?i:%%matrixmarket)(?: ++[A-Za-z-]++){4} *+\r?\n"
-# Possessive: a line is matched at one go, or not at all.
+# Possessive quantifiers: without backtracking, a long invalid line costs linear time.
 _INDEX, _INTEGER = rb"[0-9]++", rb"[+-]?+[0-9]++"
 _REAL = rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 
@@ -67,7 +67,7 @@ def _is_10x(path: Path, n_genes: int) -> bool:
     """Return, with a warning, whether a matrix has a row for each gene and a column for each cell named next to it."""
     from scipy.io import mminfo
 
-    with InputFile(path) as file, suppress(ValueError):  # the whole matrix shows what is wrong with it
+    with InputFile(path) as file, suppress(ValueError):  # an invalid header is reported when the matrix is read
         if tuple(mminfo(io.BytesIO(file.read(1 << 20)))[:2]) == (n_genes, len(_names_beside(path, "barcodes"))):
             warn_caller(
                 f"{escaped(path)} has a row for each gene and a column for each cell, as the names beside it show: "
@@ -115,7 +115,7 @@ def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: 
         if form == "coordinate" and 8 * n_rows > most_unpacked(size, max_unpacked):
             raise ValueError(f"it claims {n_rows:,} rows in {size:,} bytes")
         start = _check_lines(text, form == "array", field)
-        # scipy takes zeros for missing entries of symmetric matrices, and a dense matrix without rows ends the process
+        # scipy reads missing entries of symmetric matrices as 0, and crashes on a dense matrix without rows
         if form == "array" and (symmetry != "general" or n_rows == 0):
             found = sum(1 for _ in re.finditer(rb"\S+", text[start:]))
             stated = n_rows * (n_rows + 1) // 2 - (n_rows if symmetry == "skew-symmetric" else 0)  # 0 without rows

@@ -17,7 +17,7 @@ class SparseMatrix(FileSource):
 
     waits = False
     _transpose = False
-    _sent = False  # from another process, which may send more parts of the same file
+    _sent = False  # unpickled in a worker, which may get more parts of the same file
 
     def __init__(self, path: Path, options: Options) -> None:
         super().__init__(path)
@@ -62,8 +62,8 @@ class _Last:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # one, by file and stamp
-        self._kept: Any = None  # by workers alone, where parts come one after another
+        self._held: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # at most one
+        self._kept: Any = None  # a strong reference, in workers only
 
     def get(self, key: tuple[Any, ...], load: Callable[[], Any], *, keep: bool) -> Any:
         """Return the matrix for a key, calling `load` if it is not the cached one. `keep` holds it beyond its users."""

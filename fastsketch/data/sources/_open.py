@@ -56,74 +56,73 @@ def open_rows(
     ----------
     x : path, glob, folder, "-", array, table, ... or a list of these
         Files: .npy, .npz of scipy (CSR, CSC, COO), .csv and .tsv (extra: files), .mtx and svmlight text (any other
-        name; extra: sklearn), text as .gz, .bz2, .xz too; .parquet, .arrow, .feather and .ipc (files), .h5, .hdf5 and
-        .h5ad (hdf5), .zarr (zarr). A folder is its files in the order of their names, but for hidden ones and those
-        that begin with "_"; a list is its items, one after another. "-" is standard input; it and other pipes are known
-        by their first bytes, and read once. csv, Parquet and Arrow files may be named by a protocol that fsspec knows
-        (s3://bucket/rows.csv).
-        Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
-        arrays, data frames (of any library that narwhals knows), iterators of batches, and sources.
+        name; extra: sklearn), where text may be compressed as .gz, .bz2 or .xz; .parquet, .arrow, .feather and .ipc
+        (files), .h5, .hdf5 and .h5ad (hdf5), .zarr (zarr). A folder denotes its files in the order of their names,
+        without hidden ones and those that begin with "_"; the items of a list are concatenated. "-" is standard input;
+        for it and other pipes the first bytes decide the format, and they can be read once. csv, Parquet and Arrow
+        files may be named by a protocol that fsspec supports (s3://bucket/rows.csv).
+        Objects: arrays, sparse matrices, memory maps, objects with a shape and slices (h5py, Zarr), AnnData, Dask
+        arrays, data frames (of any library that narwhals supports), iterators of batches, and sources.
     columns : str, or sequence of str or int, optional
-        Names or positions of the columns that are read, in this order; a number that is no position may be a name (of
-        a year). "numeric": all that hold numbers (of text, in its first lines, with a warning that names the others);
-        ``feature_names`` of the source says which. One of lists of numbers (an embedding) is as many columns as the
-        lists are long.
+        Names or positions of the columns to read, in this order. A number that is no position may be a name, such as a
+        year. "numeric" selects all columns that hold numbers; in text the first lines decide, and a warning names the
+        other columns. ``feature_names`` of the source lists the selected ones. A column of lists of numbers (an
+        embedding) becomes one column for each entry.
     dtype : {float32, float64}, optional
-        Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
+        Dtype of the rows. By default that of the data; for columns of several types the smallest that holds all.
     fill : float, optional
-        What stands in the place of missing numbers (NaN, nulls, empty cells). By default they are an error.
+        Replaces missing numbers (NaN, nulls, empty cells). By default they are an error.
     n_features : int, optional
-        Columns of svmlight text; without it files are read once before, and streams need it.
+        Number of columns of svmlight text. Without it files are read once in advance; streams need it.
     zero_based : bool, default False
         Whether the features of svmlight text count from 0.
     key : str, optional
-        The matrix within an HDF5 file or a Zarr group; needed where there are several. Of AnnData, in any of these and
-        whatever it is called, X by default; a layer, or another matrix ("obsm/X_pca", "raw/X").
+        Name of the matrix in an HDF5 file or a Zarr group; required if there are several. For AnnData the default is
+        X, and `key` may be a layer or another matrix ("obsm/X_pca", "raw/X").
     header : bool, optional
-        Whether the first line of a table of text has names. By default it has where a column is asked for by name, a
-        word in it stands above numbers or dates, or it numbers the columns (0, 1, ..., years); where nothing tells,
-        that is an error.
+        Whether the first line of a csv file has the names of the columns. By default it has if a column is requested
+        by name, if it has a word above numbers or dates, or if it numbers the columns (0, 1, ..., years). If that is
+        undecided, an error is raised.
     separator : str, optional
-        What divides the columns of a table of text: by default tabs, semicolons or commas, as the first lines have
-        them.
+        Separator of a csv file: by default tabs, semicolons or commas, depending on the first lines.
     decimal : {".", ","}, default "."
-        The decimal point of a table of text.
+        The decimal point of a csv file.
     thousands : {",", ".", " ", "'", "_"}, optional
         The character between groups of three digits.
     comment : str, optional
         Lines of text that begin with it are skipped.
     na_values : str or sequence of str, default ()
-        Cells that stand for a missing number, in any case, in addition to nothing, NA, n/a, NaN, null, none and ?.
+        Cells that denote a missing number, in any case, in addition to empty cells, NA, n/a, NaN, null, none and ?.
     multiline : bool, default False
-        Whether quoted cells of text may hold line ends. Such a file is not cut into parts.
+        Whether quoted cells of text may contain line ends. Such a file is not split into parts.
     beside : str or int, or list of these, optional
-        A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``. Several
-        hold numbers.
+        An extra column, of any type, that is not part of the rows: see ``Source.chunks_beside``. Several extra columns
+        must hold numbers.
     transpose : bool, optional
-        Whether the columns of a Matrix Market file are read as rows. By default where the names of genes and cells
-        that 10x Genomics writes (features.tsv or genes.tsv, and barcodes.tsv) are beside it and are as many as its rows
-        and columns; a warning says so, and the ids of genes are the names of columns.
+        Whether the columns of a Matrix Market file are read as rows. By default they are, with a warning, if the files
+        of 10x Genomics with the names of genes and cells (features.tsv or genes.tsv, and barcodes.tsv) are in the same
+        folder and match its rows and columns. The ids of genes are then the names of the columns.
     max_unpacked : int, optional
-        Bytes that a compressed file may unpack to whose matrix is held as a whole (.npz, .mtx.gz), and that one row of
-        HDF5 or Zarr may take. By default 16 MiB and 32 times the length of the file: more is an error.
+        Limit of the bytes that a file unpacks to if it is held in memory (.npz, .mtx.gz), and of the size of one row
+        of HDF5 or Zarr. By default 16 MiB plus 32 times the length of the file. More is an error.
 
     Returns
     -------
     source : fastsketch.data.Source
-        An iterable of chunks: arrays (k, d), or CSR, of one dtype and width, each good until the next is read. It has
-        ``n_rows`` (None if only the end shows it), ``n_features``, ``feature_names``, ``parts``. Reading runs on a
-        thread, two chunks ahead at most.
+        An iterable of chunks: arrays (k, d), or CSR matrices, of one dtype and width, each valid until the next one is
+        read. It has ``n_rows`` (None if unknown), ``n_features``, ``feature_names`` and ``parts``. A thread reads at
+        most two chunks ahead.
 
     Raises
     ------
     SourceError
-        If there is nothing, or what there is is damaged, of another format, or has other columns than the files before;
-        while it is read, for a number that is missing, and for a file that has changed since it was opened. The message
-        names the file, and the row, line and column where there are such.
+        If the input is missing, damaged or of an unsupported format, or if files differ in their columns. While rows
+        are read, for a missing number, and for a file that has changed since it was opened. The message names the file,
+        and the row, line and column if known.
     ImportError
         If a format needs a package that is not installed: the message names the extra.
     TypeError, ValueError
-        If an argument is none.
+        If an argument is invalid.
 
     Examples
     --------
@@ -160,11 +159,11 @@ def open_rows(
     )
     if fill is not None:
         fill = as_real(fill, "fill", -float("inf"), float("inf"))
-    if wanted is not None and isinstance(apart, tuple):  # read with the others, and then taken out
+    if wanted is not None and isinstance(apart, tuple):  # selected with the others, split off below
         wanted = tuple(dict.fromkeys((*wanted, *apart)))
         options = replace(options, columns=wanted)
     source = _opened(x, options)
-    # a table takes its columns where it is opened: others may hold no numbers, and one may hold several a row
+    # A table selects its columns itself, since others may hold no numbers, and a column of lists is several features.
     columns = None if source.taken is not None and source.taken == wanted else wanted
     if isinstance(apart, tuple) and wanted is not None:
         source = chosen(source, columns=columns, dtype=None, fill=None)
@@ -223,7 +222,7 @@ def _joined(sources: list[Source], options: Options) -> Source:
         out.taken = wanted
         return out
     names = sources[0].feature_names if sources else None
-    if names is not None and len(set(names)) == len(names):  # the columns of the others in the order of the first
+    if names is not None and len(set(names)) == len(names):  # reorder the columns of the other sources as in the first
         sources = [
             picked(source, positions(source, names))
             if source.feature_names is not None and sorted(source.feature_names) == sorted(names)

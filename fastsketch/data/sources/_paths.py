@@ -50,7 +50,7 @@ def files_of(name: str | PathLike[str]) -> list[Path]:
         If there are none.
     """
     path = Path(name)
-    if not os.fspath(name):  # of a variable that is not set; as a path it is this folder
+    if not os.fspath(name):  # perhaps of an unset variable; Path("") would be the working directory
         raise SourceError("the name of a file must not be empty")
     if _is_one(path):
         return [path]
@@ -80,6 +80,6 @@ def _of_folder(folder: Path) -> list[Path]:
         paths += [Path(place, name) for name in (*files, *one) if not name.startswith((".", "_"))]
     if not paths:
         raise SourceError(f"{folder} is a folder without files")
-    if once := [path for path in paths if comes_once(path)]:  # to open one may take for ever
+    if once := [path for path in paths if comes_once(path)]:  # opening a pipe might block forever
         raise SourceError(f"{min(once)} is no regular file: move it out of the folder, or name the other files")
     return sorted(paths, key=lambda path: path.parts)

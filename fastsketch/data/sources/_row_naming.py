@@ -15,7 +15,7 @@ def naming(source: Source, start_row: int) -> Generator[None]:
     ----------
     source : Source
     start_row : int
-        Where the rows stand in it.
+        The number of the batch's first row in the source.
 
     Examples
     --------

@@ -20,7 +20,7 @@ class SlicedSource(RowSource):
     `step` is the number of rows that the object stores together; chunks are multiples of it.
     """
 
-    waits = False  # it is not known whether the object may be used in another thread
+    waits = False  # the object may not be thread-safe
 
     def __init__(self, x: Any, *, name: str | None = None, step: int = 1) -> None:
         self._x: Any = x

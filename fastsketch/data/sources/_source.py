@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     _Rows: TypeAlias = "NDArray[Any] | csr_array[Any]"
 
-# A column, or several, by name or position.
+# The extra column, or several as a tuple, by name or position.
 Beside: TypeAlias = str | int | tuple[str | int, ...]
 
-# One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
+# Bytes of a chunk: large enough that the cost of a read is negligible, and small compared with the memory.
 CHUNK_BYTES = 8 << 20
-# Text is scanned so many bytes at a time; a line may be a row of 20 million values.
+# Bytes of text that are scanned at a time, and the longest line: a row of 20 million values.
 BLOCK_BYTES, LONGEST_LINE = 4 << 20, 256 << 20
-# Columns are 32-bit integers, and their number is one too.
+# Column indices and the number of columns are 32-bit integers.
 MAX_FEATURES = 2**31 - 1
 
 
@@ -53,22 +53,22 @@ class Source(ABC):
     Attributes
     ----------
     name : str
-        In messages: a path, "standard input", the type of an object.
+        Name for messages: a path, "standard input", the type of an object.
     n_rows : int or None
-        None if only the end of the rows shows it.
+        None if it is unknown until all rows are read.
     n_features : int
     feature_names : tuple of str or None
-        Names of the columns, in their order; None if they have none.
+        Names of the columns; None if they have none.
     dtype : dtype or None
-        Of the rows that are given; None if it is not known before.
+        Dtype of the rows; None if it is unknown until they are read.
     sparse : bool
         Whether rows are CSR.
     size : int
-        In the units of the positions that ``chunks`` gives: rows, or bytes of text; 0 if it is not known.
+        Total size in the units of the positions that ``chunks`` yields: rows, or bytes of text; 0 if unknown.
     repeatable : bool
         Whether rows can be read more than once, and from another process.
     first_row : int
-        Where the rows of a part begin in the source that was cut; 0 otherwise, and where that is not known (text).
+        For a part, its first row in the source that was split; 0 otherwise, and if that is unknown (text).
 
     Examples
     --------
@@ -85,7 +85,7 @@ class Source(ABC):
     """
 
     repeatable: bool = True
-    # Whether rows have to be waited for (a disk, a decompressor), so that reading runs ahead on a thread.
+    # Whether reading waits for a disk or a decompressor, so that a thread prefetches chunks.
     waits: bool = True
 
     name: str
@@ -96,7 +96,7 @@ class Source(ABC):
     sparse: bool = False
     size: int = 0
     first_row: int = 0
-    # Whether no entry can be missing: rows need not be looked at for NaN.
+    # Whether no entry can be missing, so that rows are not checked for NaN.
     complete: bool = False
 
     @abstractmethod
@@ -122,12 +122,11 @@ class Source(ABC):
             return ahead(self.read(start_row))
         return self.read(start_row)
 
-    # The columns as they were asked for, of a format that takes them where it is opened.
+    # The requested columns, if the source itself has selected them.
     taken: tuple[str | int, ...] | None = None
-    # The column, by name or position, that lies beside the rows, which lack it: the key of a group, a target; several
-    # as a tuple.
+    # The extra column, or several as a tuple: the key of a group, or targets. The rows do not contain it.
     beside: "Beside | None" = None
-    # Whether labels lie beside the rows that are no column: of svmlight text.
+    # Whether the rows have labels that are no column, as in svmlight text.
     labelled: bool = False
 
     def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
@@ -189,7 +188,7 @@ class Source(ABC):
         Parameters
         ----------
         n_bytes : int
-            Of the rows of a part, about.
+            Approximate size of the rows of a part.
         multiple : int, default 1
         """
         if self.n_rows is None or not self.repeatable or type(self).between is Source.between:

@@ -20,7 +20,7 @@ from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import MAX_FEATURES, Source, rows_of_chunk, rows_of_part
 
-# A chunk of rows with more bytes than these is decompressed for every chunk that is made of it, and not held.
+# A larger storage chunk is not kept in memory, but decompressed again for every chunk of rows that is read from it.
 HELD_BYTES = 112 << 20
 
 
@@ -56,8 +56,8 @@ class StoredSource(FileSource):
     A subclass implements ``opened``, ``find`` and ``names``.
     """
 
-    what: str  # the format, for messages
-    separator = ""  # that names of arrays begin with
+    what: str  # name of the format for messages
+    separator = ""  # prefix of the names of arrays
 
     def __init__(self, path: Path, options: Options) -> None:
         super().__init__(path)
@@ -155,7 +155,7 @@ class StoredSource(FileSource):
         elif folder in ("X", "layers", "raw") and self._is_annotated(root):
             table = self.find(root, "raw/var" if folder == "raw" else "var")
             names = None if table is None else self.find(table, _text(table.attrs.get("_index", "_index")))
-            if names is not None and not hasattr(names, "shape"):  # strings that may be missing: values beside a mask
+            if names is not None and not hasattr(names, "shape"):  # AnnData stores nullable strings as values and mask
                 names = self.find(names, "values")
         if names is not None and names.shape == (self.n_features,):
             n_bytes = self.n_features * max(8, names.dtype.itemsize)
@@ -241,7 +241,7 @@ class StoredSource(FileSource):
             if (wide := np.diff(ends[: n + 1]) > self.n_features).any():
                 row = first + int(np.argmax(wide))
                 raise SourceError(f"{self.name} is damaged: row {row} has more entries than columns")
-            if n == 1:  # which may be longer than a chunk
+            if n == 1:  # a single row may be larger than a chunk
                 n_bytes = (high - low) * (dtype.itemsize + matrix.indices.dtype.itemsize)
                 check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.name}: row {first}")
             values, columns = np.asarray(matrix.data[low:high]), np.asarray(matrix.indices[low:high])

@@ -18,9 +18,9 @@ from fastsketch.data.sources._paths import STANDARD_INPUT
 from fastsketch.data.sources._source import RowSource, Source
 from fastsketch.data.sources._stored import check_matrix
 
-# Enough of the start of a stream or a text to see what it is: a header of .npy, lines of text.
+# First bytes from which the format of a stream or text is recognised.
 HEAD_BYTES = 64 << 10
-# What is read from its end, or here and there.
+# Formats that need random access.
 NOT_STREAMED = {
     b"PK\x03\x04": "an archive (.npz)",
     b"PAR1": "a Parquet file",

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-# What scikit-learn parses without an error and the format does not have. Each contains one of these byte strings, which
-# are fast to find.
+# Violations of the format that scikit-learn accepts. Each contains one of _SUSPECT_BYTES, which are fast to search.
 _SUSPECT = re.compile(rb"_|[ \t][+-][0-9]+:|qid(?!:[0-9]+[ \t\r\n])|[\x0b\x0c]|\r(?!\r*\n)")
 _SUSPECT_BYTES = b"_", b" +", b" -", b"\t+", b"\t-", b"qid", b"\x0b", b"\x0c"
 
@@ -48,7 +47,7 @@ class SvmlightSource(TextSource):
                 raise SourceError(f"{path} is neither .npy, .npz nor svmlight text")
         elif options.n_features is None:
             raise SourceError(f"{self.name} is read once: how wide its rows are must be known (n_features)")
-        _loader()  # an error if there is none
+        _loader()  # ImportError if scikit-learn is not installed
         self.n_features = self._count_features() if options.n_features is None else options.n_features
         if self.n_features == 0:
             raise SourceError(f"{path} holds no features")

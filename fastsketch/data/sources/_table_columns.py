@@ -13,9 +13,9 @@ from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._frames import Frames
 
-# Columns that lists may become, each of which has a name: a few bytes of a file can state any length.
+# Limit of the number of columns that lists are expanded to: a few bytes of a file can state any length.
 MOST_ENTRIES = 1 << 20
-# What to do where some columns hold none.
+# What the user can do if some columns hold no numbers.
 CHOOSE = "columns='numeric' (--columns numeric) leaves them out, columns= (--columns) names others"
 
 

@@ -88,13 +88,13 @@ class TableText(TextSource):
                 pieces = self._csv.pieces(file, 1 << 20)
                 found |= first_cells((self._csv.frame(*piece, [], empty) for piece in pieces), empty, dialect)
         kinds = {k: is_numeric(cells, dialect) for k, cells in found.items()}
-        # a column without a cell may hold numbers further on, unless the file has been looked through
+        # an empty column may hold numbers further on, unless the whole file has been searched
         numbers = [k for k, is_number in kinds.items() if is_number or not rows]
         others = sorted(set(self._columns) - set(numbers))
         odd = ((number, k, row[k]) for number, row in self._csv.first for k in others)
         self._odd = sorted(
             (cell for cell in odd if kind_of(cell[2], dialect) not in (None, NUMBER)),
-            key=lambda cell: kind_of(cell[2], dialect) == WORD,  # dates and figures first
+            key=lambda cell: kind_of(cell[2], dialect) == WORD,  # name a date or another figure rather than a word
         )
         if leave_out and not numbers:
             first = [f": line {n}: {self._csv.called(k)}: {self._csv.why(text, k)}" for n, k, text in self._odd[:1]]
@@ -121,14 +121,14 @@ class TableText(TextSource):
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def _blocks(self, file: InputFile) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
-        # numbers of text take more room than their digits: of "0," four times
+        # numbers need more memory than their text: "0," needs four times as much
         self._refuse_words()
         texts = [] if self._beside is None else [self._beside]
         for piece, line in self._csv.pieces(file, max(1, _source.CHUNK_BYTES // 4), is_part=self._from > 0):
             try:
                 frame = self._csv.frame(piece, line, self._columns, texts)
             except SourceError:
-                if self._from:  # lines are counted from the beginning of the file
+                if self._from:  # repeat, so that the error names the line in the file
                     self._csv.frame(piece, self.line_at(line) - 1, self._columns, texts)
                 raise
             values = np.empty(0, object)

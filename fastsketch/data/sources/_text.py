@@ -13,7 +13,7 @@ from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, Place, Source
 from fastsketch.data.sources._streams import name_of
 
-# What is looked at for the end of a line at a time.
+# Bytes that are searched for a line end at a time.
 LOOK_BYTES = 64 << 10
 
 
@@ -51,7 +51,7 @@ class TextSource(FileSource):
             try:
                 yield text
             except SourceError:
-                self.check_unchanged()  # which may be why
+                self.check_unchanged()  # a changed file may be the cause
                 raise
         self.check_unchanged()
 

@@ -89,7 +89,7 @@ def stamp_of(path: Path) -> tuple[int, str]:
                     folders.append(entry.path)
                 else:
                     about = entry.stat()
-                    if not stat.S_ISREG(about.st_mode):  # to open one may take for ever
+                    if not stat.S_ISREG(about.st_mode):  # opening a pipe might block forever
                         raise SourceError(f"{entry.path} is no regular file")
                     n_bytes += about.st_size
                     files.append(f"{os.path.relpath(entry.path, path)}\0{about.st_size} {about.st_mtime_ns}")
