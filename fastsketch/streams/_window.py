@@ -28,8 +28,8 @@ from fastsketch._frame.parameters import integer, parameter, same
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, asked_as, naming, open_rows
-from fastsketch.data.sources._beside import Apart
 from fastsketch.data.sources._column_names import positions
+from fastsketch.data.sources._extra_column import Apart
 
 SECOND = 1_000_000
 UNITS = {"ms": SECOND // 1000, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}

@@ -1,4 +1,4 @@
-# Slots of columns, as loops over rows ask for them.
+# Slots of columns, for loops over rows.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 

@@ -1,4 +1,4 @@
-"""Rows whose features have names: names to columns, by a vocabulary or by a hash, and the arrays of CSR rows.
+"""Encode rows of named features as CSR arrays; columns come from a vocabulary or from feature hashing.
 
 A row is a dict {name: value}, or a list or tuple of names and of pairs (name, value). A value is a number (True is 1),
 or a string, which makes the feature "name=string" with value 1. What occurs twice in a row is added up; a sum of 0 is
@@ -26,7 +26,7 @@ cdef extern from "Python.h":
     object PyUnicode_FromObject(object text)
 
 
-# What becomes of a name that has no column.
+# What to do with a name that has no column.
 cdef enum:
     ADDED
     IGNORED
@@ -36,13 +36,13 @@ cdef enum:
 ADD, IGNORE, REFUSE, HASH = ADDED, IGNORED, REFUSED, HASHED
 
 cdef enum:
-    SHORT = 512  # bytes of "name=value" that are put together without a string
-    FEW = 32  # entries up to which a row is sorted by insertion: names mostly come in the order of their columns
+    SHORT = 512  # bytes of "name=value" up to which the text is built on the stack
+    FEW = 32  # entries up to which a row is sorted by insertion, which is fast because names are mostly in column order
 
 
 cdef struct Entry:
     int32_t column
-    int32_t place  # in the row: equal columns are added up in this order
+    int32_t place  # position in the row: values of equal columns are summed in this order
     double value
 
 
@@ -73,7 +73,7 @@ cdef void sort(Entry *entries, Py_ssize_t n) noexcept nogil:
 
 
 cdef class Columns:
-    """Which column a name has.
+    """Map names to columns.
 
     columns : {name: column}, and pairs : {name: {string: column of "name=string"}}, whose keys are the features that
     have been words, and whose values only save time; both are added to with unknown=ADD. `mixed` becomes (row, name,
@@ -92,7 +92,7 @@ cdef class Columns:
         self.columns, self.pairs = columns, pairs
         self.unknown, self.hash_bits, self.is_signed = unknown, hash_bits, is_signed
 
-    # -1: it has none and is ignored; the sign is that of a hash
+    # Return the column of a name, -1 if the name is ignored; set the sign of a hashed value.
     cdef int64_t of_name(self, name, int *sign, Py_ssize_t row) except -2:
         cdef Py_ssize_t size
         cdef const char *text
@@ -102,7 +102,7 @@ cdef class Columns:
         found = self.columns.get(name)
         return self.of_new(name, row) if found is None else <int64_t> found
 
-    # that of "name=text"
+    # Return the column of "name=text".
     cdef int64_t of_pair(self, name, text, int *sign, Py_ssize_t row) except -2:
         cdef dict known
         cdef int64_t column
@@ -132,7 +132,7 @@ cdef class Columns:
             return -1
         if self.unknown == REFUSED:
             raise ValueError(f"row {row} has the feature {shown(name)}, which is not in the vocabulary")
-        as_utf8(name, &size, row)  # or it could not be saved
+        as_utf8(name, &size, row)  # raises for text that cannot be encoded, and so could not be saved
         if column >= INT32_MAX:
             raise ValueError(f"row {row} has a new feature, {shown(name)}: a vocabulary holds fewer than 2**31 names")
         self.columns[name] = column
@@ -157,7 +157,7 @@ cdef class Columns:
         memcpy(space + n + 1, two, m)
         return self.hashed(<const uint8_t *> space, n + m + 1, sign)
 
-    # entries that it makes: 1, or 0 for a name that is ignored
+    # Write the entry of a feature; return the number of entries, 0 for an ignored name.
     cdef int add(self, name, value, Entry *out, Py_ssize_t row) except -1:
         cdef int sign = 1
         cdef double number
@@ -214,7 +214,7 @@ cdef str shown(value):
 
 
 cdef Py_ssize_t read_row(Columns columns, row, Entry *out, Py_ssize_t room, Py_ssize_t number) except -1:
-    """The entries of a row, sorted: how many."""
+    """Write the entries of a row, sorted by column; return their number."""
     cdef Py_ssize_t n = 0, places = 0
     if isinstance(row, dict):
         for name, value in (<dict> row).items():
@@ -241,7 +241,7 @@ cdef Py_ssize_t read_row(Columns columns, row, Entry *out, Py_ssize_t room, Py_s
 
 
 def encode(rows, Columns columns):
-    """(indptr int64 (n + 1,), indices int32, data float64) of a list of rows; TypeError or ValueError names the row."""
+    """Return (indptr int64 (n + 1,), indices int32, data float64) of rows; TypeError or ValueError names the row."""
     cdef list taken = list(rows)
     cdef Py_ssize_t i, k, n, count, used = 0, total = 0, longest = 0
     for i in range(len(taken)):
@@ -283,5 +283,5 @@ def encode(rows, Columns columns):
 
 
 def murmur3(const uint8_t[::1] text, uint32_t seed=0):
-    """MurmurHash3_x86_32 of some bytes."""
+    """Return MurmurHash3_x86_32 of bytes."""
     return murmur3_32(&text[0] if text.shape[0] else NULL, text.shape[0], seed)

@@ -1,6 +1,6 @@
 """Sources: read rows in chunks from files, folders, pipes, tables, stored arrays and iterators."""
 
-from fastsketch.data.sources._beside import asked_as
+from fastsketch.data.sources._extra_column import asked_as
 from fastsketch.data.sources._open import open_rows
 from fastsketch.data.sources._paths import comes_once
 from fastsketch.data.sources._row_naming import naming

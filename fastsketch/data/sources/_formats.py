@@ -31,7 +31,7 @@ class Options:
     zero_based: bool = False
     key: str | None = None
     dialect: Dialect = Dialect()
-    beside: str | int | None = None  # see _beside.py
+    beside: str | int | None = None  # see _extra_column.py
     transpose: bool | None = None  # see open_rows
     max_unpacked: int | None = None  # see most_unpacked in files/_input.py
 

@@ -16,8 +16,8 @@ from fastsketch.data.files._table import as_dialect
 from fastsketch.data.sources import _formats
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._batches import BatchSource
-from fastsketch.data.sources._beside import set_apart
 from fastsketch.data.sources._column_names import positions
+from fastsketch.data.sources._extra_column import set_apart
 from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._joined import joined

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._ahead import ahead
+from fastsketch.data.sources._prefetch import ahead
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastsketch.data.sources import _source, open_rows
-from fastsketch.data.sources._ahead import ALIVE, ahead
+from fastsketch.data.sources._prefetch import ALIVE, ahead
 from tests.data.sources.helpers import ROWS, all_rows
 
 
