@@ -1,21 +1,20 @@
-"""Arrays of the adaptive methods: H sketched or whole, or diagonal; the rounds are in _kernels/online."""
+"""States of the adaptive methods: H sketched, full or diagonal. The rounds are in _kernels/online."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
-from fastsketch._kernels.online import diagonal
+from fastsketch._kernels.losses import L1_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.adaptive import AdaptiveRounds
+from fastsketch._kernels.online.diagonal import DiagonalRounds
 from fastsketch._kernels.online.numbers import (
     ADAM,
     BUFFERED,
     CLOCK,
     DELTA,
-    DIAGONAL,
     EVERY_ROUND,
     FADED,
     NEVER,
@@ -25,14 +24,13 @@ from fastsketch._kernels.online.numbers import (
     ROWS,
     SCALE,
     WEIGHTS,
-    WHEN_FULL,
+    learn,
 )
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import (
     SLOT_ROWS,
     SLOTS,
     Arrays,
-    Changing,
     Csr,
     Floats,
     KeptRows,
@@ -41,12 +39,12 @@ from fastsketch.online._state_arrays import (
     RowBatch,
     Zeros,
     common_fields,
-    flat,
+    part_of,
 )
 
 
 def _validate_scalar(scalar: Floats) -> None:
-    """Raise ValueError unless these may be the scalars of an adaptive state."""
+    """Raise ValueError unless these are possible scalars of an adaptive state."""
     if not scalar[DELTA] > 0:
         raise ValueError(f"delta must be positive, got {scalar[DELTA]}")
     for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
@@ -55,28 +53,28 @@ def _validate_scalar(scalar: Floats) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveSetting:
-    """Parameters of an adaptive method as the kernels take them."""
+    """Parameters of an adaptive method for the kernels."""
 
-    method: int  # DIAGONAL, GRADIENT or ADAM; of sketches the rule, EVERY_ROUND, WHEN_FULL or NEVER
+    method: int  # DIAGONAL, GRADIENT or ADAM; for sketches the shrink rule: EVERY_ROUND, WHEN_FULL or NEVER
     loss: int
     phi: int = NO_PENALTY
     dual: bool = False
     strength: float = 0.0
     learning_rate: float
     decay: float
-    in_units: bool  # slopes and steps in units of residuals
-    # of sketches
+    in_units: bool  # H takes slopes in units of the root mean square residual
+    # only for sketches:
     sketch_size: int = 0
-    root: bool = True  # H takes the square root of the sketched matrix
-    fade: bool = False  # gradient t counts 1 / sqrt(t)
+    root: bool = True  # H = delta I + (S'S)^(1/2), else delta I + S'S
+    fade: bool = False  # gradient t is weighted by 1 / sqrt(t)
 
 
-# -- H sketched, or whole ----------------------------------------------------------------------------------------------
+# -- H sketched, or full -----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class AdaptiveDenseRows(Arrays):
-    """Rows C of d entries."""
+    """Dense rows C."""
 
     rows: Floats  # (cap, d)
     total: Floats | None  # sum of gradients (d,), for penalty l1 in the dual form
@@ -84,7 +82,7 @@ class AdaptiveDenseRows(Arrays):
 
 @dataclass(slots=True)
 class AdaptiveSparseRows(KeptRows):
-    """Rows C = [F Z'; X], with X in CSR form."""
+    """Rows C = [F Z'; X], with X in CSR format."""
 
     z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, width)
     b: Floats  # (width,)
@@ -93,7 +91,7 @@ class AdaptiveSparseRows(KeptRows):
 
 @dataclass(slots=True)
 class SketchedState(LearnedState):
-    """State with S'S = V diag(lam) V', V = C'T; w = scale (base + Z b) + C'steps."""
+    """State of the sketched methods: S'S = V diag(lam) V' with V = C'T, and w = scale (base + Z b) + C'steps."""
 
     setting: AdaptiveSetting
     turn: Floats  # T', (most, cap)
@@ -101,7 +99,7 @@ class SketchedState(LearnedState):
     gram: Floats  # C C', (cap, cap)
     steps: Floats  # (cap,)
     inner: Floats  # (cap,)
-    held: AdaptiveDenseRows | AdaptiveSparseRows
+    rows: AdaptiveDenseRows | AdaptiveSparseRows
 
     def begin_rounds(self) -> AdaptiveRounds:
         return AdaptiveRounds(self, self.setting)
@@ -111,21 +109,19 @@ class SketchedState(LearnedState):
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
         if not isinstance(batch, Csr):
-            for k, state in enumerate(states):
-                state.rounds.learn(*flat(batch), 0, targets[k], sample_weight, scores[k])
+            super(SketchedState, cls).learn(states, batch, targets, sample_weight, scores)
             return
         longest = int(np.diff(batch.indptr).max(initial=0))
-        for state, y, out in zip(states, targets, scores, strict=True):
-            done, short, more = 0, True, 0
-            while short:
-                # room for the rows until the next rebase, and if that was not enough, for a direction formed explicitly
-                rows = min(state.turn.shape[1] - state.n_kept(), len(y) - done)
-                held, more = cast(AdaptiveSparseRows, state.held), longest * rows + more
-                if not held.has_room(state.n_kept(), more):
-                    state.rounds_now = None  # first: an interrupt must not leave rounds with arrays of before
-                    held.make_room(state.n_kept(), more)
-                done, short = state.rounds.learn(*batch, done, y, sample_weight, out)
-                more = len(state.base)
+        for k, state in enumerate(states):
+            done, lacks_room, more = 0, True, 0
+            while lacks_room:
+                # capacity for the rows until the next rebase, and after a failure for an explicitly formed direction
+                rows = min(state.turn.shape[1] - state.n_kept(), len(sample_weight) - done)
+                state.reserve(state.n_kept(), longest * rows + more)
+                rest = part_of(batch, done, len(sample_weight))
+                out = scores[k : k + 1, done:]
+                lacks_room = learn([state.rounds], *rest, targets[k : k + 1, done:], sample_weight[done:], out)
+                done, more = done + int(np.isfinite(out).argmin()), len(state.base)
 
     def n_kept(self) -> int:
         return int(self.count[ROWS] - self.count[OLD])
@@ -134,9 +130,9 @@ class SketchedState(LearnedState):
         self.lam *= factor
 
     def rescale(self, change: Rescaling) -> None:
-        """Express S'S in the new scales; C becomes its eigenvectors V, orthonormal to rounding whatever has moved."""
+        """Convert S'S to the new scales by a new eigendecomposition; C becomes its eigenvectors V."""
         n, old, rank = int(self.count[ROWS]), int(self.count[OLD]), int(self.count[RANK])
-        held, slots = self.held, change.n_slots(self.n_slots)
+        held, slots = self.rows, change.n_slots(self.n_slots)
         if isinstance(held, AdaptiveDenseRows):
             rows = held.rows[:n].copy()
         else:
@@ -163,10 +159,9 @@ class SketchedState(LearnedState):
         held.z[:], held.b[:], held.frame[:] = 0.0, 0.0, np.eye(len(held.frame))
         held.z[:slots, :old], self.count[OLD] = directions[:old].T, old
         held.kept_indptr[:] = 0
-        if rank > old:  # kept as rows without zeros
+        if rank > old:  # the other eigenvectors are stored as rows of X without zeros
             used = (rank - old) * slots
-            self.rounds_now = None
-            held.make_room(0, max(used, len(held.kept_data)))
+            self.reserve(0, max(used, len(held.kept_data)))
             held.kept_data[:used] = directions[old:].ravel()
             held.kept_indices[:used] = np.tile(np.arange(slots), rank - old)
             held.kept_indptr[: rank - old + 1] = slots * np.arange(rank - old + 1)
@@ -174,27 +169,8 @@ class SketchedState(LearnedState):
     def may_begin_anywhere(self) -> bool:
         return not self.setting.dual and self.setting.phi == NO_PENALTY
 
-    def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing | None:
-        if alone and n == 1:
-            return []  # a row that has no finite score is refused before anything is changed
-        setting, rows, held = self.setting, int(self.count[ROWS]), self.held
-        until_full = 2 * setting.sketch_size - int(self.count[RANK]) if setting.method == WHEN_FULL else n
-        if setting.fade:
-            until_full = min(until_full, 2 * setting.sketch_size - int(self.scalar[BUFFERED]))
-        rebases = n > min(until_full, self.turn.shape[1] - rows)
-        if rebases and self.sparse:
-            return None
-        out: Changing = [(a, ...) for a in (self.scalar, self.count, self.turn, self.lam, self.gram)]
-        out += [(self.steps, ...), (self.inner, ...)]
-        if isinstance(held, AdaptiveDenseRows):
-            out += self.of_slots(batch, self.base, held.total)
-            return [*out, (held.rows, ... if rebases else slice(rows, rows + n))]
-        # a scale that goes to zero is multiplied into all of base
-        out += [(self.base, ...)] if setting.phi == L2_PENALTY else self.of_slots(batch, self.base)
-        return [*out, (held.kept_indptr, ...), (held.b, ...)]
-
     def coef(self) -> Floats:
-        n, old, held, scale = int(self.count[ROWS]), int(self.count[OLD]), self.held, self.scalar[SCALE]
+        n, old, held, scale = int(self.count[ROWS]), int(self.count[OLD]), self.rows, self.scalar[SCALE]
         if isinstance(held, AdaptiveDenseRows):
             return scale * self.base + self.steps[:n] @ held.rows[:n]
         slots = self.n_slots
@@ -206,9 +182,9 @@ class SketchedState(LearnedState):
         names = LearnedState.validate_all(self, arrays)
         scalar, (most, cap), tau = arrays["scalar"], self.turn.shape, self.setting.sketch_size
         _validate_scalar(scalar)
-        width = self.held.z.shape[1] if isinstance(self.held, AdaptiveSparseRows) else 0
+        width = self.rows.z.shape[1] if isinstance(self.rows, AdaptiveSparseRows) else 0
         rank, n, old = arrays["count"][[RANK, ROWS, OLD]].tolist()
-        # a shrink in every round leaves room for a direction; the other rules rebase C when they drop one
+        # with a shrink in every round the rank stays below tau; the other rules rebase C when they drop a direction
         every = self.setting.method == EVERY_ROUND
         checks.number_within(rank, "rank", 0, min(most, tau - 1) if every and most == tau else most)
         checks.number_within(scalar[BUFFERED], "rows in the buffer", 0, 2 * tau)
@@ -227,9 +203,9 @@ class SketchedState(LearnedState):
 def start_sketched(
     setting: AdaptiveSetting, delta: float, *, d: int, slots: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> SketchedState:
-    """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+    """Return the initial state; with zeros=outline, one of the same shapes that takes no memory.
 
-    d: columns that there may be; slots: of dense rows d, else those to begin with.
+    d: maximum number of columns. slots: initial capacity for sparse rows, d for dense ones.
     """
     tau = setting.sketch_size
     if setting.method == EVERY_ROUND:
@@ -259,28 +235,22 @@ def start_sketched(
         gram=zeros((cap, cap)),
         steps=zeros(cap),
         inner=zeros(cap),
-        held=held,
+        rows=held,
     )
 
 
 # -- H diagonal --------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class DiagonalState(LearnedState):
-    """State with a diagonal H."""
+    """State of the methods with a diagonal H."""
 
     setting: AdaptiveSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
     first: Annotated[Floats | None, SLOTS]  # Adam's first moment, (d,)
-    last: Annotated[Floats, SLOTS]  # the part of the clock that a coordinate has been given, (d,)
+    last: Annotated[Floats, SLOTS]  # value of CLOCK up to which a coordinate is regularised, (d,)
 
-    def begin_rounds(self) -> diagonal.DiagonalRounds:
-        return diagonal.DiagonalRounds(self, self.setting)
-
-    @classmethod
-    def learn(
-        cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
-    ) -> None:
-        diagonal.learn([state.rounds for state in states], *flat(batch), targets, sample_weight, scores)
+    def begin_rounds(self) -> DiagonalRounds:
+        return DiagonalRounds(self, self.setting)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         names = LearnedState.validate_all(self, arrays)
@@ -293,21 +263,14 @@ class DiagonalState(LearnedState):
             raise ValueError("array 'last' must not be ahead of the clock")
         return names
 
-    def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing | None:
-        setting = self.setting
-        if alone and n == 1 and setting.method == DIAGONAL and setting.phi == NO_PENALTY:
-            return []  # a row that has no finite score is refused before anything is changed
-        # squares of all columns may be put in other units
-        each = setting.method == ADAM or setting.decay != 1.0
-        arrays = self.base, self.squares, self.first, None if setting.phi == NO_PENALTY else self.last
-        changed = [(a, ...) for a in arrays if a is not None] if each else self.of_slots(batch, *arrays)
-        return [(self.scalar, ...), (self.count, ...), *changed]
-
     def fade(self, factor: float) -> None:
         self.squares *= factor
 
     def rescale(self, change: Rescaling) -> None:
-        """Take slopes as independent of the columns: squares of gradients change as those of the columns do."""
+        """Convert w, and multiply squared gradients by the change of their column's mean square.
+
+        That is exact if slopes are independent of the columns.
+        """
         self.base[:] = change.weights(self.base)
         self.squares[change.columns] *= change.squares
 
@@ -321,7 +284,7 @@ class DiagonalState(LearnedState):
 def start_diagonal(
     setting: AdaptiveSetting, delta: float, *, d: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> DiagonalState:
-    """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
+    """Return the initial state; with zeros=outline, one of the same shapes that takes no memory."""
     common = common_fields(setting, d, sparse, zeros)
     common["scalar"][DELTA], common["scalar"][FADED] = delta, 1.0
     return DiagonalState(**common, squares=zeros(d), first=zeros(d) if setting.method == ADAM else None, last=zeros(d))

@@ -1,4 +1,4 @@
-"""Adaptive subgradients: steps measured by a matrix learned from the gradients, sketched so that a round is cheap."""
+"""AdaptiveSubgradient: AdaGrad with a full matrix, sketched so that a round is cheap (ADA-FD)."""
 
 from typing import Any, Literal
 
@@ -48,34 +48,35 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     loss_scale : float, default 1.0
         Factor on every loss.
     fit_intercept : bool, default True
-        Whether a column that is always 1 learns with the others, after scaling; ``intercept`` reads it. Its weight
-        begins at the first of real targets: what all of them share costs nothing.
+        Whether to learn an intercept, as the weight of an additional column of ones. For real targets it starts at the
+        first target.
     scale : {"moments", None}, default "moments"
-        "moments": dense features are centred and divided by their running standard deviations, and all rows by their
-        running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer
-        they are, and each row by its own length where its columns are rare, as in texts, by a running one where every
-        row has them, as in tables. Each row joins the moments before it is scaled. None: as they come.
+        "moments": each row is added to running moments, then scaled by them. Dense features are centred and divided by
+        their standard deviation, then all rows by their root mean square length. Sparse features are divided by the
+        root mean square of their nonzeros, to a power that is smaller the rarer they are. A sparse row is then divided
+        by its own length if its columns are rare, as in texts, and by the mean length if every row has them, as in
+        tables. None: rows are not scaled.
         Of real targets (mirror descent without learning_rate or penalty, with an intercept) dense
-        features, and named or sparse ones that every row had until they varied, keep a mean and a deviation until the
-        deviation has doubled or halved; then these are set to those of all rows so far and what was learned is
-        expressed in them, so that a feature may grow with time. A row that lacks such a named or sparse feature counts
-        as one of its mean.
+        features, and named or sparse ones that every row had until they varied, are scaled by a fixed mean and standard
+        deviation. When the deviation of all rows so far has doubled or halved, both are updated and the coefficients
+        converted, so that a feature may grow with time. A row that lacks such a named or sparse feature is taken to
+        have its mean.
     calibrate : bool, default True
-        Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
-        row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
-        scores of more than two classes. Scores of real targets are not calibrated. Where labels have come in runs, as
-        in rows that nobody has shuffled, the constant terms of answers are the log odds of the labels' shares.
+        Whether scores of labels are calibrated to log odds online (Platt scaling), from the scores that rows had before
+        they were learned. predict_proba is the logistic function of the score, or the softmax of the scores of more
+        than two classes. Scores of real targets are not calibrated. If labels come in runs, as in rows that were not
+        shuffled, the intercepts are the log odds of the label frequencies.
     blend : bool, optional
-        Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
-        score is made of both. If it is not given, as calibrate, but False for "ada_diag", "ogd" and "adam". For
-        loss="square" the diagonal learner has that loss and steps in units of its residuals, the share that it gets is
-        that of least squares of scores from before each row was learned from, and without `blend` there is none with a
-        learning_rate; "huber" and "absolute" are never blended.
+        Whether to blend the score with that of a diagonal learner (method "ada_diag", loss "logistic", learning rate 1)
+        of the same rows. Default: as `calibrate`, but False for "ada_diag", "ogd" and "adam". For loss="square" the
+        diagonal learner has that loss and steps in units of its residuals, its share is found by least squares on
+        scores from before each row was learned, and the default is False if learning_rate is given. "huber" and
+        "absolute" are never blended.
     blend_rate : float, optional
         Learning rate of that diagonal learner. If it is not given, 1 for labels, and 0.25 for real targets, in units of
         the root mean square of its residuals.
     dense_above : float in [0, 1], default 0.3
-        Share of nonzeros in the first row, if it is sparse, above which all rows are learned from in the dense form.
+        Share of nonzeros in the first row, if it is sparse, above which the model learns all rows as dense rows.
     method : str, default "ada_ffd"
         "ada_ffd", "ada_fd": G by fast Frequent Directions, by Frequent Directions; "ada_full": G itself (d x d);
         "ada_diag": its diagonal; "fd_son": delta I + sum g g' / sqrt(t) by Frequent Directions, of at most 2 tau rows;
@@ -86,41 +87,41 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         ``phi(w) = penalty_strength |w|_1`` or ``penalty_strength / 2 |w|^2`` in every round.
     penalty_strength : float, default 0.0
     learning_rate : float, optional
-        eta, the factor on every step. If it is not given 0.1, but for labels of rows with scale="moments" 2 for
-        "ada_ffd", "ada_fd" and "ada_full", and 1 for "ada_diag". For losses of real targets it is then in units of the
-        root mean square of the residuals so far, as are the slopes that H is made of: 0.25 for these methods, 0.6 for
-        "ogd". A model of c y is then c times that of y (for "square" and "absolute", without a penalty).
+        eta, the factor on every step. The default is 0.1; for labels with scale="moments" 2 for "ada_ffd", "ada_fd" and
+        "ada_full", and 1 for "ada_diag". For real targets the default is in units of the root mean square of the
+        residuals so far, and so are the slopes in H: 0.25 for these methods, 0.6 for "ogd". A model of c y is then c
+        times that of y (for "square" and "absolute", without a penalty).
     classes : sequence, optional
-        The labels that there are, two or more: others are refused. If they are not given, labels are added as they
-        come. The attribute of this name holds those known, sorted.
+        All labels, two or more; others are refused. If not given, new labels are added as they appear. The attribute of
+        this name has the labels known so far, sorted.
     class_weight : {None, "balanced"} or dict, optional
-        Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
-        so far, n_c of them of this label, and k labels.
+        Factors on the losses of the rows of each label, 1 for other labels. "balanced": n / (k n_c) for n rows so far,
+        n_c of them of this label, and k labels.
     open_columns : bool, default False
-        Whether rows may have any width, from batch to batch: the sparse form, whatever the rows are. ``n_features`` is
-        then None, and ``coef`` as long as the largest column seen asks for.
+        Whether the number of columns may differ from batch to batch. The model is then sparse, ``n_features`` is None,
+        and ``coef`` ends with the largest column seen.
     delta : float, optional
         0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag", "ogd" and "adam".
     hash_bits : int, optional
-        For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
-        and the vocabulary is saved with the model.
+        For rows with names: hash the names into 2**hash_bits columns, at most 30. Without it, new names get new
+        columns, and the vocabulary is saved with the model.
     decay : float in (0, 1] or "auto", default 1.0
-        With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
-        of the read-out, and in the metrics of ``progress``; not in the moments of scale="moments". For mirror descent
-        with a sketch, the whole G or its diagonal (without a penalty). See also ``fade``.
-        "auto": learners of the rates `decay_rates` side by side. The score is the mean of theirs by weights that
-        follow their losses on rows not yet learned from: the fixed share of Herbster and Warmuth (1998), of real
-        targets with the loss log(1 + r^2 / mean r^2). The metrics then count all rows alike, and
-        ``progress["drift"]`` says which half-life leads; cumulative_loss and mean_loss are those of the first
-        learner. It takes three times the time and memory, and needs calibrate for labels.
+        Every row multiplies the weight of the earlier rows by this factor: in H, so that steps stay long, in the
+        calibration, and in the metrics of ``progress``, but not in the moments of scale="moments". It is for mirror
+        descent with a sketch, the full G or its diagonal, the last without a penalty. See also ``fade``.
+        "auto": learners with the rates `decay_rates` learn the same rows. The score is the weighted mean of theirs,
+        with weights that follow their losses on rows not yet learned: the fixed share of Herbster and Warmuth (1998),
+        for real targets with the loss log(1 + r^2 / mean r^2). The metrics then weight all rows equally, and
+        ``progress["drift"]`` reports the half-life of the leading learner; cumulative_loss and mean_loss are those of
+        the first learner. It takes three times the time and memory, and needs calibrate for labels.
     decay_rates : sequence of float, default (1.0, 0.999, 0.98)
-        The decay of each of the learners of decay="auto", 2 to 7 of them, the largest first: half-lives of no end, 693
+        Decay rates of the learners of decay="auto", 2 to 7 in descending order. The default has infinite half-life, 693
         rows and 34 rows.
     decay_prior : float in (0, 1), default 0.8
-        Weight of the first of these learners before the first row; the others share the rest equally.
+        Initial weight of the first of these learners; the others have equal parts of the remainder.
     decay_share : float in (0, 1), default 0.001
-        Share of the weight of all learners that every row distributes as it was before the first row: the rate at which
-        the best learner is expected to change.
+        Share of the total weight that every row redistributes like the initial weights: the rate at which the best
+        learner is expected to change.
 
     Attributes
     ----------
@@ -129,14 +130,14 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     coef : ndarray (n_features,)
         w; (n_classes, n_features) for more than two classes.
     classes : ndarray
-        The labels known, sorted; None where targets are real.
+        The labels known so far, sorted; None for real targets.
     last_scores : ndarray
-        Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
+        Scores of the rows of the last batch, (n,) or (n, n_classes), each computed before its row was learned.
     progress : dict
         n_rows, cumulative_loss, mean_loss, error_rate, regret, drift; log_loss, accuracy and auc of labels,
         mean_absolute_error and root_mean_squared_error of real targets.
     notes : dict
-        Anything that json can write; saved with the state.
+        Any dict that JSON can represent; it is saved with the model.
 
     Raises
     ------
@@ -151,10 +152,11 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     problem of at most 2 tau variables by Newton steps to a relative 1e-12, at O(tau^2 d) each, and rows are learned
     from as dense ones. The penalty is not part of the loss in ``progress``.
 
-    A gradient adds a direction to the sketch if more than 1e-10 of it is new, 3e-7 where rows are sparse.
+    A gradient adds a direction to the sketch if its component orthogonal to the sketch is longer than 1e-10 of its
+    length, for sparse rows 3e-7.
 
-    At a tie of the absolute loss w does not move, but the sketch takes x x', a subgradient's as well: so H never
-    depends on eta and delta.
+    At a tie of the absolute loss w does not move, but x x' is added to the sketch, as for any other subgradient. So H
+    does not depend on eta and delta.
 
     References
     ----------

@@ -1,13 +1,11 @@
-"""States of one stream: one for two classes or for real targets, one against the rest for each of more classes.
+"""The learners of a model: one state for two classes or real targets, one against the rest for each of more classes.
 
-State k learns the class of number k: its targets are +1 for that class and -1 for the others, times its sign. The sign
-lets a state serve the other of two classes as well: all that is odd in the targets is read with the other sign, and no
-array is touched. So the state of two classes, copied with its sign turned, is that of the second class when a third one
-appears, and a class that appears begins with nothing, at the row where it appears.
+State k learns class number k with targets +1 for that class and -1 for the others, times its sign. A state of two
+classes, copied with the opposite sign, is the state of the second class when a third class appears. The state of a new
+class starts empty at the first row of the class.
 
-A read-out makes one score for each class, and its probability, of the scores of one or more members. It learns from
-scores that were given before their row was learned from, as a model in use gives them: so it knows how sure they ought
-to be, and which member to listen to. Its rounds are in _kernels/online/readout.
+A read-out calibrates the scores of a class and combines those of several learners. It learns from progressive scores,
+which were computed before their row was learned. Its rounds are in _kernels/online/readout.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +26,7 @@ from fastsketch.online._decay_mix import DecayMix
 from fastsketch.online._state_arrays import (
     OF_LOSSES,
     Arrays,
-    Changing,
     Counts,
-    Csr,
     Floats,
     LearnedState,
     RowBatch,
@@ -40,32 +36,31 @@ from fastsketch.online._state_arrays import (
 S = TypeVar("S", bound=LearnedState)
 
 
-# Default learning rates of the diagonal learner (AdaGrad) that scores are blended with: of labels, and of real targets,
-# where steps are in units of residuals.
+# Default learning rates of the diagonal learner (AdaGrad) that scores are blended with: for labels, and for real
+# targets, with steps in units of residuals.
 BLEND_RATE_OF_LABELS, BLEND_RATE_OF_NUMBERS = 1.0, 0.25
 # delta of AdaGrad (Duchi, Hazan and Singer 2011), which keeps the first division finite: the default `eps` of
 # river's optim.AdaGrad.
 ADAGRAD_DELTA = 1e-8
 
 
-# -- the read-out ------------------------------------------------------------------------------------------------------
+# -- calibration and blending of scores (the read-out) -----------------------------------------------------------------
 @dataclass(slots=True)
 class ReadOut(Arrays):
-    """Weights of the members, and an intercept where one state serves two classes."""
+    """Calibration of the scores of labels: Platt scaling, or stacking if there are two members.
 
-    readout_weights: Floats  # (q,): members, and the intercept
-    readout_information: Floats  # (q, q)
-    decay: float = 1.0  # what a row leaves of the information before it
+    A member is a learner of the same rows: the model's own state, and the diagonal learner that it is blended with.
+    """
 
-    def arrays(self) -> list[Floats]:
-        """Return what rows change."""
-        return [self.readout_weights, self.readout_information]
+    readout_weights: Floats  # (q,): one for each member, then the intercept if there are two classes
+    readout_information: Floats  # (q, q): H of the online Newton step
+    decay: float = 1.0  # factor on H - I for every row
 
     def learn(self, members: Floats, numbers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Return the scores (k, n) of rows, each computed before its row was learned from.
+        """Return calibrated scores (k, n), each computed before its row is learned, and learn the rows.
 
-        members (p, k, n): the scores of each member for each class; numbers (n,): of the only state above 0 or not,
-        else those of the classes.
+        members (p, k, n): the members' scores. numbers (n,): class numbers, or if k = 1, positive for the positive
+        class.
         """
         scores = np.empty(members.shape[1:])
         readout.rounds(
@@ -80,15 +75,15 @@ class ReadOut(Arrays):
         return scores
 
     def combined(self, members: Floats) -> Floats:
-        """Combine (p, ...) by the weights: scores without the intercept, or coefficients."""
+        """Return the weighted sum over members of scores, or of coefficients, (p, ...); without the intercept."""
         return np.tensordot(self.readout_weights[: len(members)], members, 1)
 
     def intercept(self, n_members: int) -> float:
-        """Return the constant term of the combined score: 0 for more than two classes."""
+        """Return the intercept of the calibration; 0 for more than two classes."""
         return float(self.readout_weights[-1]) if len(self.readout_weights) > n_members else 0.0
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of earlier rows by `factor`; the prior information stays."""
+        """Multiply the weight of earlier rows by `factor`; the prior information I stays."""
         if factor < 1.0:
             h = self.readout_information
             h *= factor
@@ -106,17 +101,13 @@ class ReadOut(Arrays):
 
 @dataclass(slots=True)
 class Blend(Arrays):
-    """One score from those of two members, for real targets: a + share (b - a)."""
+    """Blend of the scores a, b of two learners of real targets: a + share (b - a)."""
 
-    blend_sums: Floats  # (2,): of (b - a)(y - a) and of (b - a)^2, for the share of least squares
-    decay: float = 1.0  # what a row leaves of the sums before it
-
-    def arrays(self) -> list[Floats]:
-        """Return what rows change."""
-        return [self.blend_sums]
+    blend_sums: Floats  # (2,): sums of (b - a)(y - a) and of (b - a)^2; the share is their ratio, least squares
+    decay: float = 1.0  # factor on the sums for every row
 
     def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Return scores (n,) of rows from those of the members (2, n), each from before its row was learned from."""
+        """Return blended scores (n,) of members (2, n), each computed before its row is learned, and learn the rows."""
         scores = np.empty(len(targets))
         readout.blend_numbers(
             np.ascontiguousarray(members),
@@ -129,7 +120,7 @@ class Blend(Arrays):
         return scores
 
     def combined(self, members: Floats) -> Floats:
-        """Combine scores or coefficients (2, ...) by the present share."""
+        """Blend scores or coefficients (2, ...) by the current share."""
         return members[0] + readout.share_now(self.blend_sums) * (members[1] - members[0])
 
     def fade(self, factor: float) -> None:
@@ -145,7 +136,7 @@ class Blend(Arrays):
 
 
 def start_readout(n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0) -> ReadOut:
-    """Return the read-out before the first row, the mean of the members; with zeros=outline, one of the same shapes."""
+    """Return the initial read-out, which averages the members; with zeros=outline, one of the same shapes."""
     q = n_members + (n_states == 1)
     out = ReadOut(zeros(q), zeros((q, q)), decay)
     if zeros is np.zeros:
@@ -159,13 +150,14 @@ def probabilities(scores: Floats) -> Floats:
     return expit(scores) if scores.ndim == 1 else softmax(scores, axis=1)
 
 
-# -- the learner beside a state ----------------------------------------------------------------------------------------
+# -- the diagonal learner that scores are blended with -----------------------------------------------------------------
 def start_beside(
     loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, rate: float | None = None
 ) -> DiagonalState:
-    """Return the diagonal learner with whose scores to blend, before the first row; n_slots: or columns.
+    """Return the initial state of the diagonal learner (AdaGrad) to blend with.
 
-    Of labels it has the logistic loss. rate: its learning rate, None for the default.
+    For labels it has the logistic loss. n_slots: capacity in slots, or columns of dense rows. rate: its learning rate,
+    None for the default.
     """
     of_labels = LOSSES[loss].targets == "label"
     number = LOSSES["logistic" if of_labels else loss].number
@@ -176,30 +168,30 @@ def start_beside(
 
 
 def pace_name(number: int) -> str:
-    """Return what the names of arrays begin with in states of the decay of this number."""
+    """Return the prefix of array names of the learners with decay rate number `number`; "" for the first."""
     return f"decay{number}." if number else ""
 
 
 # -- the states --------------------------------------------------------------------------------------------------------
 def n_states(n_classes: int) -> int:
-    """Return how many states a number of classes needs."""
+    """Return the number of states for a number of classes: 1 up to two classes, else one against the rest for each."""
     return n_classes if n_classes > 2 else 1
 
 
-# Entries of a tally: rows of a wrong score, of more than two classes or with a read-out (states count their own); the
-# loss of two classes, which the states of both have counted; totals of what these states have not counted: the first
-# real target, and in files that were saved with drift="restart", which is gone, the rows before a restart.
+# Entries of `tally`: mistakes, for more than two classes or with a read-out (otherwise the state counts them); the loss
+# before a third class came, which two states have counted; rows, loss and mistakes that no state has counted: of the
+# first real target, and in files saved with drift="restart", which was removed, of the rows before a restart.
 MISTAKES, SHARED, PAST_ROWS, PAST_LOSS, PAST_MISTAKES, TALLIES = range(6)
 
 
 @dataclass(slots=True)
 class Tally(Arrays):
-    """What belongs to no single state."""
+    """Counts that belong to no single state."""
 
     tally: Annotated[Floats, OF_LOSSES]  # (TALLIES,)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless rows could have made this; return names."""
+        """Raise ValueError unless these are possible counts; return their names."""
         names, tally = self.validate(arrays), arrays["tally"].tolist()
         checks.number_within(tally[MISTAKES], "mistakes", 0, 2**53)
         checks.number_within(tally[SHARED], "loss of two states", 0.0, np.inf)
@@ -208,39 +200,39 @@ class Tally(Arrays):
         return names
 
 
-# Of one row: its target by its side, and its scores before anyone has learned from it.
+# For a single row: targets of the two classes, and scores to be filled in.
 PLUS, MINUS, UNREAD = np.array([[1.0]]), np.array([[-1.0]]), np.full((2, 1, 1), np.nan)
 PLUS.flags.writeable = MINUS.flags.writeable = False
 
 
 @dataclass(slots=True)
 class States(Generic[S]):
-    """States of all classes, with the learners beside them and their read-out."""
+    """All learners of a model: the states of the classes, the diagonal learners to blend with, and the read-outs."""
 
-    held: list[S]
-    signs: list[float]  # of each state
-    beside: list[LearnedState] = field(default_factory=list[LearnedState])  # a second learner of each, or none
-    readout: ReadOut | Blend | None = None  # what is made of the scores
+    held: list[S]  # one for two classes or real targets, else one for each class
+    signs: list[float]  # of each state: the target of its class
+    beside: list[LearnedState] = field(default_factory=list[LearnedState])  # a diagonal learner for each, or none
+    readout: ReadOut | Blend | None = None
     counted: Tally = field(default_factory=lambda: Tally(np.zeros(TALLIES)))
     decay: float = 1.0
-    # with decay="auto": states of the same classes that forget faster, and what makes one score of all
+    # with decay="auto": learners with the other decay rates, and the weights of all
     faster: list["States[S]"] = field(default_factory=list["States[S]"])
     mix: DecayMix | None = None
-    steady: ReadOut | None = None  # of those that forget fastest: another one of the same scores, that forgets slowly
+    steady: ReadOut | None = None  # for the last decay rate: a second read-out, with the rate before it
 
     @property
     def paces(self) -> list["States[S]"]:
-        """Return these states and those that forget faster."""
+        """Return the learners of every decay rate, these first."""
         return [self, *self.faster]
 
     @property
     def readouts(self) -> list[tuple[int, ReadOut | Blend | None]]:
-        """Return all read-outs, in the order of the mix, each with the number of the pace whose scores it reads."""
+        """Return (number of the decay rate, read-out) in the order of the weights of ``mix``."""
         every = [(g, one.readout) for g, one in enumerate(self.paces)]
         return every + [(g, one.steady) for g, one in enumerate(self.paces) if one.steady is not None]
 
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Return everything in a file, each with what its names begin with."""
+        """Yield (prefix of the array names in a file, dataclass of arrays)."""
         yield "", self.counted
         if self.readout is not None:
             yield "", self.readout
@@ -257,7 +249,7 @@ class States(Generic[S]):
                 yield pace_name(number) + prefix, part
 
     def copied(self) -> "States[S]":
-        """Return a copy with arrays of its own."""
+        """Return a deep copy."""
         return States(
             [state.copied() for state in self.held],
             list(self.signs),
@@ -271,7 +263,7 @@ class States(Generic[S]):
         )
 
     def all(self) -> list[LearnedState]:
-        """Return all learners: of each pace those held, then those beside."""
+        """Return all learners: the states of every decay rate, then the diagonal learners of every decay rate."""
         if not self.faster:
             return [*self.held, *self.beside]
         held: list[LearnedState] = [state for states in self.paces for state in states.held]
@@ -287,7 +279,7 @@ class States(Generic[S]):
 
     @property
     def n_members(self) -> int:
-        """Return the number of learners of each state that the read-out combines."""
+        """Return the number of learners whose scores the read-out combines, 1 or 2."""
         return 2 if self.beside else 1
 
     def totals(self) -> tuple[int, float, int]:
@@ -301,11 +293,15 @@ class States(Generic[S]):
         return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
     def signed(self, values: Floats) -> Floats:
-        """Return scores or coefficients (k, n) of the states as those of their classes; zeros stay without a sign."""
+        """Return scores or coefficients (k, n) of states times their signs, without negative zeros."""
         return values * np.array(self.signs)[:, None] + 0.0
 
     def add_class(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
-        """Add a class: the third, or one more."""
+        """Add a state for a new class, the third or a later one.
+
+        The state of two classes is first copied with the opposite sign. begin(decay) returns a new state and a diagonal
+        learner or None.
+        """
         for states in self.faster:
             states.add_class(begin)
         if len(self.held) == 1:
@@ -316,7 +312,7 @@ class States(Generic[S]):
             self.held.append(self.held[0].copied())
             self.beside.extend([state.copied() for state in self.beside])
             self.signs.append(-self.signs[0])
-            if self.readout is not None:  # of two scores that mirror each other it knows the difference alone
+            if self.readout is not None:  # it has learned from one score, not from one for each class
                 self.readout = start_readout(self.n_members, 3, decay=self.readout.decay)
             if self.steady is not None:
                 self.steady = start_readout(self.n_members, 3, decay=self.steady.decay)
@@ -337,23 +333,15 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def unread(self, targets: Floats) -> Floats:
-        """Return the scores (members, paces k, n) of rows that nobody has learned from yet: NaN."""
+        """Return an array of NaN for the scores (members, decay rates * k, n) that ``learn`` fills in."""
         if targets.size == 1 and not self.faster:  # sooner
             return UNREAD[: 2 if self.beside else 1].copy()
         return np.full((2 if self.beside else 1, len(self.paces) * len(targets), targets.shape[1]), np.nan)
 
-    def following(self) -> Changing:
-        """Return what is no state's, and changes when the states have learned."""
-        if self.readout is None and self.mix is None:
-            return [] if len(self.held) == 1 else [(self.counted.tally, ...)]
-        arrays = [] if self.mix is None else self.mix.arrays()
-        arrays += [array for _, one in self.readouts if one is not None for array in one.arrays()]
-        return [(self.counted.tally, ...), *((array, ...) for array in arrays)]
-
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Learn from targets (k, n), and fill in the scores (members, paces k, n), each from before its row.
+        """Learn rows with targets (k, n), and write the scores (members, decay rates * k, n) from before each row.
 
-        Unlearned says which row was refused. The learners beside come first: they are quickly put back.
+        Raises Unlearned with the number of the first row that a learner refuses.
         """
         n, held, beside = len(sample_weight), self.held, self.beside
         if self.faster:
@@ -372,9 +360,10 @@ class States(Generic[S]):
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
     ) -> Floats:
-        """Return scores (k, n) made of those of the members (members, paces k, n), which the read-outs learn from.
+        """Return calibrated scores (k, n) of those of the members (members, decay rates * k, n), and learn the rows.
 
-        Rows whose class (n,) has not the largest score are mistakes; is_new: nobody could have said that of row 0.
+        Mistakes are counted: rows whose class (numbers, (n,)) has not the largest score, or whose score has the wrong
+        sign. is_new: row 0 is the first of its class and is a mistake.
         """
         if self.mix is None:
             out = self._read(self.readout, scores, targets, sample_weight)
@@ -393,14 +382,14 @@ class States(Generic[S]):
             return out
         if self.readout is None and self.mix is None:
             return out
-        if out.size == 1:  # many times as fast
+        if out.size == 1:  # much faster than NumPy
             self.counted.tally[MISTAKES] += out.item() * targets.item() <= 0
         else:
             self.counted.tally[MISTAKES] += np.count_nonzero(out * targets <= 0)
         return out
 
     def _read(self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Return the scores (k, n) that a read-out makes of those of the members of its pace (members, k, n)."""
+        """Return the scores (k, n) of one read-out for scores (members, k, n), and let it learn."""
         if readout is None:
             return scores[0]
         if len(self.held) > 1:
@@ -411,19 +400,19 @@ class States(Generic[S]):
         return readout.learn(scores, targets[0], sample_weight)
 
     def combined(self, coefs: Floats) -> Floats:
-        """Return w of the states (k, d) from those of all learners (members paces k, d)."""
+        """Return coefficients (k, d) of the calibrated scores from those of all learners (members * rates * k, d)."""
         sides = coefs.reshape(self.n_members, len(self.paces), len(self.held), coefs.shape[-1])
         each = [sides[0, g] if one is None else one.combined(sides[:, g]) for g, one in self.readouts]
         return each[0] if self.mix is None else self.mix.combined(np.stack(each))
 
     def intercepts(self) -> Floats:
-        """Return the constant terms of the scores of all states, (k, 1)."""
+        """Return the intercepts that calibration adds to the scores, (k, 1)."""
         each = [one.intercept(self.n_members) if isinstance(one, ReadOut) else 0.0 for _, one in self.readouts]
         value = each[0] if self.mix is None else float(self.mix.combined(np.array(each)))
         return np.full((len(self.held), 1), value)
 
     def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
-        """Return whether the score of the row's class is above all others, (n,)."""
+        """Return whether the score of the row's class is the largest, (n,); False for row 0 if is_new."""
         if len(self.held) == 1:
             return scores[0] * self.targets(numbers)[0] > 0
         signed = self.signed(scores)
@@ -432,27 +421,19 @@ class States(Generic[S]):
         signed[places] = -np.inf
         right = own > signed.max(axis=0)
         if is_new:
-            right[0] = False  # nobody could have said it
+            right[0] = False
         return right
 
 
 class Unlearned(ArithmeticError):
-    """Error of a row of the batch that a state has refused: the coefficients left the range of numbers."""
+    """A row of a batch that was refused, because coefficients or squares of features overflowed."""
 
     def __init__(self, row: int, state: LearnedState | None = None) -> None:
         super().__init__(row)
         self.row = row
-        self.state = state  # None: the squares of the row's features did, before any state has had it
+        self.state = state  # None: squares of features overflowed, before a state could learn the row
 
     def told(self, n_rows: int, cause: str | None) -> str:
-        """Say what left the range of numbers, in which row after n_rows others; `cause`: of coefficients."""
+        """Return the error message for a row after n_rows others; `cause` explains why coefficients overflowed."""
         what = "squares of the features" if cause is None else "coefficients"
         return f"the {what} left the range of numbers in row {n_rows + self.row + 1}" + (f": {cause}" if cause else "")
-
-
-def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
-    """Return rows first to stop - 1 of a batch; views."""
-    if not isinstance(batch, Csr):
-        return batch[first:stop]
-    begin, end = int(batch.indptr[first]), int(batch.indptr[stop])
-    return Csr(batch.data[begin:end], batch.indices[begin:end], batch.indptr[first : stop + 1] - begin)

@@ -79,10 +79,6 @@ class DecayMix(Arrays):
     start: tuple[float, ...]  # the weights before the first row, (m,)
     share: float
 
-    def arrays(self) -> list[Floats]:
-        """Return what rows change."""
-        return [self.decay_weights, self.decay_losses]
-
     def learn(self, scores: Floats, answers: Counts | Floats, sample_weight: Floats) -> Floats:
         """Return the scores (k, n) of rows from those of each read-out (m, k, n), from before each row's loss.
 

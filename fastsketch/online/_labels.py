@@ -1,7 +1,7 @@
-"""Labels as people have them: any of them become class numbers, in the order in which the rows first have them.
+"""Class labels: their checks, their numbers, and the count of rows of each class.
 
-The numbers of the classes are the order of their first rows, so that batches do not matter; people see `classes`,
-sorted. Labels are integers (also as floats), bools or strings; True is 1 and 1.0 is 1.
+Classes are numbered in the order of their first rows, so that batches do not matter; the public attribute `classes` is
+sorted. Labels are integers (also as floats), bools or strings; True, 1 and 1.0 are the same label.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,24 +19,24 @@ from fastsketch.online._state_arrays import Counts, Floats
 Label = bool | int | float | str
 ClassWeight = Literal["balanced"] | dict[Label, float] | None
 
-# Integers beyond this are not told apart as float64.
+# Beyond this size float64 does not distinguish neighbouring integers.
 MOST_LABEL = 2**53
-# Classes that are added as they come: each has a state of its own, and numbers that are no labels would be many.
+# Maximum number of classes that are not given as `classes`: more are probably real targets, and each has a state.
 MOST_CLASSES = 1000
-# What a label is to the arrays of classes that are given out; a later kind holds the earlier ones.
+# Kinds of numeric labels, for the dtype of `classes`; a later kind can represent the earlier ones.
 NUMBERS = ("bool", "int", "float")
 KINDS = (*NUMBERS, "str")
-# Rows whose labels are looked up one by one.
+# Up to this number of rows labels are looked up one by one.
 FEW_ROWS = 16
-# Runs that shuffled rows are to have before any order is judged: with fewer, half as many may be chance. The standard
-# deviation of the number of runs is about half the root of the number of rows (Wald and Wolfowitz 1940).
+# Expected number of runs in shuffled rows from which on the order of the labels is judged: with fewer, half as many
+# runs may be chance. The standard deviation of their number is about sqrt(n) / 2 (Wald and Wolfowitz 1940).
 FEWEST_RUNS = 50
-# Rows between two looks at the order of the classes.
+# Rows between two checks of the order of the labels.
 LOOK = 64
 
 
 class NewClasses(NamedTuple):
-    """Classes that a batch is the first to have, in the order of their rows."""
+    """New classes of a batch, in the order of their first rows."""
 
     rows: list[int]
     labels: list[Label]
@@ -47,18 +47,18 @@ NOTHING_NEW = NewClasses([], [])
 
 
 class ClassTally(NamedTuple):
-    """Rows of each class so far, and the runs of equal classes that they came in."""
+    """Number of rows of each class so far, and of runs of rows with equal class."""
 
     rows: list[int]
     runs: int = 0
     last: int | None = None  # class of the last row
 
     def with_rows(self, numbers: Counts, n_classes: int) -> "ClassTally":
-        """Return the tally with rows of these class numbers (n,), each below n_classes."""
+        """Return the tally including rows of these class numbers (n,), each below n_classes."""
         rows, runs, last = self.rows.copy(), self.runs, self.last
         if n_classes > len(rows):
             rows += [0] * (n_classes - len(rows))
-        if len(numbers) <= FEW_ROWS:  # many times as fast
+        if len(numbers) <= FEW_ROWS:  # much faster than NumPy
             for number in numbers.tolist():
                 rows[number] += 1
                 runs += number != last
@@ -69,20 +69,20 @@ class ClassTally(NamedTuple):
         return ClassTally(rows, runs, int(numbers[-1]))
 
     def shuffled_runs(self) -> float:
-        """Return the mean number of runs of the same rows in all their orders: n + 1 - sum n_c^2 / n."""
+        """Return the expected number of runs if the rows are shuffled: n + 1 - sum n_c^2 / n."""
         n = sum(self.rows)
         return n + 1 - sum(count * count for count in self.rows) / max(n, 1)
 
     def is_sorted(self) -> bool:
-        """Return whether classes come in runs: fewer than half as many as in shuffled rows.
+        """Return whether there are fewer than half as many runs as expected in shuffled rows.
 
-        Runs in shuffled rows are so near their mean that hardly one stream in 100,000 is ever taken for sorted.
+        The number of runs in shuffled rows varies so little that fewer than one stream in 100,000 is wrongly reported.
         """
         expected = self.shuffled_runs()
         return expected >= FEWEST_RUNS and self.runs < expected / 2
 
     def advice(self) -> str:
-        """Say that classes come in runs, and what to do."""
+        """Return the warning that labels come in runs."""
         return (
             f"the labels come in runs: {self.runs:,} in {sum(self.rows):,} rows, where shuffled rows have about "
             f"{self.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
@@ -92,7 +92,7 @@ class ClassTally(NamedTuple):
 
 # -- parameters --------------------------------------------------------------------------------------------------------
 def as_label(value: Any, what: str) -> Label:
-    """Return a label as it is kept: bool, int, float or str of Python."""
+    """Check a label and return it as a Python bool, int, float or str."""
     if isinstance(value, np.generic):
         value = cast(Any, value.item())
     if isinstance(value, str):
@@ -122,7 +122,7 @@ def as_classes(value: Any, name: str) -> tuple[Label, ...]:
 
 
 def as_class_weight(value: Any, name: str) -> Any:
-    """Check a value: "balanced", or {label: weight}; pairs as files hold them are accepted."""
+    """Check `class_weight`: "balanced" or {label: weight}, also as pairs (label, weight), as in files."""
     if isinstance(value, str):
         if value != "balanced":
             raise ValueError(f"{name} must be 'balanced', a dict of weights by label, or None, got {value!r}")
@@ -139,7 +139,7 @@ def as_class_weight(value: Any, name: str) -> Any:
 
 
 def first_sign(label: Label) -> float:
-    """Return the sign of a state that begins with rows of this label: -1 for -1, 0 and False, as people mean them."""
+    """Return the sign of a state whose first row has this label: -1 for the labels -1, 0 and False, else 1."""
     return -1.0 if label in (-1, 0) else 1.0
 
 
@@ -155,9 +155,9 @@ def shown(labels: Sequence[Any]) -> str:
 
 # -- labels of a batch -------------------------------------------------------------------------------------------------
 def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray[Any]:
-    """Return labels (n_rows,) as an array of numbers, of bools or of strings; a scalar is accepted for one row.
+    """Return targets as an array (n_rows,) of numbers, bools or strings; one row may have a scalar.
 
-    Only labels that were not seen before are checked for being finite integers, in ``ClassLabels.read``.
+    That numbers are finite integers is checked in ``ClassLabels.read``, for new labels only.
     """
     require_array_like(targets, name)
     try:
@@ -173,7 +173,7 @@ def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray
         more = several if out.ndim == 2 and out.shape[1] > 1 else ""
         raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}{more}")
     if out.dtype.kind == "U" and isinstance(targets, list | tuple):
-        return _of_objects(list(cast("list[Any]", targets)), name)  # NumPy makes words of the numbers among words
+        return _of_objects(list(cast("list[Any]", targets)), name)  # NumPy would convert numbers among strings
     if out.dtype.kind in "OT":  # T: strings of any length, of NumPy 2
         return _of_objects(out.tolist(), name)
     if out.dtype.kind not in "fiubU":
@@ -195,7 +195,7 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
 
 
 class ClassLabels:
-    """The classes seen so far, or given; a class has the number of its place in `known`."""
+    """The classes of a model: given as a parameter, or seen so far. The number of a class is its index in `known`."""
 
     __slots__ = ("given", "kind", "known", "numbers", "order", "tally")
 
@@ -209,15 +209,15 @@ class ClassLabels:
     ) -> None:
         self.known = list(known)
         self.tally = ClassTally([0] * len(self.known)) if tally is None else tally
-        self.given = given  # others are refused
+        self.given = given  # whether other labels are refused
         self.kind = kind
         for label in self.known:
             self.kind = _wider(self.kind, _kind_of(label))
         self.numbers = {label: k for k, label in enumerate(self.known)}
-        self.order = self._sorted()  # numbers of the classes as people see them
+        self.order = self._sorted()  # class numbers in the order of the public `classes`
 
     def copied(self) -> "ClassLabels":
-        """Return a copy to add to."""
+        """Return a copy."""
         out = ClassLabels.__new__(ClassLabels)
         out.known, out.tally, out.given, out.kind = list(self.known), self.tally, self.given, self.kind
         out.numbers, out.order = dict(self.numbers), list(self.order)
@@ -226,20 +226,20 @@ class ClassLabels:
     def _sorted(self) -> list[int]:
         return sorted(range(len(self.known)), key=lambda k: cast(Any, self.known[k]))
 
-    # -- what people see -------------------------------------------------------------------------------------------
     def classes(self) -> NDArray[Any]:
-        """Return the labels, sorted."""
+        """Return the labels as a sorted array."""
         dtype = {"bool": np.bool_, "int": np.int64, "float": np.float64}.get(self.kind or "float")
         return np.array([self.known[k] for k in self.order], dtype)
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, NewClasses]:
-        """Return (class numbers (n,), new classes); nothing is changed.
+        """Return (class numbers (n,), new classes), without adding these.
 
-        New classes have the numbers that they will get when they are added.
+        Rows of new classes have the numbers that the classes will get. Raises TypeError or ValueError for targets that
+        are not labels.
         """
         some: Any = targets
-        if 0 < n_rows <= FEW_ROWS:  # sooner than by arrays
+        if 0 < n_rows <= FEW_ROWS:  # faster than with NumPy
             if type(some) is np.ndarray and some.dtype.kind in "biufU":
                 some = some.tolist()
             if n_rows == 1:
@@ -274,11 +274,11 @@ class ClassLabels:
         return numbers, new
 
     def _known_numbers(self, values: NDArray[Any]) -> Counts:
-        """Return the number of each label that is known, else -1."""
+        """Return the number of each label, -1 for new ones."""
         numbers = np.full(len(values), -1)
         if len(self.numbers) <= 4:
             for label, k in self.numbers.items():
-                numbers += (values == label) * (k + 1)  # sooner than by a mask
+                numbers += (values == label) * (k + 1)  # faster than a mask
             return numbers
         labels = sorted(self.numbers)
         known = np.array(labels)
@@ -287,7 +287,7 @@ class ClassLabels:
         return np.where(known[places] == values, of_places[places], numbers)
 
     def _admit(self, row: int, value: Any, n_classes: int) -> None:
-        """Raise ValueError unless this may be a new label."""
+        """Raise ValueError unless this value can become a new class."""
         what = f"targets: the label of row {row}"
         if isinstance(value, float) and not np.isfinite(value):
             raise ValueError(f"targets must be finite: entry {row} is not")
@@ -304,7 +304,7 @@ class ClassLabels:
             )
 
     def add(self, new: NewClasses, tally: ClassTally) -> None:
-        """Add the classes that ``read`` has found, and the rows of each."""
+        """Add the new classes that ``read`` has found, and replace the tally."""
         for label in new.labels:
             self.numbers[label] = len(self.known)
             self.known.append(label)
@@ -313,7 +313,7 @@ class ClassLabels:
         self.tally = tally
 
     def require_comparable(self, new: NewClasses) -> None:
-        """Raise ValueError if new classes turn what a comparator has been taken to score positively."""
+        """Raise ValueError if new classes change the class that the comparator scores positively, or are too many."""
         labels = [*self.known, *new.labels]
         if len(labels) > 2:
             raise ValueError(
@@ -326,9 +326,9 @@ class ClassLabels:
             )
 
     def weights(self, numbers: Counts, new: NewClasses, class_weight: ClassWeight) -> Floats:
-        """Return the weight of each row's class, (n,).
+        """Return the class weight of each row, (n,).
 
-        "balanced" is n / (k n_c): n rows seen, n_c of this class, k classes; all until the row and with it.
+        "balanced" is n / (k n_c) for n rows so far, n_c of them of this class, and k classes, all including the row.
         """
         if isinstance(class_weight, dict):
             labels = [*self.known, *new.labels]
@@ -344,12 +344,12 @@ class ClassLabels:
         return (sum(counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
 
     def observed_factors(self, class_weight: ClassWeight) -> Floats:
-        """Return what turns probabilities learned with class weights into those of the rows as they came, (k,).
+        """Return factors (k,) that convert probabilities learned with class weights to the observed class frequencies.
 
-        In the order of ``classes``, and up to a common factor. Losses weighed by w_c are those of rows in which class c
-        is w_c times as frequent: p(c | x) is proportional to the probability learned, divided by w_c (Elkan 2001,
-        Theorem 2, for two classes; Saerens, Latinne and Decaestecker 2002, for more). With "balanced", 1 / w_c is
-        proportional to the rows of the class.
+        They are in the order of ``classes``, up to a common factor. Losses weighted by w_c are those of a stream in
+        which class c is w_c times as frequent, so that p(c | x) is proportional to the learned probability divided by
+        w_c (Elkan 2001, Theorem 2, for two classes; Saerens, Latinne and Decaestecker 2002, for more). With "balanced",
+        1 / w_c is proportional to the number of rows of the class.
         """
         if class_weight == "balanced":
             return np.array(self.tally.rows, np.float64)[self.order]
@@ -362,15 +362,15 @@ class ClassLabels:
             )
         return 1.0 / np.array(weights)
 
-    # -- keeping them ----------------------------------------------------------------------------------------------
+    # -- files -----------------------------------------------------------------------------------------------------
     def saved(self) -> dict[str, Any]:
-        """Return values that json can write."""
+        """Return a dict for JSON."""
         rows, runs, last = self.tally
         return {"known": list(self.known), "kind": self.kind, "counts": list(rows), "runs": runs, "last": last}
 
     @staticmethod
     def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "ClassLabels":
-        """Return what ``saved`` has written, for a model with these classes; raise ValueError if it is inconsistent."""
+        """Restore from ``saved()``; given: the parameter `classes`. Raise ValueError if the values are inconsistent."""
         known = [as_label(label, "a label that it knows") for label in saved["known"]]
         counts = [checks.as_count(count, "rows of a class") for count in saved["counts"]]
         if len(set(known)) != len(known) or len(counts) != len(known):
@@ -392,7 +392,7 @@ def _kind_of(label: Label) -> str:
 
 
 def _wider(one: str | None, other: str) -> str:
-    """Return the kind that holds labels of both."""
+    """Return the kind that can represent labels of both kinds."""
     if one is None or one == other:
         return other
     if "str" in (one, other):

@@ -1,8 +1,8 @@
-"""The learning part of all online linear models: batches taken in whole or not at all, regret, state.
+"""The learning half of all online linear models: parameters, ``update``, files. Predictions are in _predictions.py.
 
-A batch passes through stages, each of which gives the same bits for any split of a stream: labels become class numbers
-(_labels), rows are prepared (_row_inputs), one state or one for each class learns (_class_states), and what is made of
-the scores follows (_kept). What a model answers is in _predictions.
+A batch is learned as a whole or not at all, in these steps: labels become class numbers (_labels), rows are prepared
+(_row_inputs), the states learn (_class_states), then calibration and metrics (_model_state). Each step gives bitwise
+identical results for any split of a stream into batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,6 @@ from fastsketch.data.names._columns import MOST_BITS
 from fastsketch.data.names._naming import as_list
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
 from fastsketch.online._decay_mix import as_decay, as_rates, check_auto, start_mix
-from fastsketch.online._kept import Examples, Kept, by_prefix, checked_sums
 from fastsketch.online._labels import (
     LOOK,
     NOTHING_NEW,
@@ -40,10 +39,11 @@ from fastsketch.online._labels import (
     in_order,
 )
 from fastsketch.online._metrics import Metrics, start_metrics, without_drift
+from fastsketch.online._model_state import Examples, ModelState, by_prefix, checked_sums
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, numeric_rows, start_inputs
 from fastsketch.online._state_arrays import Floats, LearnedState, Zeros, outline
 
-# Remedy for coefficients out of range where no parameter was given that could have caused it.
+# Remedy for an overflow of coefficients if no given parameter can have caused it.
 OUT_OF_RANGE = "divide the rows or the targets by a constant that brings them near 1"
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
 
@@ -56,9 +56,9 @@ def as_positive(value: Any, name: str) -> float:
 
 
 class OnlineLearner(Model, Generic[S], abstract=True):
-    """Learning part of a linear model w, one example after the other.
+    """Learning half of a linear model w, which learns one example after the other.
 
-    A subclass declares its parameters and defines the methods that raise NotImplementedError here.
+    A subclass declares its parameters and overrides the methods that raise NotImplementedError.
     """
 
     sketch_size: int = integer(default=20, at_least=2, below=MOST_SIZE, kw_only=False)
@@ -67,7 +67,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     decay: float | Literal["auto"] = parameter(as_decay, default=1.0)
-    # half-lives of no end, 693 rows and 34 rows
+    # half-lives: infinite, 693 rows, 34 rows
     decay_rates: tuple[float, ...] = parameter(as_rates, default=(1.0, 0.999, 0.98))
     decay_prior: float = real(default=0.8, high=1.0, low_open=True, high_open=True)
     decay_share: float = real(default=1e-3, high=1.0, low_open=True, high_open=True)
@@ -103,68 +103,68 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             if getattr(self._values, name) is not None:
                 raise ValueError(f"{name} belongs to labels, and loss={self.loss!r} takes real targets")
 
-    # -- what a subclass defines -----------------------------------------------------------------------------------
+    # -- overridden by subclasses ----------------------------------------------------------------------------------
     def _takes_sparse(self) -> bool:
-        """Return whether there is a form for sparse rows."""
+        """Return whether these parameters allow the sparse form."""
         return True
 
     def _start(
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None, *, decay: float = 1.0
     ) -> S:
-        """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+        """Return the initial state; with zeros=outline, one of the same shapes that takes no memory.
 
-        d: columns that there may be; slots: of sparse rows, how many the arrays have room for, d if not given.
+        d: maximum number of columns. slots: capacity for sparse rows, d if not given.
         """
         raise NotImplementedError
 
     def _check_fading(self, rule: str) -> None:
-        """Raise ValueError that begins with `rule` unless H can fade."""
+        """Raise ValueError, with a message that begins with `rule`, unless H allows decay."""
         raise NotImplementedError
 
     def _cause(self, learned: S) -> str:
-        """Return explain why the coefficients left the range of numbers."""
+        """Return a message that explains why the coefficients of this state overflowed."""
         raise NotImplementedError
 
     def _can_rescale(self) -> bool:
-        """Return whether what was learned from real targets can be expressed in new scales of the rows."""
+        """Return whether the states can be converted to new scales of the rows, for real targets."""
         return False
 
     def _may_blend(self) -> bool:
-        """Return whether a diagonal learner beside this one differs from it."""
+        """Return whether the diagonal learner to blend with would differ from this model."""
         return True
 
     def _blends_numbers(self) -> bool:
-        """Return whether to blend for real targets by default: where steps know the scale of the targets."""
+        """Return whether `blend` is on by default for loss="square"."""
         return False
 
-    # -- what it has learned ---------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------------
     def _begin(self) -> None:
-        self._kept: Kept[S] | None = None
+        self._model_state: ModelState[S] | None = None
         self._comparator: Floats | None = None
         self._coef: Floats | None = None
         self._names = Names(self.hash_bits)
         self.last_scores: NDArray[np.float64] = np.empty(0)
-        self._until_look: float = LOOK  # rows; none after a warning
+        self._until_look: float = LOOK  # rows until the order of labels is checked; infinite after a warning
 
     @property
     def _learned(self) -> S | None:
-        """Return the first state."""
-        return None if self._kept is None else self._kept.states.held[0]
+        """Return the state of the first class, or the only one; None before the first row."""
+        return None if self._model_state is None else self._model_state.states.held[0]
 
     @property
     def n_rows(self) -> int:
         """Return the number of rows learned from."""
-        return 0 if self._kept is None else self._kept.states.totals()[0]
+        return 0 if self._model_state is None else self._model_state.states.totals()[0]
 
     @property
     def n_features(self) -> int | None:
         """Return the number of columns; None before the first row, and with ``open_columns``."""
-        return None if self._kept is None else self._kept.columns.width
+        return None if self._model_state is None else self._model_state.columns.width
 
     def _labels(self) -> ClassLabels | None:
-        """Return the labels known; None where targets are real."""
-        if self._kept is not None:
-            return self._kept.labels
+        """Return the labels known; None for real targets."""
+        if self._model_state is not None:
+            return self._model_state.labels
         if LOSSES[self.loss].targets != "label":
             return None
         given: tuple[Label, ...] | None = self._values.classes
@@ -178,11 +178,11 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return start_metrics(self.loss, self._decays()[0], zeros, calibrated=self._calibrates())
 
     def _decays(self) -> tuple[float, ...]:
-        """Return the decay of each of the states that learn side by side."""
+        """Return the decay rates of the learners."""
         return self.decay_rates if self.decay == "auto" else (self.decay,)
 
     def _in_time_order(self) -> bool:
-        """Return whether rows are known to come in an order that is to be followed."""
+        """Return whether the order of the rows matters, because earlier ones are discounted."""
         return self.decay != 1.0
 
     def _calibrates(self) -> bool:
@@ -191,37 +191,36 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Any, targets: Any, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one example or many, each scored before it is learned from.
+        """Learn one example or many; each is scored before it is learned.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
-            Real and finite. The first row decides between the dense form and the sparse one, which is for CSR rows with
-            at most 30% of their columns; later rows may come as either. Rows with names are a dict {name: value}, or a
-            list of dicts, or of lists of names and pairs (name, value), as ``fastsketch.data.Vocabulary`` reads
-            them; a model takes either these or numbered columns.
+            Real and finite. The first row decides whether the model is dense or sparse: it is sparse if that row is
+            sparse and at most `dense_above` of its columns are nonzero. Later rows may be dense or sparse. Rows with
+            names are a dict {name: value}, a list of dicts, or a list of lists of names and pairs (name, value), as
+            for ``fastsketch.data.Vocabulary``; a model learns either these or numbered columns.
         targets : array_like (n,), or one for one row
-            For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New ones
-            are added as they come, unless ``classes`` are given. For other losses real numbers.
+            For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New
+            labels are added unless ``classes`` is given. For other losses real numbers.
         sample_weight : array_like (n,) or float, optional
-            Nonnegative; each multiplies the loss of its row, divided by the mean weight of all rows so far, this one
-            among them (a row without a weight has the weight 1). So only ratios of weights matter. A row of weight 0
-            leaves the model as if it had not come: it is not counted, and what it has of new columns, names and labels
-            is not learned.
+            Nonnegative. The loss of a row is multiplied by its weight divided by the mean weight of all rows so far,
+            including this one (rows without a weight have the weight 1). So only ratios of weights matter. A row of
+            weight 0 is ignored, including its new columns, names and labels.
 
         Returns
         -------
         self
-            ``last_scores`` holds the scores of each row, from before it was learned from: (n,), or (n, n_classes) for
-            more than two classes, in the order of ``classes``, NaN for a class that had not appeared and for a row of
+            ``last_scores`` has the scores of each row before it was learned: (n,), or (n, n_classes) for more than two
+            classes, in the order of ``classes``. It is NaN for a class that had not appeared yet, and for a row of
             weight 0.
 
         Raises
         ------
         TypeError, ValueError
-            For rows, targets or weights that cannot serve; the model is then as it was.
+            If rows, targets or weights are invalid. The model is then unchanged.
         FloatingPointError
-            If the coefficients leave the range of numbers; the message names the cause, and the model is as it was.
+            If the coefficients overflow. The message names the cause, and the model is unchanged.
 
         Warns
         -----
@@ -231,7 +230,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
         Notes
         -----
-        The same bits for any split of a stream into batches.
+        Results are bitwise identical for any split of a stream into batches.
 
         Examples
         --------
@@ -252,7 +251,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _learn_table(
         self, rows: Any, targets: Any, sample_weight: ArrayLike | None, mean_weight: float | None = None
     ) -> Self:
-        """Learn as ``update`` does. Weights are divided by `mean_weight`, if it is not given by the running mean."""
+        """Learn as ``update`` does; weights are divided by `mean_weight`, or if it is None by their running mean."""
         if type(rows) is np.ndarray or not is_table(rows):
             return self._learn(rows, targets, sample_weight, mean_weight)
         names_before, n_before = self._feature_names, self.n_rows
@@ -263,7 +262,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self
 
     def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
-        """Check names of columns; with ``open_columns`` rows may have more of them than before, or fewer."""
+        """Check names of columns; with ``open_columns`` rows may have more or fewer columns than before."""
         before = self._feature_names
         if not self.open_columns or names is None or before is None:
             return super()._agreed(names, whose)
@@ -272,16 +271,16 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return max(before, names, key=len)
 
     def _learn_few(self, rows: Any, targets: Any) -> bool:
-        """Learn from a few plain rows in one step, and return whether that was done: not if anything in them is new."""
+        """Learn up to 16 rows by the fast path; return False, with nothing changed, if that is not possible."""
         few = self._few() if self._names.is_numbered() else None
         return few is not None and few.learn(self, rows, targets)
 
     def _few(self) -> FewRows | None:
-        """Return what takes a few rows through all stages at once; None where that is not for this model."""
-        kept = self._kept
-        if kept is None or self._comparator is not None or self._values.class_weight is not None:
+        """Return the fast path for a few rows; None if this model has to use the general one."""
+        model_state = self._model_state
+        if model_state is None or self._comparator is not None or self._values.class_weight is not None:
             return None
-        return kept.few_rows(self._values.loss_scale)
+        return model_state.few_rows(self._values.loss_scale)
 
     def _learn(
         self,
@@ -291,7 +290,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         mean_weight: float | None = None,
         positions: NDArray[np.intp] | None = None,
     ) -> Self:
-        """Learn from rows, whose `positions` in the batch that was given a message names."""
+        """Learn rows by the general path; `positions` are their numbers in the user's batch, for error messages."""
         x = self._rows_to_learn(rows)
         named = isinstance(x, NamedRows) and sample_weight is None
         if named and (few := self._few()) is not None and few.learn_named(self, x.csr, targets):
@@ -299,13 +298,13 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
-        kept, labels = self._kept, self._labels()
+        model_state, labels = self._model_state, self._labels()
         y: Any
         y, new = (as_numbers(targets, n), NOTHING_NEW) if labels is None else labels.read(targets, n)
         if new.rows and self._comparator is not None:
             cast(ClassLabels, labels).require_comparable(new)
         counted = as_weights(sample_weight, n)
-        given, sums = counted, (0.0, 0) if kept is None else kept.weight_sums
+        given, sums = counted, (0.0, 0) if model_state is None else model_state.weight_sums
         if labels is not None and isinstance(self.class_weight, dict):
             factors = labels.weights(y, new, self.class_weight)
             given = factors if given is None else given * factors
@@ -322,34 +321,39 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         self._until_look -= n
         if tally is not None and self._until_look <= 0:
             self._look_at_order(tally)
-        if kept is None or not self.n_rows:  # or has seen no row that could decide
-            kept = self._first_kept(x, labels)
-        examples = Examples(kept.with_slots(x), y, weights, counted, tally, sums)
+        if model_state is None or not self.n_rows:  # no row yet that decides between dense and sparse
+            model_state = self._initial_state(x, labels)
+        examples = Examples(model_state.with_slots(x), y, weights, counted, tally, sums)
         self._coef = None
         try:
             scores = None
-            if kept is self._kept and not new.rows and self._comparator is None and kept.has_room():
-                scores = kept.learn_in_place(examples)
+            if (
+                model_state is self._model_state
+                and not new.rows
+                and self._comparator is None
+                and model_state.has_room()
+            ):
+                scores = model_state.learn_in_place(examples)
             if scores is None:
-                if kept is self._kept:
-                    kept = kept.copied()  # a refused or interrupted batch comes back to the original
-                kept.make_room()
-                begin = partial(self._new_states, kept.columns, kept.inputs.sparse)
-                scores = kept.learn(examples, new=new, begin=begin)
+                if model_state is self._model_state:
+                    model_state = model_state.copied()  # so that a refused or interrupted batch leaves it unchanged
+                model_state.make_room()
+                begin = partial(self._new_states, model_state.columns, model_state.inputs.sparse)
+                scores = model_state.learn(examples, new=new, begin=begin)
         except Unlearned as refused:
             if positions is not None:
                 refused.row = int(positions[refused.row])
             cause = None if refused.state is None else self._cause(cast(S, refused.state))
             raise FloatingPointError(refused.told(self.n_rows, cause)) from None
         if self._comparator is not None:
-            kept.compare(self._comparator, x, y, weights, self.loss)
-        self.last_scores, self._kept = scores, kept
+            model_state.compare(self._comparator, x, y, weights, self.loss)
+        self.last_scores, self._model_state = scores, model_state
         return self
 
     def _learn_weighted(
         self, rows: Any, x: Any, targets: Any, counted: Floats | None, given: Floats, mean_weight: float | None
     ) -> Self:
-        """Learn from the rows x whose weights `given` are positive, as if the others had not come."""
+        """Learn the rows x whose weights `given` are positive, and ignore the others."""
         positions, n_rows = np.flatnonzero(given), self.n_rows
         scores = np.full(len(given), np.nan)
         if len(positions):
@@ -368,13 +372,13 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _relative(
         self, given: Floats, sums: tuple[float, int], mean_weight: float | None
     ) -> tuple[Floats, tuple[float, int]]:
-        """Divide weights by the mean weight of the rows up to each, and return the sum and number of weights so far.
+        """Divide each weight by the mean weight of the rows so far; return (weights, (sum, number of weights so far)).
 
-        So no step is longer than it would be if the row had come as many times as it outweighs the others, whatever
-        unit weights have. Rows that came without a weight, all but `sums` counts, have the weight 1.
+        sums: the sum and number before these. All other rows so far had no weight, and count as weight 1. So a step
+        does not depend on the unit of the weights: a weight of twice the mean counts as the row twice.
         """
         n_rows, (total, n_weighted) = self.n_rows, sums
-        with np.errstate(over="ignore"):  # one after the other: any split has the same bits
+        with np.errstate(over="ignore"):  # summed in order, independent of batches
             totals = np.cumsum(np.concatenate([[total], given]))[1:]
         means = (totals + (n_rows - n_weighted)) / np.arange(n_rows + 1, n_rows + len(given) + 1)
         if len(given) and not isfinite(totals[-1]):
@@ -385,18 +389,18 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return relative, (float(totals[-1]) if len(given) else total, n_weighted + len(given))
 
     def _look_at_order(self, tally: ClassTally) -> None:
-        """Warn once if classes come in runs, before the last rows are learned from."""
+        """Warn once if the labels come in runs."""
         self._until_look = LOOK
         if tally.is_sorted() and not self._in_time_order():
             warn_caller(tally.advice())
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
-        """Return rows as finite float64; names get their columns."""
+        """Return rows as finite float64, dense, CSR or NamedRows; new names get columns."""
         given: Any = rows
         plain = given.dtype.kind != "O" if isinstance(rows, np.ndarray) else hasattr(given, "indptr")
-        if plain and self._kept is not None and self._names.is_numbered():
-            return self._as_rows(given)  # as most of a stream of single rows
+        if plain and self._model_state is not None and self._names.is_numbered():
+            return self._as_rows(given)  # the usual case, checked first
         n_rows = self.n_rows
         if not self._names.reads(rows, n_rows):
             self._names.number(n_rows)
@@ -410,7 +414,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _as_rows(self, rows: Any) -> Any:
         return numeric_rows(rows, self.n_features, self._takes_sparse)
 
-    # -- the states of the first rows, and of classes that come later ----------------------------------------------
+    # -- initial states --------------------------------------------------------------------------------------------
     def _blends(self) -> bool:
         if LOSSES[self.loss].targets == "label":
             return self.calibrate and self._may_blend() and self.blend is not False
@@ -419,7 +423,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self._blends_numbers() if self.blend is None else self.blend
 
     def _has_steady_rows(self) -> bool:
-        """Return whether scales of columns stay until they have moved by far: where states can be rescaled."""
+        """Return whether columns have fixed scales that change by factors of two, instead of running ones."""
         real = LOSSES[self.loss].targets == "real"
         return real and self.scale is not None and self.fit_intercept and self._can_rescale()
 
@@ -433,22 +437,22 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             zeros=zeros,
         )
 
-    def _first_kept(self, x: Any, labels: ClassLabels | None) -> Kept[S]:
-        """Return what is kept before the first rows, which decide between the dense form and the sparse one."""
+    def _initial_state(self, x: Any, labels: ClassLabels | None) -> ModelState[S]:
+        """Return the state before the rows x, the first of which decides between dense and sparse."""
         d = x.shape[1]
         few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= self.dense_above * d
         sparse = few or self.open_columns or isinstance(x, NamedRows)
         width = None if self.open_columns or self._names.is_open else d
         columns = ColumnSlots(width)
         known = () if labels is None else labels.known
-        # of two classes the last in order is the positive one
+        # the last of two sorted classes is the positive one
         signs = [1.0] * n_states(len(known)) if labels is None or len(known) > 2 else [-1.0]
         states = self._begun(columns, sparse, signs, lambda _: columns.first_room())
         inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
-        return Kept(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
+        return ModelState(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
 
     def _new_states(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
-        """Return a state that has learned nothing, and the learner to blend it with if there is to be one."""
+        """Return the initial state of a new class, and the diagonal learner to blend with, or None."""
         states = self._begun_at(decay, columns, sparse, [1.0], lambda _: columns.first_room())
         return states.held[0], states.beside[0] if states.beside else None
 
@@ -460,7 +464,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Return states that have learned nothing; slots: of sparse rows, how many each has, by its name in a file."""
+        """Return the initial learners of all decay rates; slots(prefix of array names): the capacity of a state."""
 
         def begun(number: int, decay: float) -> States[S]:
             return self._begun_at(decay, columns, sparse, signs, lambda name: slots(pace_name(number) + name), zeros)
@@ -485,7 +489,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Return such states of one decay."""
+        """Return the initial learners of one decay rate."""
         most, n = columns.most + self.fit_intercept, range(len(signs))
         held = [self._start(most, sparse, zeros, slots(f"{k}.") if sparse else None, decay=decay) for k in n]
         states = States(held, list(signs), decay=decay)
@@ -498,16 +502,17 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             states.readout = Blend(zeros(2), decay)
         return states
 
-    # -- fading ---------------------------------------------------------------------------------------------------
+    # -- decay by hand --------------------------------------------------------------------------------------------
     @changes
     def fade(self, factor: float) -> Self:
-        """Let what came before count a factor in (0, 1] of what it did in H and in the read-out: ``decay`` by hand.
+        """Discount all rows so far by a factor, as ``decay`` does at every row.
 
-        Once a batch, or once a day, where rows come unevenly. Not in the metrics of ``progress``.
+        Use it once a batch or once a day if rows arrive unevenly. It multiplies their weight in H and in the
+        calibration, not in the metrics of ``progress``.
 
         Parameters
         ----------
-        factor : float
+        factor : float in (0, 1]
 
         Returns
         -------
@@ -516,14 +521,14 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         Raises
         ------
         ValueError
-            If the model's H cannot fade, as ``decay`` says.
+            If the method does not allow ``decay``.
         """
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         self._check_fading("there is no fade")
-        if self._kept is not None:
-            kept = self._kept.copied()
-            kept.states.fade(factor)
-            self._kept = kept
+        if self._model_state is not None:
+            model_state = self._model_state.copied()
+            model_state.states.fade(factor)
+            self._model_state = model_state
         return self
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -544,9 +549,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {} if self._comparator is None else {"comparator": self._comparator}
-        if self._kept is None:
+        if self._model_state is None:
             return {"sparse": None}, arrays
-        state, more = self._kept.saved()
+        state, more = self._model_state.saved()
         named, names = self._names.saved(self.n_rows)
         return {**state, **named}, {**arrays, **more, **names}
 
@@ -571,19 +576,21 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if ("labels" in state) != (LOSSES[self.loss].targets == "label"):
             has, takes = ("labels", "real targets") if "labels" in state else ("no labels", "labels")
             raise ValueError(f"it has {has}, and loss={self.loss!r} takes {takes}")
-        self._kept_in(state, arrays, columns, outline).validate_all(arrays)
+        self._state_of_file(state, arrays, columns, outline).validate_all(arrays)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
         columns = ColumnSlots(state["n_features"], arrays["columns"] if state["sparse"] else None)
-        self._kept = self._kept_in(state, arrays, columns, np.zeros)
-        self._kept.fill(arrays)
+        self._model_state = self._state_of_file(state, arrays, columns, np.zeros)
+        self._model_state.fill(arrays)
         self._names = Names.read_back(state, arrays, self.hash_bits, self.n_rows)
 
-    def _kept_in(self, state: dict[str, Any], arrays: Arrays, columns: ColumnSlots, zeros: Zeros) -> Kept[S]:
-        """Return all that is kept in a file as it is before the first row, to be filled."""
+    def _state_of_file(
+        self, state: dict[str, Any], arrays: Arrays, columns: ColumnSlots, zeros: Zeros
+    ) -> ModelState[S]:
+        """Return the initial state for a file, to be filled with its arrays; zeros: np.zeros or outline."""
         labels = ClassLabels.read_back(state["labels"], self._values.classes) if "labels" in state else None
         signs: list[float] = [1.0] if labels is None else state["signs"]
         n = 1 if labels is None else n_states(len(labels.known))
@@ -599,10 +606,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
         states = self._begun(columns, sparse, signs, slots, zeros)
         n_slots = max(len(one.base) for one in states.all()) - (self.fit_intercept and not sparse)
-        # a file of before there were steady rows goes on without
+        # models of older files have running scales
         inputs = self._first_inputs(n_slots, sparse, zeros, steady="steady" in arrays)
         sums = checked_sums(state.get("weights", (0.0, 0)))
-        return Kept(states, labels, columns, inputs, self._metrics(zeros), weight_sums=sums)
+        return ModelState(states, labels, columns, inputs, self._metrics(zeros), weight_sums=sums)
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()

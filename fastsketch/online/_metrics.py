@@ -1,4 +1,4 @@
-"""Metrics of a model while it learns: each row is predicted before it is learned from (progressive validation)."""
+"""Metrics of a model while it learns: each row is predicted before it is learned (progressive validation)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from fastsketch._kernels.online.metrics import (
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Arrays, Counts, Floats, Zeros
 
-# UNIT is at most this, and then made 1 again: see the kernel.
+# Largest possible UNIT; the kernel resets it to 1 before.
 MOST_UNIT = 1e120
 
 
 class MetricFigures(TypedDict):
-    """Metrics by name: None for what does not belong to such targets, or is not known yet."""
+    """Metrics by name; None if a metric does not apply to the targets, or is not known yet."""
 
     log_loss: float | None
     accuracy: float | None
@@ -40,19 +40,18 @@ class MetricFigures(TypedDict):
 
 @dataclass(slots=True)
 class Metrics(Arrays):
-    """Sums over the rows seen, each row counting ``sample_weight * decay^age``.
+    """Sums over rows of metrics, weighted by ``sample_weight * decay^age``.
 
-    Log loss is that of probabilities clipped to [2^-52, 1 - 2^-52], as scikit-learn clips those in float64; of more
-    than two classes, only from below. AUC is that of scores cut to seven significant bits (ties count half), of which
-    those beyond 32 are equal and those within 2^-9 of zero are so for each sign. A row is right if the score of its
-    class is above all others. The first row of a class that nobody knew is wrong, and its log loss that of a state
-    that begins with it.
+    The log loss clips probabilities to [2^-52, 1 - 2^-52], as scikit-learn does in float64; for more than two classes
+    only from below. The AUC rounds scores to seven significant bits, and ties count half: scores beyond 32 in size are
+    equal, and so are those below 2^-9, for each sign. A prediction is right if the score of the row's class is the
+    largest. The first row of a new class counts as wrong, with the log loss of the new state.
     """
 
-    how: int  # what a score stands for: LOG_ODDS, HALVES or REAL of the kernel
+    how: int  # meaning of a score: LOG_ODDS, HALVES, REAL or CALIBRATED of the kernel
     decay: float
     metric_sums: Floats  # entries of _kernels/online/metrics
-    auc_bins: Floats | None  # (2, BINS), of two classes alone
+    auc_bins: Floats | None  # (2, BINS), for two classes only
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def add(
@@ -65,9 +64,10 @@ class Metrics(Arrays):
         numbers: Counts | None = None,
         is_new: bool = False,
     ) -> None:
-        """Add rows by scores (k, n) and targets (k, n) of their states, each score from before its row was learned.
+        """Add rows, given scores (k, n) from before each row was learned, and targets (k, n).
 
-        Of more than two classes, k states have signs, and rows class numbers (n,); is_new: that of row 0 is new.
+        k is 1 for real targets and two classes. For more classes signs (k,) are those of the states, and numbers (n,)
+        the class numbers of the rows. is_new: row 0 is the first of its class.
         """
         several = len(scores) > 1
         if several:
@@ -76,7 +76,7 @@ class Metrics(Arrays):
         sums, bins, how = self.metric_sums, self.auc_bins, self.how
         kernel.learn(sums, bins, scores, targets, sides, classes, weights, self.decay, how, is_new)
 
-    # -- what they say ---------------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
     def figures(self) -> MetricFigures:
         """Return all metrics by name."""
         real = self.how == kernel.REAL
@@ -90,7 +90,7 @@ class Metrics(Arrays):
         }
 
     def _mean(self, entry: int) -> float | None:
-        """Return a sum by the weight of the rows; None before the first of positive weight."""
+        """Return the weighted mean for an entry of the sums; None before the first row of positive weight."""
         total = float(self.metric_sums[WEIGHT])
         return float(self.metric_sums[entry]) / total if 0 < total < inf else None
 
@@ -102,7 +102,7 @@ class Metrics(Arrays):
         largest = float(self.auc_bins.max())
         if not 0 < largest < inf:
             return None
-        # no product overflows, and none of counts is rounded: the order of the classes changes no bit
+        # scaled by a power of 2, so that products neither overflow nor depend on the order of the classes
         negative, positive = np.ldexp(self.auc_bins, -frexp(largest)[1])
         pairs = float(negative.sum()) * float(positive.sum())
         if not pairs > 0:
@@ -110,9 +110,9 @@ class Metrics(Arrays):
         below = np.cumsum(negative) - 0.5 * negative  # ties count half
         return min(float(positive @ below) / pairs, 1.0)
 
-    # -- keeping them ----------------------------------------------------------------------------------------------
+    # -- files -----------------------------------------------------------------------------------------------------
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless these are sums that rows could have made; return their names."""
+        """Raise ValueError unless these are possible sums; return their names."""
         sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,))
         checks.number_within(sums.min(), "sums of the metrics", 0.0, inf)
         checks.number_within(sums[UNIT], "unit of the metrics", 1.0, MOST_UNIT)
@@ -123,14 +123,14 @@ class Metrics(Arrays):
         return {"metric_sums", "auc_bins"}
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put in what ``saved`` gave."""
+        """Replace the arrays by those of ``saved()``."""
         self.metric_sums = np.ascontiguousarray(arrays["metric_sums"])
         bins = arrays.get("auc_bins")
         self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
 
 
 def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:
-    """Return the metrics before the first row: of two classes until others appear, or of real targets."""
+    """Return the initial metrics: of two classes until others appear, or of real targets."""
     if LOSSES[loss].targets != "label":
         how = kernel.REAL
     elif calibrated:

@@ -1,13 +1,13 @@
-"""Arrays of SketchedNewton and its rounds; the mathematics is in _kernels/online/newton."""
+"""State of SketchedNewton. The rounds are in _kernels/online/newton."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.newton import NewtonRounds, learn
+from fastsketch._kernels.online.newton import NewtonRounds
 from fastsketch._kernels.online.numbers import (
     ALPHA,
     BOTH,
@@ -27,7 +27,6 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import (
     SLOT_ROWS,
     Arrays,
-    Changing,
     Csr,
     Floats,
     KeptRows,
@@ -36,12 +35,10 @@ from fastsketch.online._state_arrays import (
     RowBatch,
     Zeros,
     common_fields,
-    fields_of,
-    flat,
 )
 
-# Defaults of `alpha0_share`: of labels, whose slopes are bounded, and of real targets; where H is made of curvatures of
-# the losses, where alpha0 is the ridge of a regression; and for labels of rows as scale="moments" makes them.
+# Defaults of `alpha0_share`: for labels without scaling, whose slopes are bounded; for real targets; for
+# curvature="loss", where alpha0 is the ridge of a regression; for labels with scale="moments".
 SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
 SHARE_BY_LOSS = 0.2
 SHARE_FOR_SCALED_ROWS = 0.05
@@ -51,21 +48,21 @@ CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BO
 
 @dataclass(frozen=True, slots=True)
 class NewtonSetting:
-    """Parameters of a SketchedNewton as its rounds take them."""
+    """Parameters of a SketchedNewton for the kernels."""
 
     method: str
     sketch_size: int
-    spared: int  # rows that a shrink of "pfd" spares
+    spared: int  # directions that a shrink of "pfd" does not reduce
     loss: int
     constraint: int
-    alpha0: float | None  # None: a share of the squared length of the first row that is not zero
+    alpha0: float | None  # None: first_row_share times the squared length of the first nonzero row
     first_row_share: float
-    by_loss: bool  # H of curvatures of the losses, not of gradients
+    by_loss: bool  # curvature="loss": H of curvatures of the losses, not of gradients
     decay: float = 1.0
-    loss_scale: float = 1.0  # that the weights of rows hold
+    loss_scale: float = 1.0  # the kernels get weights that include it
 
 
-# -- Z, what earlier shrinks kept, and X, the rows since ---------------------------------------------------------------
+# -- Z, the result of earlier shrinks, and X, the rows since then ------------------------------------------------------
 @dataclass(slots=True)
 class NewtonDenseRows(Arrays):
     """Dense rows Z' and X, for m = sketch_size."""
@@ -76,7 +73,7 @@ class NewtonDenseRows(Arrays):
 
 @dataclass(slots=True)
 class NewtonSparseRows(KeptRows):
-    """Sparse rows: Z by slot, and X in CSR form with at most 2 m rows."""
+    """Sparse rows: Z by slot, and X in CSR format with at most 2 m rows."""
 
     z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, m)
 
@@ -106,41 +103,28 @@ class NewtonState(LearnedState):
     def begin_rounds(self) -> NewtonRounds:
         return NewtonRounds(self, self.setting)
 
-    @classmethod
-    def learn(
-        cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
-    ) -> None:
-        learn([state.prepared(batch) for state in states], *flat(batch), targets, sample_weight, scores)
-
-    def make_room(self, batch: Csr) -> None:
-        """Make room for sparse rows before they are learned from: X never holds more than 2 m."""
-        longest = int(np.diff(batch.indptr).max(initial=0))
-        m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(NewtonSparseRows, self.rows)
-        used = int(rows.kept_indptr[held])
-        more = max(2 * m * longest - used, (2 * m - held) * longest)
-        if not rows.has_room(held, more):
-            self.rounds_now = None  # first: an interrupt must not leave rounds with arrays of before
-            rows.make_room(held, more)
-
-    def prepared(self, batch: RowBatch) -> NewtonRounds:
-        """Return the rounds, with alpha settled by the first row that is not zero, and with room for sparse rows."""
+    def rounds_for(self, batch: RowBatch) -> NewtonRounds:
+        """Return the rounds, after setting alpha from the first nonzero row and providing capacity for sparse rows."""
         if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:
             with np.errstate(over="ignore"):
                 square = _first_square(batch)
-            # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
-            if np.isfinite(square):  # else the rounds will refuse the batch
+            # alpha does not matter for rows of zeros; it is set with the first row that is not zero
+            if np.isfinite(square):  # else the kernel refuses the batch
                 self.scalar[ALPHA] = self.scalar[FLOOR] = self.setting.first_row_share * square
         if isinstance(batch, Csr):
-            self.make_room(batch)
+            longest = int(np.diff(batch.indptr).max(initial=0))
+            m, held = self.setting.sketch_size, int(self.count[ROWS])
+            used = int(cast(KeptRows, self.kept_rows).kept_indptr[held])
+            self.reserve(held, max(2 * m * longest - used, (2 * m - held) * longest))  # X never holds more than 2 m
         return self.rounds
 
     def fade(self, factor: float) -> None:
         self.rounds.fade(factor)
 
     def rescale(self, change: Rescaling) -> None:
-        """Express rows and weights in the new scales, in which alpha stays what it is."""
+        """Convert rows and weights to the new scales; alpha stays."""
         r, n, space, rows = int(self.count[RANK]), int(self.count[ROWS]), self.space, self.rows
-        slots = change.n_slots(self.n_slots)  # not all that there is room for: sums depend on their number
+        slots = change.n_slots(self.n_slots)  # not the capacity, on which rounding would depend
         alpha, faded = float(self.scalar[ALPHA]), float(self.scalar[FADED])
         w = np.zeros(slots)
         w[: self.n_slots] = self.coef()
@@ -173,7 +157,7 @@ class NewtonState(LearnedState):
         alpha, m = scalar[ALPHA], setting.sketch_size
         checks.number_within(scalar[FADED], "share that has not faded", 5e-324, 1.0)
         checks.number_within(scalar[FLOOR], "floor of alpha", setting.alpha0 or 0.0, alpha * 2)
-        least = (setting.alpha0 or 0.0) / 2  # where rows have faded, and then been shrunk
+        least = (setting.alpha0 or 0.0) / 2  # decay may halve it
         checks.number_within(
             alpha, "alpha", least, MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
         )
@@ -181,43 +165,12 @@ class NewtonState(LearnedState):
         for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
             checks.number_within(scalar[entry], name, 0.0, np.finfo(np.float64).max)
         r, n = count[RANK], count[ROWS]
-        # B = [F Z'; C X] of 2 m rows would be full, and shrunk
+        # B = [F Z'; C X] is shrunk when it has 2 m rows
         checks.number_within(r, "rank", 0, m - 1)
         checks.number_within(n, "rows since the last shrink", 0, min(2 * m - 1 - r, count[ROUND]))
         if self.sparse:
             KeptRows.validate_rows(arrays, n, len(self.base))
         return names
-
-    def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing:
-        setting, space, rows, scalar = self.setting, self.space, self.rows, self.scalar
-        ahead, decay = setting.constraint in (NEXT, BOTH), setting.decay
-        projects = setting.constraint != UNCONSTRAINED
-        single = alone and n == 1 and scalar[ALPHA] > 0.0
-        if single and not ahead and decay == 1.0:
-            return []  # it is learned from in whole or not at all
-        held = int(self.count[ROWS])
-        left = 2 * setting.sketch_size - int(self.count[RANK]) - held  # rows until one shrinks B
-        # which the last row may do where nothing follows it
-        rebases = n > left or (n == left and (ahead or not alone))
-        # without alpha, each row needs a factorisation; where alpha is put back before the row is learned from, too
-        if single and not rebases and (decay == 1.0 or scalar[ALPHA] * decay >= scalar[FLOOR] / 2):
-            return []
-        out: Changing = [(scalar, ...), (self.count, ...)]
-        out += [(getattr(space, item.name), ...) for item in fields_of(type(space))]
-        if isinstance(rows, NewtonDenseRows):
-            if rebases:
-                return [*out, (self.base, ...), (rows.z, ...), (rows.kept, ...)]
-            return [*out, (rows.kept, slice(held, held + n)), *([(self.base, ...)] if projects else [])]
-        out.append((rows.kept_indptr, ...))
-        if not rebases:
-            changed = [(self.base, ...)] if setting.constraint in (CURRENT, BOTH) else self.of_slots(batch, self.base)
-            return [*out, *changed] if projects else out
-        rows_in_slots = cast(Csr, batch)
-        self.make_room(rows_in_slots)
-        # slots that these rows are the first to have must be zero again: other columns may get them
-        used = slice(max(self.n_slots, int(rows_in_slots.indices.max(initial=-1)) + 1))
-        kept = slice(int(rows.kept_indptr[held]))
-        return [*out, (self.base, used), (rows.z, used), (rows.kept_data, kept), (rows.kept_indices, kept)]
 
     def coef(self) -> Floats:
         slots, r, n = self.n_slots, int(self.count[RANK]), int(self.count[ROWS])
@@ -229,7 +182,7 @@ class NewtonState(LearnedState):
 
 
 def _first_square(batch: RowBatch) -> float:
-    """Return the squared length of the first row that is not zero; 0 if there is none."""
+    """Return the squared length of the first nonzero row; 0 if there is none."""
     if isinstance(batch, Csr):
         places = np.flatnonzero(batch.data)
         if not len(places):
@@ -241,15 +194,15 @@ def _first_square(batch: RowBatch) -> float:
         if not len(occurring):
             return 0.0
         values = batch[int(occurring[0])]
-    # summed in order: the same bits for dense rows and sparse ones
+    # summed in order, so that dense and sparse rows have bitwise identical results
     return float(np.cumsum(values * values)[-1])
 
 
-# -- beginnings --------------------------------------------------------------------------------------------------------
+# -- initial state -----------------------------------------------------------------------------------------------------
 def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
-    """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+    """Return the initial state; with zeros=outline, one of the same shapes that takes no memory.
 
-    d: columns of dense rows, else slots to begin with.
+    d: columns of dense rows, or initial capacity in slots.
     """
     m, k = setting.sketch_size, 2 * setting.sketch_size
     common = common_fields(setting, d, sparse, zeros)

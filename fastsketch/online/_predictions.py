@@ -1,4 +1,4 @@
-"""Answers of an online linear model: scores, predictions, probabilities, weights of features, progress."""
+"""The predicting half of all online linear models: scores, probabilities, coefficients, features, progress."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar, cast
@@ -20,39 +20,39 @@ from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.names import Vocabulary
 from fastsketch.online._class_states import ReadOut, Unlearned, n_states, probabilities
 from fastsketch.online._decay_mix import DriftFigures
-from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     ClassLabels,
 )
 from fastsketch.online._linear import OnlineLearner
 from fastsketch.online._metrics import MetricFigures
+from fastsketch.online._model_state import ModelState
 from fastsketch.online._row_inputs import NAMED, products
 from fastsketch.online._state_arrays import Counts, Csr, Floats, LearnedState
 
 S = TypeVar("S", bound=LearnedState)
 
-# A feature by its name, or by its column where names are not kept, and its weight.
+# (name or column of a feature, its weight)
 Weighed = tuple[str | int, float]
 
 
 def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: Sequence[str] | None) -> list[Weighed]:
-    """Return the n features of the largest sizes (m,) with their weights (m,); features of weight 0 are left out.
+    """Return (name or column, weight) of the n features with the largest sizes (m,); those of weight 0 are excluded.
 
-    Equal ones come in the order of their columns (m,).
+    Ties are in the order of columns (m,).
     """
     there = np.flatnonzero((sizes > 0) & (weights != 0))
-    if n < there.size:  # those that may be among the first n
+    if n < there.size:  # candidates for the first n
         there = there[sizes[there] >= np.partition(sizes[there], -n)[-n]]
     order = there[np.lexsort((columns[there], -sizes[there]))][:n]
     places: list[int] = columns[order].tolist()
-    names = names or ()  # of open columns the first may have names, and those that came later in arrays none
+    names = names or ()  # columns that were added later may have no names
     shown: list[str | int] = [names[column] if column < len(names) else column for column in places]
     of_weights: list[float] = weights[order].tolist()
     return list(zip(shown, of_weights, strict=True))
 
 
 class OnlineProgress(MetricFigures):
-    """Losses, errors and metrics so far, each row predicted before it was learned from."""
+    """Losses, errors and metrics so far; each row was predicted before it was learned."""
 
     n_rows: int
     cumulative_loss: float
@@ -63,15 +63,15 @@ class OnlineProgress(MetricFigures):
 
 
 class OnlineLinear(OnlineLearner[S], abstract=True):
-    """Linear model w that scores a row x by w'x and learns from one example after the other."""
+    """Linear model w that scores a row x by w'x and learns one example after the other."""
 
     # -- coefficients ----------------------------------------------------------------------------------------------
     def _prepared_coef(self) -> Floats:
-        """Return w in the order of classes, but of prepared rows, and by slot where rows are sparse."""
-        if self._kept is None:
+        """Return w for scaled rows, in the order of `classes`; by slot for sparse models. It is cached in `_coef`."""
+        if self._model_state is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
-            self._coef = self._kept.shown(self._kept.coefs())
+            self._coef = self._model_state.shown(self._model_state.coefs())
         return self._coef
 
     @property
@@ -79,24 +79,24 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     def coef(self) -> NDArray[np.float64]:
         """Return w, (d,) float64; (n_classes, d) for more than two classes, in the order of ``classes``.
 
-        On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
-        scores w'x divided by a length: nearly their own, once scaled, for texts, that of most rows for rows of tables.
-        Of real targets, columns that every row has had are divided by it here already.
+        For unscaled features, without the intercept. With scale="moments" the score of a sparse row is w'x divided by a
+        length: about that of the scaled row itself for texts, the mean length of rows for tables. For real targets,
+        columns that every row has are already divided by that length here.
         """
-        w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
-        w, _ = kept.inputs.for_features(w)
-        return kept.columns.by_column(w) if kept.inputs.sparse else w.copy()
+        w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
+        w, _ = model_state.inputs.for_features(w)
+        return model_state.columns.by_column(w) if model_state.inputs.sparse else w.copy()
 
     @property
     @reads
     def intercept(self) -> float | NDArray[np.float64]:
-        """Return the constant term of the score; (n_classes,) for more than two classes."""
-        w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
-        _, added = kept.inputs.for_features(w)
-        if kept.inputs.sparse:
-            added = added + kept.columns.intercept(w)
+        """Return the intercept of the score; (n_classes,) for more than two classes."""
+        w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
+        _, added = model_state.inputs.for_features(w)
+        if model_state.inputs.sparse:
+            added = added + model_state.columns.intercept(w)
         if self._calibrates():
-            constants = kept.intercepts(w, in_order=self._in_time_order())
+            constants = model_state.intercepts(w, in_order=self._in_time_order())
             added = added + (constants if w.ndim > 1 else constants[0])
         return float(added) if w.ndim == 1 else added
 
@@ -111,19 +111,19 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return self._as_rows(rows)
 
     def _scores(self, x: Any) -> Floats:
-        """Return the scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
-        w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
-        batch = kept.with_known_slots(x, w.shape[-1])
+        """Return the scores of checked rows, (n,) or (n, n_classes); sparse rows are scored by slots."""
+        w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
+        batch = model_state.with_known_slots(x, w.shape[-1])
         try:
-            batch = kept.inputs.scaled(batch, w.shape[-1])
+            batch = model_state.inputs.scaled(batch, w.shape[-1])
         except Unlearned as refused:
             raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
         scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
-        return scores + kept.intercepts(w, in_order=self._in_time_order()) if self._calibrates() else scores
+        return scores + model_state.intercepts(w, in_order=self._in_time_order()) if self._calibrates() else scores
 
     @reads
     def decision_function(self, rows: Any) -> NDArray[np.float64]:
-        """Compute the score w'x of every row; of two classes the last in order is the positive one.
+        """Compute the score w'x of every row; the last of two sorted classes is the positive one.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     @reads
     def predict(self, rows: Any) -> NDArray[Any]:
-        """Predict on the scale of the targets.
+        """Predict labels or real targets.
 
         Parameters
         ----------
@@ -158,8 +158,8 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         Returns
         -------
         ndarray (n,)
-            For loss="logistic" and "squared_hinge" labels as they were given: of two classes the last in order where
-            the score is above 0, of more the one of the largest score. For other losses the score itself.
+            Labels for loss="logistic" and "squared_hinge": the last of two sorted classes where the score is above 0,
+            and for more classes the one of the largest score. For other losses the score itself.
 
         Examples
         --------
@@ -190,14 +190,15 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
             As those that were learned from; names that have not been seen count nothing.
         prior : "observed", optional
-            With ``class_weight`` probabilities are those of rows whose classes are as frequent as their weights say:
-            with "balanced", equally frequent. "observed" corrects them to the frequencies of the rows that were learned
+            With ``class_weight``, probabilities are those for classes that are as frequent as their weights imply: for
+            "balanced" equally frequent. "observed" corrects them to the class frequencies of the rows that were learned
             (Elkan 2001). ``predict`` is the class of the largest probability without this correction.
 
         Returns
         -------
         ndarray (n, n_classes) float64
-            In the order of ``classes``. Of more than two, those of each class against the rest, divided by their sum.
+            In the order of ``classes``. For more than two classes the softmax of the scores with ``calibrate``, else
+            the probability of each class against the rest, divided by their sum.
 
         Raises
         ------
@@ -235,23 +236,23 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     def _temper(self, factor: float) -> None:
         """Multiply the scores of a calibrated model by a factor."""
-        kept = self._kept
-        if factor != 1.0 and kept is not None and isinstance(kept.states.readout, ReadOut):
-            kept.states.readout.readout_weights *= factor
+        model_state = self._model_state
+        if factor != 1.0 and model_state is not None and isinstance(model_state.states.readout, ReadOut):
+            model_state.states.readout.readout_weights *= factor
             self._coef = None
 
     # -- features --------------------------------------------------------------------------------------------------
     @property
     @reads
     def feature_names(self) -> FeatureNames | None:
-        """Return the names of the columns: of the first table, or the vocabulary of rows with names; or None."""
+        """Return the names of the columns, of the first data frame or of rows with names; None without names."""
         known = self._names.known(self.n_rows)
         return tuple(known) if known else self._feature_names
 
     @property
     @reads
     def vocabulary(self) -> Vocabulary | None:
-        """Return a copy of the names of the columns; None but for rows with names and without ``hash_bits``."""
+        """Return a copy of the vocabulary of rows with names; None for numbered columns and with ``hash_bits``."""
         known = self._names.known(self.n_rows)
         return None if known is None else Vocabulary(known, unknown="ignore")
 
@@ -262,17 +263,17 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         Parameters
         ----------
         n : int, default 10
-            At most so many; features of weight 0 are left out.
+            Maximum number of features; those of weight 0 are excluded.
         label : optional
-            One of ``classes``: a positive weight speaks for it. None: of two classes the last, of more each of them.
+            One of ``classes``; positive weights favour it. None: the last of two classes, or each of more classes.
 
         Returns
         -------
         list of (name or column, weight)
-            Largest first; with scale="moments" by weight times what the feature was divided by, its root mean square
-            (of dense rows its standard deviation), which is how much it moves scores. Weights are those of ``coef``.
-            Names where rows have them, unless ``hash_bits`` is given: a hash tells no names. For more than two classes
-            and label=None a dict of such lists by label.
+            Largest first. With scale="moments" features are ordered by weight times the divisor of the feature, its
+            root mean square (for dense rows its standard deviation): its usual effect on the score. Weights are those
+            of ``coef``. Features have names if rows have them and ``hash_bits`` is not given. For more than two classes
+            and label=None, a dict {label: list}.
 
         Raises
         ------
@@ -290,11 +291,11 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         [('colour=red', True), ('colour=blue', False)]
         """
         n = as_integer(n, "n", 1)
-        w, kept, classes = self._prepared_coef(), cast("Kept[S]", self._kept), self._known_classes()
-        # as the rows came, and as they are learned from: without scaling the same
-        shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
+        w, model_state, classes = self._prepared_coef(), cast("ModelState[S]", self._model_state), self._known_classes()
+        # weights for unscaled and for scaled features, which are equal without scaling
+        shown, learned = np.atleast_2d(model_state.inputs.for_features(w)[0]), np.atleast_2d(w)
         m = shown.shape[1]
-        columns = kept.columns.array(m) if kept.inputs.sparse else cast("Counts", np.arange(m))
+        columns = model_state.columns.array(m) if model_state.inputs.sparse else cast("Counts", np.arange(m))
         own = cast(NDArray[np.bool_], columns != INTERCEPT)
         names = self.feature_names
 
@@ -310,29 +311,29 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         if label is not None:
             if label not in labels:
                 raise ValueError(f"label must be one of {labels}, got {label!r}")
-            # the only class that has come is the positive one
+            # a single class is the positive one
             return weighed(labels.index(label) if len(labels) > 1 else 1)
         return weighed(1) if len(labels) <= 2 else {one: weighed(number) for number, one in enumerate(labels)}
 
-    # -- how it has done -------------------------------------------------------------------------------------------
+    # -- regret and metrics ----------------------------------------------------------------------------------------
     @changes
     def compare_with(self, comparator: ArrayLike) -> Self:
-        """Measure regret against these fixed coefficients from here on.
+        """Measure regret against fixed coefficients from now on.
 
         Parameters
         ----------
         comparator : array_like (d,)
-            Of two classes, those whose positive scores mean the last in order.
+            For two classes, positive scores mean the last of the sorted classes.
 
         Returns
         -------
         self
-            ``progress["regret"]`` is the model's loss minus theirs, on the rows that follow.
+            ``progress["regret"]`` is the model's loss minus the comparator's, on the rows that follow.
 
         Raises
         ------
         ValueError
-            If it is no finite vector of the width of the rows, or there are more than two classes.
+            If it is not a finite vector of the width of the rows, or there are more than two classes.
 
         Examples
         --------
@@ -345,7 +346,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         >>> progress["regret"] < progress["cumulative_loss"]
         True
         """
-        if self._names.is_open and self._kept is not None:
+        if self._names.is_open and self._model_state is not None:
             raise ValueError("comparator: it is a vector for numbered columns, and this model learns from names")
         fixed = as_vector(
             comparator, self.n_features or len(np.atleast_1d(as_array(comparator, "comparator"))), "comparator"
@@ -355,29 +356,33 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         labels = self._labels()
         if labels is not None and n_states(len(labels.known)) > 1:
             raise ValueError(f"comparator: one vector is for two classes, and there are {len(labels.known)}")
-        if self._kept is not None:
-            kept = self._kept.copied()
-            scalar = kept.states.held[0].scalar
-            scalar[THEIRS], scalar[BEFORE] = 0.0, kept.states.totals()[1]
-            self._kept = kept
+        if self._model_state is not None:
+            model_state = self._model_state.copied()
+            scalar = model_state.states.held[0].scalar
+            scalar[THEIRS], scalar[BEFORE] = 0.0, model_state.states.totals()[1]
+            self._model_state = model_state
         self._comparator = fixed.astype(np.float64)
         return self
 
     @property
     @reads
     def progress(self) -> OnlineProgress:
-        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None: no comparator), drift, metrics.
+        """Return a dict of losses, errors and metrics so far (progressive validation).
 
-        error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
-        more than two classes the loss of a row is the sum of those of each class against the rest.
+        Each row counts by its prediction before it was learned. An entry is None if it does not apply to the loss.
 
-        The others count each row with its sample_weight, and decay^age: of labels log_loss (of probabilities clipped
-        to [2^-52, 1 - 2^-52]), accuracy (of the prediction, 1 - error_rate without weights and decay) and, for two
-        classes, auc (of scores cut to seven significant bits, which leaves it right to 2e-4); of real targets
-        mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss. With decay="auto",
-        drift is a dict of half_life, in rows, of the learner of the largest weight (None: it forgets nothing), that
-        weight, and gain: by how much its loss was lower than that of the one that forgets nothing, in nats a row,
-        about the last thousand rows; cumulative_loss, mean_loss and regret are those of the one that forgets nothing.
+        - n_rows, cumulative_loss, mean_loss: for more than two classes the loss of a row is the sum over one against
+          the rest for each class.
+        - error_rate: share of rows whose score has the wrong sign, or for more than two classes, whose class has not
+          the largest score.
+        - regret: see ``compare_with``; None without a comparator.
+        - log_loss (probabilities are clipped to [2^-52, 1 - 2^-52]), accuracy, and for two classes auc (of scores
+          rounded to seven significant bits, which changes it by at most 2e-4), for labels; mean_absolute_error and
+          root_mean_squared_error for real targets. These weight rows by sample_weight and decay^age.
+        - drift, with decay="auto": a dict of the half_life in rows of the learner with the largest weight (None: no
+          decay), that weight, and gain: by how much its mean loss over about the last 1 / decay_share rows was lower
+          than that of the first learner, in nats a row. cumulative_loss, mean_loss and regret are those of the first
+          learner.
 
         Examples
         --------
@@ -389,11 +394,11 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         >>> progress["n_rows"], progress["accuracy"] > 0.9, progress["auc"] > 0.95
         (1000, True, True)
         """
-        kept = self._kept
-        n_rows, loss, mistakes = (0, 0.0, 0) if kept is None else kept.states.totals()
+        model_state = self._model_state
+        n_rows, loss, mistakes = (0, 0.0, 0) if model_state is None else model_state.states.totals()
         regret = None
-        if kept is not None and self._comparator is not None:
-            known = kept.states.held[0].scalar
+        if model_state is not None and self._comparator is not None:
+            known = model_state.states.held[0].scalar
             regret = float(loss - known[BEFORE] - known[THEIRS])
         return {
             "n_rows": n_rows,
@@ -401,21 +406,23 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
             "mean_loss": loss / max(n_rows, 1),
             "error_rate": mistakes / max(n_rows, 1),
             "regret": regret,
-            "drift": None if kept is None or kept.states.mix is None else kept.states.mix.figures(),
-            **(self._metrics() if kept is None else kept.metrics).figures(),
+            "drift": None
+            if model_state is None or model_state.states.mix is None
+            else model_state.states.mix.figures(),
+            **(self._metrics() if model_state is None else model_state.metrics).figures(),
         }
 
     def _seen(self) -> str:
-        if self._kept is None or self.n_features is not None:
+        if self._model_state is None or self.n_features is not None:
             return super()._seen()
-        return f"{self.n_rows} rows with {self._kept.n_slots() - self.fit_intercept} features so far"
+        return f"{self.n_rows} rows with {self._model_state.n_slots() - self.fit_intercept} features so far"
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
 
 
 def _probability(loss: str, z: Floats) -> Floats:
-    """Return the probability of the positive class, or of each class against the rest, at these scores."""
+    """Return the probability of the positive class, or of each class against the rest, for uncalibrated scores."""
     if loss == "squared_hinge":
-        return 0.5 + 0.5 * np.clip(z, -1.0, 1.0)  # the score of least expected loss is 2 p - 1
+        return 0.5 + 0.5 * np.clip(z, -1.0, 1.0)  # the expected loss is smallest for the score 2 p - 1
     return expected(loss, z)

@@ -1,9 +1,8 @@
-"""Rows on their way into an online model: names get columns, columns get slots, features are scaled.
+"""Preparation of rows for an online model: names become columns, columns become slots, features are scaled.
 
-Slots are given out in the order in which columns first appear, so that neither the width of the rows, nor the room that
-arrays have, nor the batches that rows come in change a bit of what is learned. A model has one map for all its states.
-The intercept is one more column, which is always 1 and is not scaled: the last entry of every row. The passes over
-sparse and dense rows are in _kernels/online/inputs.
+Slots are assigned in the order in which columns first appear, so that results depend neither on the width of rows, nor
+on the capacity of arrays, nor on batches. All states of a model share one map of columns to slots. The intercept is an
+additional column of ones, the last entry of every row, which is not scaled. The loops are in _kernels/online/inputs.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -31,8 +30,8 @@ from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._naming import HashedNames, KeptNames, Parts, as_list, is_named
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.online._class_states import Unlearned, part_of
-from fastsketch.online._state_arrays import SLOTS, Arrays, Changing, Counts, Csr, Floats, Rescaling, RowBatch, Zeros
+from fastsketch.online._class_states import Unlearned
+from fastsketch.online._state_arrays import SLOTS, Arrays, Counts, Csr, Floats, Rescaling, RowBatch, Zeros, part_of
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -50,7 +49,7 @@ WORDS = (
 
 
 class NamedRows:
-    """Rows whose names have become columns: finite float64, in canonical CSR form."""
+    """Rows with names that have been converted to canonical CSR of finite float64."""
 
     __slots__ = ("csr", "shape")
 
@@ -69,38 +68,38 @@ class NamedRows:
 
 
 def holds_words(rows: Any) -> bool:
-    """Return whether rows that were refused hold words, or are the name of a file."""
+    """Return whether rows that were refused contain strings, or are a string such as a file name."""
     if is_sparse(rows):
         return False
     try:
         return np.asarray(rows).dtype.kind in "OUS"
-    except Exception:  # rows of different lengths, or that are no array at all: what refused them stands
+    except Exception:  # not an array: the first error explains it better
         return False
 
 
 class Names:
-    """Names of a model's columns, by a vocabulary or a hash; or none, where columns have numbers.
+    """Names of a model's columns, by a vocabulary or a hash, or none for numbered columns.
 
-    n_rows, an argument of its methods, is how many rows the model has learned from: the names of a batch are kept if
-    that has grown since it came.
+    The argument n_rows of its methods is the number of rows that the model has learned. New names of a batch become
+    permanent once n_rows has grown; if the batch was refused, they are removed with the next one.
     """
 
     __slots__ = ("_before", "_hash_bits", "_naming", "warned")
 
     def __init__(self, hash_bits: int | None) -> None:
         self._hash_bits = hash_bits
-        self._naming: KeptNames | HashedNames | None = None  # of numbered columns
-        self._before = (0, 0)  # rows learned from, and names, when the last batch came
-        self.warned = False  # of a feature that is a word in some rows and a number in others
+        self._naming: KeptNames | HashedNames | None = None  # None: numbered columns
+        self._before = (0, 0)  # rows learned, and names known, before the last batch
+        self.warned = False  # whether a feature with both words and numbers has been reported
 
     @property
     def width(self) -> int | None:
-        """Return the number of columns that there may be; None with a vocabulary, which may grow."""
+        """Return the number of columns; None for a vocabulary, which may grow."""
         return None if self._naming is None else self._naming.width
 
     @property
     def is_open(self) -> bool:
-        """Return whether names get columns as they appear."""
+        """Return whether new names get new columns (a vocabulary)."""
         return isinstance(self._naming, KeptNames)
 
     def is_named(self, n_rows: int) -> bool | None:
@@ -110,17 +109,17 @@ class Names:
         return None if n_rows == 0 else self._naming is not None
 
     def is_numbered(self) -> bool:
-        """Return whether columns have numbers, in a model that has learned from rows."""
+        """Return whether columns have no names, in a model that has learned rows."""
         return self._naming is None and self._hash_bits is None
 
     def reads(self, rows: Any, n_rows: int) -> bool:
-        """Return whether rows are read as rows with names; an empty list is what the rows before have been."""
+        """Return whether rows have names; an empty list counts as whatever the rows before were."""
         if isinstance(rows, list | tuple) and not rows:
             return bool(self.is_named(n_rows))
         return is_named(rows)
 
     def number(self, n_rows: int) -> None:
-        """Prepare for rows with numbered columns; raise ValueError if the model learns from names."""
+        """Use numbered columns; raise ValueError if the model learns rows with names."""
         if self._hash_bits is not None:
             raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
         if self.is_named(n_rows):
@@ -128,7 +127,7 @@ class Names:
         self._naming = None
 
     def enter(self, rows: Any, n_rows: int) -> NamedRows:
-        """Return a batch to learn from; names that are new get columns."""
+        """Convert a batch to be learned; new names get columns."""
         if self.is_named(n_rows) is False:
             raise ValueError(NUMBERED)
         naming = self._naming
@@ -140,20 +139,20 @@ class Names:
         return self._as_rows(naming, rows, "add")
 
     def find(self, rows: Any, n_rows: int) -> NamedRows:
-        """Return rows to be scored; names that are not known are ignored."""
+        """Convert rows to be scored; unknown names are ignored."""
         if self._naming is None or not self.is_named(n_rows):
             raise ValueError("the model has seen no rows: call update first" if n_rows == 0 else NUMBERED)
         return self._as_rows(self._naming, rows, "ignore")
 
     def forget(self, n_rows: int) -> None:
-        """Forget the names of the last batch, which nothing was learned from."""
+        """Remove the new names of the last batch, which was not learned."""
         if self.is_named(n_rows) is None:
             self._naming = None
         elif self._naming is not None:
             self._naming.cut(self.count(n_rows))
 
     def _as_rows(self, naming: KeptNames | HashedNames, rows: Any, unknown: str) -> NamedRows:
-        """Return rows as CSR; UserWarning, once, for a feature that is a word here and was a number, or vice versa."""
+        """Convert rows to CSR. Warn, once, about a feature that is a word in some rows and a number in others."""
         parts = naming.parts(as_list(rows), unknown)
         if naming.mixed is not None and not self.warned:
             self.warned = True
@@ -168,20 +167,20 @@ class Names:
         width = naming.width
         return NamedRows(parts, len(naming) if width is None else width)
 
-    # -- what is kept ----------------------------------------------------------------------------------------------
+    # -- names that are known, files -------------------------------------------------------------------------------
     def count(self, n_rows: int) -> int:
-        """Return the number of names that the model knows, without those of a batch that was refused or interrupted."""
+        """Return the number of names, without those of a batch that was refused or interrupted."""
         if self._naming is None:
             return 0
         rows, names = self._before
         return names if n_rows == rows else len(self._naming)
 
     def known(self, n_rows: int) -> list[str] | None:
-        """Return the names by column; None where none are kept."""
+        """Return the names in the order of their columns; None without a vocabulary."""
         return list(self._naming.columns)[: self.count(n_rows)] if isinstance(self._naming, KeptNames) else None
 
     def copied(self, n_rows: int) -> Self:
-        """Return a copy with a vocabulary of its own."""
+        """Return a copy with a copy of the vocabulary."""
         out = type(self)(self._hash_bits)
         known = self.known(n_rows)
         out._naming = self._naming
@@ -192,7 +191,7 @@ class Names:
         return out
 
     def saved(self, n_rows: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return values that json can write, and arrays."""
+        """Return (dict for JSON, arrays) for a state file."""
         if self._naming is None or n_rows == 0:
             return {}, {}
         if isinstance(self._naming, KeptNames):
@@ -203,7 +202,7 @@ class Names:
     def read_back(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], hash_bits: int | None, n_rows: int
     ) -> Self:
-        """Return what ``saved`` has written; raise ValueError if it is inconsistent."""
+        """Restore from ``saved()``; raise ValueError if the values are inconsistent."""
         out = cls(hash_bits)
         named = as_flag(state.get("named", False), "named")
         if named != ("names" in arrays or hash_bits is not None):
@@ -221,25 +220,25 @@ class Names:
 
 
 # -- columns and their slots -------------------------------------------------------------------------------------------
-# Slots that the arrays of a new state have room for, at most.
+# Maximum initial capacity of a state in slots.
 FEW_SLOTS = 64
 
 
 class ColumnSlots:
-    """Width of the rows, and the columns by slot.
+    """Width of the rows, and the map of columns to slots, which is empty for dense rows.
 
-    n_slots, an argument of its methods, is how many have occurred in the rows that the states have learned from: slots
-    beyond them are left of a batch that was refused or interrupted. For dense rows there are no slots.
+    The argument n_slots of its methods is the number of slots in rows that the states have learned. Slots beyond it
+    belong to a batch that was refused or interrupted, and are assigned again.
     """
 
     __slots__ = ("map", "width")
 
     def __init__(self, width: int | None, columns: Counts | None = None) -> None:
-        self.width = width  # None: any
+        self.width = width  # None: any width
         self.map = ColumnMap(columns)
 
     def copied(self, n_slots: int) -> Self:
-        """Return a copy with a map of its own."""
+        """Return a copy with a copy of the map."""
         return type(self)(self.width, self.array(n_slots))
 
     def __len__(self) -> int:
@@ -247,20 +246,20 @@ class ColumnSlots:
 
     @property
     def most(self) -> int:
-        """Return the number of columns that there may be."""
+        """Return the maximum number of columns."""
         return MOST_COLUMNS if self.width is None else self.width
 
     def first_room(self) -> int:
-        """Return the number of slots that the arrays of a new state have room for."""
+        """Return the initial capacity of a new state in slots."""
         return max(len(self), min(self.most, FEW_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
-        """Return the rows in slots; a column that is new gets the next one."""
+        """Replace columns by slots; a new column gets the next slot."""
         self.map.forget(n_slots)
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
     def look_up(self, rows: Csr, n_slots: int) -> Csr:
-        """Return the rows in slots; columns without a slot below n_slots get n_slots."""
+        """Replace columns by slots; columns without a slot below n_slots get n_slots."""
         return rows._replace(indices=self.map.find(rows.indices, n_slots))
 
     def array(self, n_slots: int) -> Counts:
@@ -268,16 +267,16 @@ class ColumnSlots:
         return self.map.array()[:n_slots]
 
     def by_column(self, coef: Floats) -> Floats:
-        """Return coefficients (..., n_slots) by slot as coefficients (..., d) by column."""
+        """Convert coefficients (..., n_slots) by slot to coefficients (..., d) by column, without the intercept."""
         columns = self.array(coef.shape[-1])
-        own = columns != INTERCEPT  # which is no column of the rows
+        own = columns != INTERCEPT
         width = self.width if self.width is not None else int(columns[own].max(initial=-1)) + 1
         out = np.zeros((*coef.shape[:-1], width))
         out[..., columns[own]] = coef[..., own]
         return out
 
     def intercept(self, coef: Floats) -> Floats:
-        """Return the entry of the intercept in coefficients (..., n_slots) by slot, (...)."""
+        """Return the intercept (...) in coefficients (..., n_slots) by slot; 0 if there is none."""
         return coef[..., self.array(coef.shape[-1]) == INTERCEPT].sum(axis=-1)
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -285,7 +284,7 @@ class ColumnSlots:
     def checked(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
     ) -> Self:
-        """Raise ValueError unless columns and width fit each other; return the width, without columns."""
+        """Raise ValueError unless columns and width in a file fit each other; return slots of that width, empty."""
         bases = [array for name, array in arrays.items() if name.rpartition(".")[2] == "base"]
         slots = max((base.shape[-1] for base in bases if base.ndim), default=0)
         width = state["n_features"]
@@ -321,28 +320,28 @@ def products(rows: Csr, coef: Floats) -> Floats:
 
 
 # -- intercept and scaling ---------------------------------------------------------------------------------------------
-# What the column of the intercept holds: as long as a row that has been scaled.
+# Value of the intercept column: the length of a scaled row.
 ONE = 1.0
-# Entry LONG of sparse rows that come from a file of before lengths had a mean: each goes on to be divided by its own.
+# Entry LONG for sparse rows of a model from an older file, which has no mean length: each row is divided by its own.
 NO_MEAN = -1
-# Logarithm of a squared length, at most.
+# Largest logarithm of a squared length.
 MOST_LOG = 750.0
 
 
 @dataclass(slots=True)
 class Inputs(Arrays):
-    """Intercept and moments, each of which there may be."""
+    """The intercept column, and running moments for scale="moments"; moments is None without scaling."""
 
     sparse: bool
     intercept: bool
-    # (2, slots): of sparse rows sums of squares and counts, of dense ones means and squared distances
+    # (2, slots): sums of squares and counts for sparse rows, means and sums of squared distances for dense ones
     moments: Annotated[Floats | None, SLOTS]
     moment_totals: Floats | None  # entries ROWS, LENGTHS, LONG
-    # of steady rows (inputs.pyx): centres, divisors, and of sparse ones means and spreads
+    # fixed scales ("steady" in inputs.pyx): centres, divisors, and for sparse rows means and sums of squared distances
     steady: Annotated[Floats | None, SLOTS] = None
 
     def with_intercept(self, batch: RowBatch) -> RowBatch:
-        """Append the intercept to every row, if there is one; to sparse rows before columns become slots."""
+        """Append the intercept to every row, if there is one; rows are columns, not slots."""
         if not self.intercept:
             return batch
         if isinstance(batch, Csr):
@@ -352,18 +351,19 @@ class Inputs(Arrays):
         return out
 
     def has_slots(self, n_slots: int) -> bool:
-        """Return whether there is room for a number of slots."""
+        """Return whether the moments have capacity for this many slots."""
         return self.moments is None or n_slots <= self.moments.shape[-1]
 
     def make_slots(self, n_used: int, n_slots: int) -> None:
-        """Make room for so many slots, n_used of which are in use."""
+        """Enlarge the moments to at least n_slots, of which n_used are in use."""
         if self.moments is not None and not self.has_slots(n_slots):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
     def prepared(self, batch: RowBatch) -> RowBatch | None:
-        """Return rows as they are learned from, scaled once each has joined the moments; dense ones get the intercept.
+        """Add each row to the moments, scale it, and return the scaled rows; dense ones get the intercept.
 
-        Raises Unlearned with some of them joined. None, with some joined, if a scale of steady rows moves.
+        Returns None if a fixed scale must change, and raises Unlearned if a row overflows. In both cases some rows have
+        already been added to the moments.
         """
         if self.intercept and not isinstance(batch, Csr):
             batch = self.with_intercept(batch)
@@ -377,9 +377,9 @@ class Inputs(Arrays):
         return None if moved else _all_scaled(batch, done)
 
     def prepared_runs(self, batch: RowBatch, rescale: Callable[[], None]) -> Generator[tuple[int, int, RowBatch]]:
-        """Yield steady rows as they are learned from, (first, stop, rows), in runs between which scales move.
+        """Yield (first, stop, scaled rows) for runs of rows between which fixed scales change.
 
-        rescale() calls ``move`` and expresses states in the new scales.
+        rescale() must call ``move`` and convert the states to the new scales.
         """
         batch = batch._replace(data=batch.data.copy()) if isinstance(batch, Csr) else self.with_intercept(batch)
         n, first, moved = len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch), 0, False
@@ -395,7 +395,7 @@ class Inputs(Arrays):
             first += done
 
     def move(self, intercept: int) -> Rescaling:
-        """Set the scales of steady rows to the present moments, and return what that does to rows of before."""
+        """Set the fixed scales to the current moments, and return the change of scales of earlier rows."""
         first, second = cast(Floats, self.moments)
         totals, steady = cast(Floats, self.moment_totals), cast(Floats, self.steady)
         columns = np.flatnonzero(steady[1] > 0)
@@ -425,16 +425,16 @@ class Inputs(Arrays):
 
     # -- scaling ---------------------------------------------------------------------------------------------------
     def scaled(self, batch: RowBatch, n_slots: int) -> RowBatch:
-        """Scale rows that are to be scored; in sparse ones slots from n_slots on stand for columns that have none."""
+        """Scale rows to be scored. Sparse entries in slots from n_slots on have no moments."""
         if self.moments is None or self.moment_totals is None:
             return batch
         moments = self.moments[:, :n_slots] if self.sparse else self.moments
-        if not self.intercept:  # else the data is ours already
+        if not self.intercept:  # appending the intercept has made a copy already
             batch = batch._replace(data=batch.data.copy()) if isinstance(batch, Csr) else batch.copy()
         return _all_scaled(batch, self._scale(batch, moments, joins=False)[0])
 
     def _scale(self, batch: RowBatch, moments: Floats, *, joins: bool, has_joined: bool = False) -> tuple[int, bool]:
-        """Scale rows in place; return how many, and whether a scale has moved (``scale_sparse`` of the kernel)."""
+        """Scale rows in place; return (rows done, whether a fixed scale must change), as the kernels do."""
         totals, steady = cast(Floats, self.moment_totals), self.steady
         if not isinstance(batch, Csr):
             means, spreads = moments
@@ -443,25 +443,20 @@ class Inputs(Arrays):
         tail = int(self.intercept)
         return kernel.scale_sparse(*batch, tail, squares, counts, totals, joins, steady, has_joined)
 
-    def changing(self, batch: RowBatch) -> Changing:
-        """Return the moments that change when these rows join them."""
-        if self.moments is None or self.moment_totals is None:
-            return []
-        at = batch.indices if isinstance(batch, Csr) else ...
-        out: Changing = [(self.moments, (slice(None), at)), (self.moment_totals, ...)]
-        if self.steady is not None:
-            out.append((self.steady, (slice(None), at)))
-        return out
+    def changing(self, batch: RowBatch) -> list[tuple[NDArray[Any], Any]]:
+        """Return (array, index of the entries) for all that changes when these rows are added to the moments."""
+        at = (slice(None), batch.indices) if isinstance(batch, Csr) else ...
+        return [(array, ... if array is self.moment_totals else at) for array in self.arrays()]
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name, as they were in a file of before lengths had a mean."""
+        """Return {name: array} for a state file, without the mark NO_MEAN."""
         out = super(Inputs, self).saved(n_slots)
         if self.moment_totals is not None and self.moment_totals[LONG] == NO_MEAN:
             out["moment_totals"] = np.maximum(self.moment_totals, 0.0)
         return out
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put in the arrays that ``saved`` gave, once they have passed ``validate``."""
+        """Replace the arrays by those of ``saved()``, which have passed ``validate``."""
         super(Inputs, self).fill(arrays)
         totals, moments = self.moment_totals, self.moments
         if self.steady is not None or moments is None or totals is None:
@@ -470,12 +465,11 @@ class Inputs(Arrays):
             self.moment_totals = totals.copy()
             self.moment_totals[LONG] = NO_MEAN
 
-    # -- coefficients as people see them ---------------------------------------------------------------------------
+    # -- coefficients of the unscaled features ---------------------------------------------------------------------
     def for_features(self, coef: Floats) -> tuple[Floats, Floats]:
-        """Return (coefficients (..., slots or d) of the features as they came, constant terms (...)).
+        """Return (coefficients (..., slots or d) of unscaled features, intercepts (...)), given those of scaled rows.
 
-        coef: of prepared rows. Sparse rows have their scores divided as they are themselves (inputs.pyx), the
-        intercept apart; its slot is left as it is.
+        The division of sparse rows by a length (inputs.pyx) is not included. The slot of their intercept is unchanged.
         """
         out = coef if self.sparse or not self.intercept else coef[..., :-1]
         added = np.zeros(coef.shape[:-1]) if self.sparse or not self.intercept else coef[..., -1] * ONE
@@ -492,7 +486,7 @@ class Inputs(Arrays):
         return out, added - out @ first
 
     def _usual_length(self) -> float:
-        """Return the geometric mean of the lengths of sparse rows."""
+        """Return the geometric mean of the lengths of sparse rows so far."""
         totals = cast(Floats, self.moment_totals)
         return float(np.exp(0.5 * totals[LENGTHS] / max(totals[LONG], 1.0)))
 
@@ -511,7 +505,7 @@ class Inputs(Arrays):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def validate_moments(self, arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
-        """Raise ValueError unless rows could have made the moments of this file."""
+        """Raise ValueError unless the moments in a file are possible for this number of rows."""
         if self.moments is None:
             return
         moments = arrays["moments"]
@@ -529,7 +523,7 @@ class Inputs(Arrays):
 def start_inputs(
     n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, steady: bool = False, zeros: Zeros = np.zeros
 ) -> Inputs:
-    """Return the inputs before the first row; n_slots: room for so many, or the columns of dense rows."""
+    """Return the initial state of the inputs; n_slots: capacity in slots, or columns of dense rows."""
     moments = zeros((2, n_slots)) if scaled else None
     out = Inputs(sparse, intercept, moments, np.zeros(TOTALS) if scaled else None)
     if steady:
@@ -538,30 +532,33 @@ def start_inputs(
 
 
 def _all_scaled(batch: RowBatch, done: int) -> RowBatch:
-    """Return rows that have been scaled; raise Unlearned if not all could be."""
+    """Return the batch; raise Unlearned if fewer than all of its rows are done."""
     if done < (len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch)):
         raise Unlearned(done)
     return batch
 
 
 def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool]) -> Any:
-    """Return rows (n, d) as finite float64; width: d of the rows before, from which dense models do not part."""
+    """Return rows (n, d) as finite float64, dense or CSR; width: d of earlier rows, or None.
+
+    Raises ValueError if the width differs, or values are not finite.
+    """
     plain = type(rows) is np.ndarray and rows.dtype == FLOAT64 and rows.ndim in (1, 2)
-    if plain and rows.shape[-1] == width and all_finite(rows):  # else the long way says what is wrong
+    if plain and rows.shape[-1] == width and all_finite(rows):  # otherwise as_matrix explains what is wrong
         return rows if rows.ndim == 2 else rows[np.newaxis]
     x = as_matrix(rows)
     if width is not None and x.shape[1] != width:
         wide = x.shape[1] > width and takes_sparse()
         more = ": open_columns=True takes rows of any width" if wide else ""
         raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
-    if x.dtype is not FLOAT64 and x.dtype != FLOAT64:  # a pickled array has an object of its own
+    if x.dtype is not FLOAT64 and x.dtype != FLOAT64:  # a pickled array has another dtype object
         x = x.astype(FLOAT64)
     check_finite(x)
     return x
 
 
 def as_matrix(rows: Rows) -> Any:
-    """Return rows that have numbered columns as a finite array or CSR; the error for words says where those belong."""
+    """Return rows with numbered columns as an array or CSR; errors for rows with words say how to pass words."""
     try:
         return as_rows(rows)
     except (TypeError, ValueError) as error:

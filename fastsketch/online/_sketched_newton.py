@@ -1,4 +1,4 @@
-"""Online Newton steps on sketches: one pass, second order at the cost of a few inner products a round."""
+"""SketchedNewton: the online Newton step with a sketch of H, at the cost of a few inner products a round (RFD)."""
 
 from math import floor
 from typing import Any, Literal
@@ -38,8 +38,8 @@ def _as_share(value: Any, name: str) -> float:
 class SketchedNewton(OnlineLinear[NewtonState]):
     """Linear model learned by sketched online Newton steps, one example after the other, without a learning rate.
 
-    Round t: score z = w'x, suffer the loss, sketch sqrt(1/8 + 1/t) g, w <- w - H^-1 g with H = B'B + alpha I, then
-    the shortest way (in the norm of H) into ``|w'x| <= 1``.
+    Round t: compute the score z = w'x, suffer the loss with gradient g, add sqrt(1/8 + 1/t) g to the sketch B, and step
+    w <- w - H^-1 g with H = B'B + alpha I. With `constraint`, w is then projected to ``|w'x| <= 1`` in the norm of H.
 
     Parameters
     ----------
@@ -53,34 +53,34 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     loss_scale : float, default 1.0
         Factor on every loss. The square loss of the papers, (z - y)^2, is loss="square", loss_scale=2.0.
     fit_intercept : bool, default True
-        Whether a column that is always 1 learns with the others, after scaling; ``intercept`` reads it. Its weight
-        begins at the first of real targets: what all of them share costs nothing.
+        Whether to learn an intercept, as the weight of an additional column of ones. For real targets it starts at the
+        first target.
     scale : {"moments", None}, default "moments"
-        "moments": dense features are centred and divided by their running standard deviations, and all rows by their
-        running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer
-        they are, and each row by its own length where its columns are rare, as in texts, by a running one where every
-        row has them, as in tables. Each row joins the moments before it is scaled. None: as they come.
+        "moments": each row is added to running moments, then scaled by them. Dense features are centred and divided by
+        their standard deviation, then all rows by their root mean square length. Sparse features are divided by the
+        root mean square of their nonzeros, to a power that is smaller the rarer they are. A sparse row is then divided
+        by its own length if its columns are rare, as in texts, and by the mean length if every row has them, as in
+        tables. None: rows are not scaled.
         Of real targets (without alpha0 and constraint, with an intercept) dense
-        features, and named or sparse ones that every row had until they varied, keep a mean and a deviation until the
-        deviation has doubled or halved; then these are set to those of all rows so far and what was learned is
-        expressed in them, so that a feature may grow with time. A row that lacks such a named or sparse feature counts
-        as one of its mean.
+        features, and named or sparse ones that every row had until they varied, are scaled by a fixed mean and standard
+        deviation. When the deviation of all rows so far has doubled or halved, both are updated and the coefficients
+        converted, so that a feature may grow with time. A row that lacks such a named or sparse feature is taken to
+        have its mean.
     calibrate : bool, default True
-        Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
-        row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
-        scores of more than two classes. Scores of real targets are not calibrated. Where labels have come in runs, as
-        in rows that nobody has shuffled, the constant terms of answers are the log odds of the labels' shares.
+        Whether scores of labels are calibrated to log odds online (Platt scaling), from the scores that rows had before
+        they were learned. predict_proba is the logistic function of the score, or the softmax of the scores of more
+        than two classes. Scores of real targets are not calibrated. If labels come in runs, as in rows that were not
+        shuffled, the intercepts are the log odds of the label frequencies.
     blend : bool, optional
-        Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
-        score is made of both. If it is not given, as calibrate. For loss="square" the diagonal learner has that loss
-        and steps in units of its residuals, the share that it gets is that of least squares of scores from before each
-        row was learned from, and without `blend` there is none with alpha0 or curvature; "huber" and "absolute" are
-        never blended.
+        Whether to blend the score with that of a diagonal learner (AdaGrad with loss "logistic" and learning rate 1) of
+        the same rows. Default: as `calibrate`. For loss="square" the diagonal learner has that loss and steps in units
+        of its residuals, its share is found by least squares on scores from before each row was learned, and the
+        default is False if alpha0 or curvature is given. "huber" and "absolute" are never blended.
     blend_rate : float, optional
         Learning rate of that diagonal learner. If it is not given, 1 for labels, and 0.25 for real targets, in units of
         the root mean square of its residuals.
     dense_above : float in [0, 1], default 0.3
-        Share of nonzeros in the first row, if it is sparse, above which all rows are learned from in the dense form.
+        Share of nonzeros in the first row, if it is sparse, above which the model learns all rows as dense rows.
     method : {"rfd", "fd", "pfd"}, default "rfd"
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, and its
         parameterized form. What the papers compare with is in ``reference``: the whole H (d x d), a random projection,
@@ -104,35 +104,35 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     beta : float in [0, 1], optional
         Share of rows that "pfd" shrinks, 0.2 if not given.
     classes : sequence, optional
-        The labels that there are, two or more: others are refused. If they are not given, labels are added as they
-        come. The attribute of this name holds those known, sorted.
+        All labels, two or more; others are refused. If not given, new labels are added as they appear. The attribute of
+        this name has the labels known so far, sorted.
     class_weight : {None, "balanced"} or dict, optional
-        Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
-        so far, n_c of them of this label, and k labels. A row of weight 2 is learned from nearly as two such rows.
+        Factors on the losses of the rows of each label, 1 for other labels. "balanced": n / (k n_c) for n rows so far,
+        n_c of them of this label, and k labels. A row of weight 2 is learned nearly like two rows.
     open_columns : bool, default False
-        Whether rows may have any width, from batch to batch: the sparse form, whatever the rows are. ``n_features`` is
-        then None, and ``coef`` as long as the largest column seen asks for.
+        Whether the number of columns may differ from batch to batch. The model is then sparse, ``n_features`` is None,
+        and ``coef`` ends with the largest column seen.
     hash_bits : int, optional
-        For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
-        and the vocabulary is saved with the model.
+        For rows with names: hash the names into 2**hash_bits columns, at most 30. Without it, new names get new
+        columns, and the vocabulary is saved with the model.
     decay : float in (0, 1] or "auto", default 1.0
-        With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
-        of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it
-        falls below half of it: directions that no longer occur then have the steps of a beginning. See also ``fade``.
-        The moments of scale="moments" do not fade.
-        "auto": learners of the rates `decay_rates` side by side. The score is the mean of theirs by weights that follow
-        their losses on rows not yet learned from: the fixed share of Herbster and Warmuth (1998), of real targets with
-        the loss log(1 + r^2 / mean r^2). The metrics then count all rows alike, and ``progress["drift"]`` says which
-        half-life leads; cumulative_loss, mean_loss and alpha are those of the first learner. It takes three times the
-        time and memory, and needs calibrate for labels.
+        Every row multiplies the weight of the earlier rows by this factor: in H, so that steps stay long, in the
+        calibration, and in the metrics of ``progress``, but not in the moments of scale="moments". alpha decays too,
+        and is reset to its initial value when it falls below half of it; directions that no longer occur then have
+        steps as long as in the beginning. See also ``fade``.
+        "auto": learners with the rates `decay_rates` learn the same rows. The score is the weighted mean of theirs,
+        with weights that follow their losses on rows not yet learned: the fixed share of Herbster and Warmuth (1998),
+        for real targets with the loss log(1 + r^2 / mean r^2). The metrics then weight all rows equally, and
+        ``progress["drift"]`` reports the half-life of the leading learner; cumulative_loss, mean_loss and alpha are
+        those of the first learner. It takes three times the time and memory, and needs calibrate for labels.
     decay_rates : sequence of float, default (1.0, 0.999, 0.98)
-        The decay of each of the learners of decay="auto", 2 to 7 of them, the largest first: half-lives of no end, 693
+        Decay rates of the learners of decay="auto", 2 to 7 in descending order. The default has infinite half-life, 693
         rows and 34 rows.
     decay_prior : float in (0, 1), default 0.8
-        Weight of the first of these learners before the first row; the others share the rest equally.
+        Initial weight of the first of these learners; the others have equal parts of the remainder.
     decay_share : float in (0, 1), default 0.001
-        Share of the weight of all learners that every row distributes as it was before the first row: the rate at which
-        the best learner is expected to change.
+        Share of the total weight that every row redistributes like the initial weights: the rate at which the best
+        learner is expected to change.
 
     Attributes
     ----------
@@ -141,16 +141,16 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     coef : ndarray (n_features,)
         w; (n_classes, n_features) for more than two classes.
     classes : ndarray
-        The labels known, sorted; None where targets are real.
+        The labels known so far, sorted; None for real targets.
     alpha : float
         The regulariser of H.
     last_scores : ndarray
-        Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
+        Scores of the rows of the last batch, (n,) or (n, n_classes), each computed before its row was learned.
     progress : dict
         n_rows, cumulative_loss, mean_loss, error_rate, regret, drift; log_loss, accuracy and auc of labels,
         mean_absolute_error and root_mean_squared_error of real targets.
     notes : dict
-        Anything that json can write; saved with the state.
+        Any dict that JSON can represent; it is saved with the model.
 
     Raises
     ------

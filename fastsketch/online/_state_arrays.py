@@ -1,6 +1,7 @@
-"""Arrays of online models by name, in small classes whose fields are their one declaration.
+"""Dataclasses of arrays that online models store, and the base class of a learner's state.
 
-Kernels read the same attributes. A file holds every array, under the name of its field.
+The fields are the only declaration of the arrays: kernels read them by name, and state files contain every array under
+the name of its field.
 """
 
 from abc import ABC, abstractmethod
@@ -12,24 +13,24 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.numbers import COUNTS, LOSS, MISTAKES, ROUND, SCALARS, SEEN
+from fastsketch._kernels.online.numbers import COUNTS, LOSS, MISTAKES, ROUND, SCALARS, SEEN, learn
 from fastsketch.data.files import _checks as checks
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Places = NDArray[np.int32]
 
-NDARRAY: Any = np.ndarray  # whose dtype and shape a type checker is not to ask for
+NDARRAY: Any = np.ndarray  # for isinstance, without a type checker asking for dtype and shape
 
-# Marks of fields, as in ``losses: Annotated[Floats, OF_LOSSES]``.
-GROWS = "as long as the rows seen ask for"
-OF_LOSSES = "sums of losses, which may reach infinity"
-SLOTS = "one entry for each slot of a column along the last axis, with room to grow"
-SLOT_ROWS = "one row for each slot of a column, with room to grow"
+# Annotations of fields, as in ``losses: Annotated[Floats, OF_LOSSES]``.
+GROWS = "its length depends on the rows seen"
+OF_LOSSES = "sums of losses, which may be infinite"
+SLOTS = "one entry for each slot along the last axis, with spare capacity"
+SLOT_ROWS = "one row for each slot, with spare capacity"
 
 
 class Csr(NamedTuple):
-    """Sparse rows as the kernels take them."""
+    """Sparse rows in CSR format: (data, indices, indptr) of float64, int32 and int64."""
 
     data: Floats
     indices: Places
@@ -40,26 +41,29 @@ RowBatch = Floats | Csr
 
 
 class Rescaling(NamedTuple):
-    """New scales of prepared rows: x_j becomes ratio_j x_j + shift_j, for the columns j that are named."""
+    """A change of the scales of prepared rows: x_j becomes ratio_j x_j + shift_j for the given columns j."""
 
-    columns: Counts  # or slots
-    intercept: int  # the column that is always 1
+    columns: Counts  # columns, or slots for sparse rows
+    intercept: int  # the column (or slot) of the intercept
     ratio: Floats
     shift: Floats
-    squares: Floats  # factor of the mean of x_j^2
-    growth: Floats  # factor of the divisor of column j
+    squares: Floats  # factor by which the mean of x_j^2 changes
+    growth: Floats  # factor by which the divisor of column j changes
 
     def n_slots(self, n_seen: int) -> int:
-        """Return the number of slots of a state that has seen n_seen, and of these columns."""
+        """Return the number of slots in use, given n_seen in a state and the columns of this change."""
         return max(n_seen, self.intercept + 1, int(self.columns.max(initial=0)) + 1)
 
     def apply(self, rows: Floats) -> None:
-        """Write vectors (..., columns) that are combinations of rows in the new scales."""
+        """Convert linear combinations of rows (..., columns) to the new scales, in place."""
         ones = rows[..., self.intercept, None]
         rows[..., self.columns] = self.ratio * rows[..., self.columns] + self.shift * ones
 
     def apply_to_kept(self, rows: "KeptRows", n_rows: int, n_slots: int) -> None:
-        """Write the first n_rows of sparse rows in the new scales; a row that lacks a column has its new centre."""
+        """Convert the first n_rows stored sparse rows to the new scales, in place.
+
+        A row without an entry for a column is taken to have the new centre there.
+        """
         ratio, shift = np.ones(n_slots), np.zeros(n_slots)
         ratio[self.columns], shift[self.columns] = self.ratio, self.shift
         used = slice(int(rows.kept_indptr[n_rows]))
@@ -67,10 +71,10 @@ class Rescaling(NamedTuple):
         rows.kept_data[used] = rows.kept_data[used] * ratio[slots] + shift[slots]
 
     def weights(self, w: Floats) -> Floats:
-        """Return the weights that score rows in the new scales as w does in the old ones.
+        """Return the weights that give rows in the new scales the scores that w gives in the old ones.
 
-        A weight whose column grew more than twofold has met no such values: it is reduced by the square of the growth
-        beyond, as in normalised online learning (Ross, Mineiro and Langford 2013).
+        If the divisor of a column grew by a factor g > 2, its weight is also multiplied by (2 / g)^2, because it was
+        not learned from such values, as in normalised online learning (Ross, Mineiro and Langford 2013).
         """
         out, own = w.copy(), w[self.columns] * np.minimum(2.0 / self.growth, 1.0) ** 2 / self.ratio
         out[self.columns] = own
@@ -78,30 +82,26 @@ class Rescaling(NamedTuple):
         return out
 
 
-# Arrays that rows may change, each with the index of what they may change in it.
-Changing = list[tuple[NDArray[Any], Any]]
-
-
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-    """Return an array of this shape and dtype that takes no memory, to compare others with, in place of np.zeros."""
+    """Return a read-only array of zeros that takes no memory: a replacement of np.zeros to compare shapes with."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
-# np.zeros, or `outline`: what the states are begun with
+# np.zeros, or `outline`
 Zeros = Callable[..., NDArray[Any]]
 
 
 class FieldMarks(NamedTuple):
-    """Marks of one field of a class of arrays."""
+    """Name and annotations of a field."""
 
     name: str
-    slot_axis: int | None  # the axis with one entry for each slot of a column
+    slot_axis: int | None  # the axis with one entry for each slot
     grows: bool
     of_losses: bool
 
 
 def _fields_of(cls: Any) -> tuple[FieldMarks, ...]:
-    """Return the fields of a class of arrays with their marks, from its annotations."""
+    """Return the fields of a class of arrays with their annotations."""
     out: list[FieldMarks] = []
     for item in fields(cls):
         marks = getattr(item.type, "__metadata__", ())
@@ -114,13 +114,13 @@ fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_fields_of)
 
 
 class Arrays:
-    """Slotted dataclass of arrays, of further such classes, and of None in place of an array that is not needed."""
+    """Base of dataclasses whose fields are arrays, None where an array is not needed, or further such dataclasses."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def copied(self, n_slots: int = 0) -> Self:
-        """Return a copy with arrays of its own, of which the first n_slots slots are in use."""
+        """Return a deep copy. Of arrays by slot only the first n_slots, those in use, are copied."""
         copies: dict[str, Any] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
@@ -133,7 +133,7 @@ class Arrays:
         return type(self)(**copies)
 
     def widen(self, n_slots: int, room: int) -> None:
-        """Make room for `room` slots, of which the first n_slots are in use."""
+        """Replace arrays by slot with ones of `room` slots; the first n_slots, those in use, are copied."""
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
@@ -142,7 +142,7 @@ class Arrays:
                 setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name, without room beyond the first n_slots slots; views."""
+        """Return {name: array} for a state file; arrays by slot are views of the first n_slots."""
         out: dict[str, NDArray[Any]] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
@@ -162,9 +162,9 @@ class Arrays:
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless each array has the shape and dtype of the one here and is finite; return names.
+        """Raise ValueError unless each array has the shape and dtype of the field and is finite; return their names.
 
-        The arrays here may be outlines: nothing is taken from them but shape and dtype.
+        The fields may be outlines, because only their shapes and dtypes are used.
         """
         names: set[str] = set()
         for item in fields_of(type(self)):
@@ -181,18 +181,23 @@ class Arrays:
                 names.add(item.name)
         return names
 
+    def arrays(self) -> list[NDArray[Any]]:
+        """Return all fields that are arrays."""
+        values = [getattr(self, item.name) for item in fields_of(type(self))]
+        return [value for value in values if isinstance(value, NDARRAY)]
+
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless rows could have made these arrays; return names."""
+        """Raise ValueError unless these arrays are a possible state; return their names."""
         return self.validate(arrays)
 
 
 def _used(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
-    """Return the part of the first n_slots slots."""
+    """Return a view of the first n_slots slots."""
     return array if axis is None else array[..., :n_slots] if axis == -1 else array[:n_slots]
 
 
 def _with_room(array: NDArray[Any], axis: int | None, n_slots: int, room: int) -> NDArray[Any]:
-    """Return a copy with room for `room` slots; the n_slots in use alone are copied."""
+    """Return an array of `room` slots with a copy of the first n_slots, and zeros."""
     shape = (*array.shape[:-1], room) if axis == -1 else (room, *array.shape[1:])
     out = np.zeros(shape, array.dtype)
     _used(out, axis, n_slots)[...] = _used(array, axis, n_slots)
@@ -201,7 +206,7 @@ def _with_room(array: NDArray[Any], axis: int | None, n_slots: int, room: int) -
 
 @dataclass(slots=True)
 class KeptRows(Arrays):
-    """Sparse rows held by a model: CSR arrays with room to grow."""
+    """Sparse rows that a state stores, in CSR arrays with spare capacity."""
 
     kept_data: Annotated[Floats, GROWS]
     kept_indices: Annotated[Places, GROWS]
@@ -212,9 +217,9 @@ class KeptRows(Arrays):
         return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + more
 
     def make_room(self, n_rows: int, more: int) -> None:
-        """Make room for them in new arrays: no rounds may go on with those that there are."""
+        """Replace the arrays by longer ones; rounds, which have pointers to the old ones, must be dropped before."""
         used = int(self.kept_indptr[n_rows])
-        more = max(more, used)  # seldom: it must not happen in every row of a stream of single ones
+        more = max(more, used)  # doubled, so that a stream of single rows does not copy at every row
         data = np.concatenate([self.kept_data[:used], np.zeros(more)])
         indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
         self.kept_data, self.kept_indices = data, indices
@@ -228,7 +233,7 @@ class KeptRows(Arrays):
 
     @staticmethod
     def validate_rows(arrays: Mapping[str, NDArray[Any]], n_rows: int, d: int) -> None:
-        """Raise ValueError unless the first n_rows rows are CSR of d columns; what lies beyond them is room."""
+        """Raise ValueError unless the first n_rows rows are valid CSR rows of d columns."""
         starts, indices = arrays["kept_indptr"][: n_rows + 1], arrays["kept_indices"]
         stored = int(starts[-1])
         if not stored <= len(indices) == len(arrays["kept_data"]):
@@ -238,18 +243,23 @@ class KeptRows(Arrays):
 
 @dataclass(slots=True)
 class LearnedState(Arrays, ABC):
-    """State of one learner, and its learning."""
+    """State of one learner: a weight vector w, and what its updates need.
 
-    sparse: bool  # the form of rows that it takes; sparse ones have slots in the place of columns
-    setting: Any  # parameters as the kernels take them
+    A model has one of these for two classes or real targets, and one for each of more classes.
+    """
+
+    sparse: bool  # whether it learns sparse rows, whose columns are slots
+    setting: Any  # parameters for the kernels
     base: Annotated[Floats, SLOTS]
-    scalar: Annotated[Floats, OF_LOSSES]  # entries of _kernels/online/numbers, as those of count
+    scalar: Annotated[Floats, OF_LOSSES]  # entries as in _kernels/online/numbers
     count: Counts
-    rounds_now: Any = field(default=None, kw_only=True)  # what the kernel has made of the arrays, until one is replaced
+    rounds_now: Any = field(
+        default=None, kw_only=True
+    )  # kernel object with pointers to the arrays; None once one is replaced
 
     @property
     def n_slots(self) -> int:
-        """Return the number of slots in the rows learned from; all columns for dense rows."""
+        """Return the number of slots in use, or of columns for dense rows."""
         return int(self.count[SEEN])
 
     def has_slots(self, n_slots: int) -> bool:
@@ -257,9 +267,9 @@ class LearnedState(Arrays, ABC):
         return n_slots <= len(self.base)
 
     def make_slots(self, n_slots: int) -> None:
-        """Make room for this many slots, so that kernels may meet them; not on a state that others still need."""
+        """Enlarge the arrays to at least this many slots."""
         if not self.has_slots(n_slots):
-            # twice as many: the bits do not depend on it
+            # doubled; results do not depend on the capacity
             self.widen(self.n_slots, max(2 * len(self.base), n_slots))
             self.rounds_now = None
 
@@ -270,17 +280,24 @@ class LearnedState(Arrays, ABC):
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
         out = Arrays.saved(self, self.n_slots)
-        if "kept_indptr" in out:  # without room, which depends on how rows came
+        if "kept_indptr" in out:  # without spare capacity, which depends on batches
             stored = int(out["kept_indptr"][: self.n_kept() + 1].max(initial=0))
             out.update({name: out[name][:stored] for name in ("kept_data", "kept_indices")})
         return out
 
     def n_kept(self) -> int:
-        """Return the number of sparse rows that it holds."""
+        """Return the number of sparse rows that it stores."""
         raise NotImplementedError
 
+    def reserve(self, n_rows: int, more: int) -> None:
+        """Provide capacity for `more` nonzeros after the first n_rows stored sparse rows."""
+        rows = cast(KeptRows, self.kept_rows)
+        if not rows.has_room(n_rows, more):
+            self.rounds_now = None  # first: an interrupt must not leave rounds with pointers to the old arrays
+            rows.make_room(n_rows, more)
+
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless a model could have learned these arrays; return names. `self` may be of outlines."""
+        """Raise ValueError unless these arrays are a possible state; return their names. `self` may have outlines."""
         names = self.validate(arrays)
         scalar, count = arrays["scalar"].tolist(), arrays["count"].tolist()
         if min(count) < 0:
@@ -292,45 +309,44 @@ class LearnedState(Arrays, ABC):
         return names
 
     def rescale(self, change: Rescaling) -> None:
-        """Express what has been learned in new scales of the rows."""
+        """Convert the state to new scales of the rows."""
         raise NotImplementedError
 
     def may_begin_anywhere(self) -> bool:
-        """Return whether w may begin elsewhere than at 0, and `base` is w at the beginning."""
+        """Return whether w may start from a value other than 0, by writing to `base` before the first row."""
         return False
 
     @property
     def rounds(self) -> Any:
-        """Return what the kernel makes of the arrays."""
+        """Return the kernel object with pointers to the arrays; it is created if necessary."""
         if self.rounds_now is None:
             self.rounds_now = self.begin_rounds()
         return self.rounds_now
 
     @abstractmethod
     def begin_rounds(self) -> Any:
-        """Make what the kernel makes of the arrays."""
+        """Create that kernel object."""
 
     @classmethod
-    @abstractmethod
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        """Let states of this class learn from the same rows, each as it does alone; targets and scores (k, n).
+        """Let k states of this class learn the same rows, independently of each other; targets (k, n).
 
-        A row that is refused has no finite score: that state has then learned from the rows before it.
+        scores (k, n) is written: the score of each row before it was learned. If a state refuses a row, its score is
+        NaN or infinite, and that state has learned the rows before it.
         """
+        learn([state.rounds_for(batch) for state in states], *flat(batch), targets, sample_weight, scores)
 
-    @abstractmethod
-    def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing | None:
-        """Return what learning from these n rows may change, but for room; None: nearly all.
+    def rounds_for(self, batch: RowBatch) -> Any:
+        """Return ``rounds``, prepared for these rows."""
+        return self.rounds
 
-        alone: no other state learns from them; if it learns from one row in whole or not at all, nothing is returned.
-        """
-
-    def of_slots(self, batch: RowBatch, *arrays: NDArray[Any] | None) -> Changing:
-        """Return the parts of arrays, one entry for each slot, that belong to the columns of these rows."""
-        at = batch.indices if isinstance(batch, Csr) else ...
-        return [(array, at) for array in arrays if array is not None]
+    @property
+    def kept_rows(self) -> KeptRows | None:
+        """Return the sparse rows that the state stores; None for dense rows and diagonal methods."""
+        rows = getattr(self, "rows", None)
+        return rows if isinstance(rows, KeptRows) else None
 
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes)."""
@@ -346,12 +362,20 @@ class LearnedState(Arrays, ABC):
 
 
 def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str, Any]:
-    """Return the fields that every state has, before the first row; d: columns of dense rows, else slots."""
+    """Return the initial values of the fields of LearnedState; d: columns of dense rows, else slots."""
     count = np.zeros(COUNTS, np.int64)
     count[SEEN] = 0 if sparse else d
     return {"setting": setting, "sparse": sparse, "base": zeros(d), "scalar": np.zeros(SCALARS), "count": count}
 
 
+def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
+    """Return rows first to stop - 1 of a batch; views."""
+    if not isinstance(batch, Csr):
+        return batch[first:stop]
+    begin, end = int(batch.indptr[first]), int(batch.indptr[stop])
+    return Csr(batch.data[begin:end], batch.indices[begin:end], batch.indptr[first : stop + 1] - begin)
+
+
 def flat(batch: RowBatch) -> tuple[Floats, Places | None, Counts | None]:
-    """Return rows as kernels take them: CSR arrays, or the values of dense rows and None twice."""
+    """Return the arguments (data, indices, indptr) of kernels; (values, None, None) for dense rows."""
     return batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)

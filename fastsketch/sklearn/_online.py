@@ -1,4 +1,4 @@
-"""Online linear models as scikit-learn has them: sketched online Newton steps, and adaptive subgradients."""
+"""Online linear models as scikit-learn estimators: sketched online Newton steps, and adaptive subgradients."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -17,7 +17,7 @@ from fastsketch.sklearn._online_base import LinearClassifier, LinearEstimator, L
 
 @estimator
 class NewtonEstimator(LinearEstimator):
-    """Learn by sketched online Newton steps: the parameters of both targets."""
+    """Parameters of sketched online Newton steps, for classification and regression."""
 
     _KIND: ClassVar = SketchedNewton
 
@@ -31,7 +31,7 @@ class NewtonEstimator(LinearEstimator):
 
 @estimator
 class AdaptiveEstimator(LinearEstimator):
-    """Learn by adaptive subgradients: the parameters of both targets."""
+    """Parameters of adaptive subgradients, for classification and regression."""
 
     _KIND: ClassVar = AdaptiveSubgradient
 
@@ -51,29 +51,29 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     Parameters
     ----------
     sketch_size, method, loss, loss_scale, alpha0, constraint, beta
-        Those of fastsketch.SketchedNewton, with its defaults.
+        As for fastsketch.SketchedNewton, with its defaults.
     fit_intercept : bool, default True
-        By a feature that is always 1.
+        Whether to learn an intercept, as the weight of an additional column of ones.
     scale, calibrate, blend
-        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
-        with those of a diagonal learner.
+        As for the model: scale features by running moments, calibrate scores online, and blend them with those of a
+        diagonal learner.
     class_weight : None, "balanced" or {label: weight}
-        "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
+        "balanced": n / (n_classes n_c), counted on y in ``fit``, and on all labels so far in ``partial_fit``.
     decay : float in (0, 1] or "auto", default 1.0
-        Of the model: what every row leaves of the weight of those before it; "auto" finds it out as rows come. Below 1,
-        or "auto", rows are learned from in the order in which they come, which is to be that of time.
+        As for the model: the factor by which every row multiplies the weight of earlier rows; "auto" adapts it to the
+        stream. Below 1, and with "auto", rows are learned in the given order, which must be that of time.
     epochs : int or "auto", default "auto"
-        Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
-        shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
-        better by more than one standard error, by less where there are fewer than 500; calibrated scores are then
-        multiplied by the factor, 1 or less, that these rows ask for. Rows of uneven weights, those of classes among
-        them, count as fewer, (sum w)^2 / sum w^2, if they are fewer than 100,000. Finding out takes the time of two
-        passes at least; ``n_iter_`` is the number that was made in the end.
+        Number of passes of ``fit``; ``partial_fit`` always makes one. "auto" is one pass for 10,000 rows or more, and
+        if rows are not shuffled. For fewer rows it is 1, 2, 3, 5 or 10: the next of these as long as held-out rows are
+        predicted better by more than one standard error, or by less for fewer than 500 rows. Calibrated scores are then
+        multiplied by a factor of at most 1, chosen on the held-out rows. With uneven weights, including those of
+        classes, the number of rows is (sum w)^2 / sum w^2 if there are fewer than 100,000. The choice takes the time of
+        at least two passes; ``n_iter_`` is the number of passes.
     shuffle : bool, default True
-        Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
-        and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
+        Whether ``fit`` learns the rows in a random order, a new one in each epoch. Files are often sorted by label, and
+        a model of one pass depends most on the last rows. ``partial_fit`` learns rows in the given order.
     random_state : int, RandomState or None, default 0
-        Of that order; an int is the seed itself.
+        Seed of that order.
 
     Attributes
     ----------
@@ -81,15 +81,15 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features): one against the rest
     intercept_ : ndarray (1,) or (n_classes,)
     model_ : fastsketch.SketchedNewton
-        What has learned, with these labels.
+        The fitted model.
     n_iter_ : int
-        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+        Number of passes of the last ``fit``; 1 after ``partial_fit``.
     n_features_in_, n_samples_seen_ : int
 
     Raises
     ------
     TypeError, ValueError
-        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+        In ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Examples
     --------
@@ -112,13 +112,13 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
         As for SketchedNewtonClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     blend : bool, optional
-        Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+        Whether to blend scores with those of a diagonal learner; the default is that of the model.
     decay : float in (0, 1] or "auto", default 1.0
         As for SketchedNewtonClassifier.
     epochs : int or "auto", default "auto"
         Passes of ``fit``, as for SketchedNewtonClassifier.
     shuffle, random_state
-        Whether ``fit`` learns in a random order, and its seed, as for the classifier.
+        Whether ``fit`` learns rows in a random order, and its seed, as for the classifier.
 
     Attributes
     ----------
@@ -126,13 +126,13 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
     intercept_ : float
     model_ : fastsketch.SketchedNewton
     n_iter_ : int
-        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+        Number of passes of the last ``fit``; 1 after ``partial_fit``.
     n_features_in_, n_samples_seen_ : int
 
     Raises
     ------
     TypeError, ValueError
-        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+        In ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Examples
     --------
@@ -152,29 +152,29 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     Parameters
     ----------
     sketch_size, method, form, loss, learning_rate, delta, penalty, penalty_strength
-        Those of fastsketch.AdaptiveSubgradient, with its defaults. The penalty takes hold of the intercept too.
+        As for fastsketch.AdaptiveSubgradient, with its defaults. The penalty includes the intercept.
     fit_intercept : bool, default True
-        By a feature that is always 1.
+        Whether to learn an intercept, as the weight of an additional column of ones.
     scale, calibrate, blend
-        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
-        with those of a diagonal learner.
+        As for the model: scale features by running moments, calibrate scores online, and blend them with those of a
+        diagonal learner.
     class_weight : None, "balanced" or {label: weight}
-        "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
+        "balanced": n / (n_classes n_c), counted on y in ``fit``, and on all labels so far in ``partial_fit``.
     decay : float in (0, 1] or "auto", default 1.0
-        Of the model: what every row leaves of the weight of those before it; "auto" finds it out as rows come. Below 1,
-        or "auto", rows are learned from in the order in which they come, which is to be that of time.
+        As for the model: the factor by which every row multiplies the weight of earlier rows; "auto" adapts it to the
+        stream. Below 1, and with "auto", rows are learned in the given order, which must be that of time.
     epochs : int or "auto", default "auto"
-        Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
-        shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
-        better by more than one standard error, by less where there are fewer than 500; calibrated scores are then
-        multiplied by the factor, 1 or less, that these rows ask for. Rows of uneven weights, those of classes among
-        them, count as fewer, (sum w)^2 / sum w^2, if they are fewer than 100,000. Finding out takes the time of two
-        passes at least; ``n_iter_`` is the number that was made in the end.
+        Number of passes of ``fit``; ``partial_fit`` always makes one. "auto" is one pass for 10,000 rows or more, and
+        if rows are not shuffled. For fewer rows it is 1, 2, 3, 5 or 10: the next of these as long as held-out rows are
+        predicted better by more than one standard error, or by less for fewer than 500 rows. Calibrated scores are then
+        multiplied by a factor of at most 1, chosen on the held-out rows. With uneven weights, including those of
+        classes, the number of rows is (sum w)^2 / sum w^2 if there are fewer than 100,000. The choice takes the time of
+        at least two passes; ``n_iter_`` is the number of passes.
     shuffle : bool, default True
-        Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
-        and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
+        Whether ``fit`` learns the rows in a random order, a new one in each epoch. Files are often sorted by label, and
+        a model of one pass depends most on the last rows. ``partial_fit`` learns rows in the given order.
     random_state : int, RandomState or None, default 0
-        Of that order; an int is the seed itself.
+        Seed of that order.
 
     Attributes
     ----------
@@ -182,15 +182,15 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features): one against the rest
     intercept_ : ndarray (1,) or (n_classes,)
     model_ : fastsketch.AdaptiveSubgradient
-        What has learned, with these labels.
+        The fitted model.
     n_iter_ : int
-        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+        Number of passes of the last ``fit``; 1 after ``partial_fit``.
     n_features_in_, n_samples_seen_ : int
 
     Raises
     ------
     TypeError, ValueError
-        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+        In ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Examples
     --------
@@ -213,13 +213,13 @@ class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
         As for AdaptiveSubgradientClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     blend : bool, optional
-        Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+        Whether to blend scores with those of a diagonal learner; the default is that of the model.
     decay : float in (0, 1] or "auto", default 1.0
         As for SketchedNewtonClassifier.
     epochs : int or "auto", default "auto"
         Passes of ``fit``, as for SketchedNewtonClassifier.
     shuffle, random_state
-        Whether ``fit`` learns in a random order, and its seed, as for the classifier.
+        Whether ``fit`` learns rows in a random order, and its seed, as for the classifier.
 
     Attributes
     ----------
@@ -227,13 +227,13 @@ class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
     intercept_ : float
     model_ : fastsketch.AdaptiveSubgradient
     n_iter_ : int
-        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+        Number of passes of the last ``fit``; 1 after ``partial_fit``.
     n_features_in_, n_samples_seen_ : int
 
     Raises
     ------
     TypeError, ValueError
-        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+        In ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Bases of the online linear estimators: passes, labels, scores."""
+"""Base classes of the online linear estimators: passes over the rows, labels, scores."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -43,12 +43,12 @@ from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, s
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
 Scale = Literal["moments"] | None
-# Bytes of rows that are copied in their new order before they are learned from.
+# Size in bytes of the blocks in which shuffled rows are copied before they are learned.
 COPIED = 1 << 23
 
 
 class _RowsInEpochs:
-    """Rows with targets that are learned from several times, each time in another order unless the seed is None."""
+    """Rows and targets for several passes, each in another order unless the seed is None."""
 
     def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None, mean_weight: float) -> None:
         self.X, self.targets, self.weights, self.seed, self.n = X, targets, weights, seed, X.shape[0]
@@ -57,7 +57,7 @@ class _RowsInEpochs:
         self._some = max(1, COPIED * self.n // max(size, 1))
 
     def learn(self, model: LinearModel, epoch: int, among: Places | None = None) -> None:
-        """Learn from all rows, or from those at the places `among`, once."""
+        """Make one pass over all rows, or over those with the indices `among`."""
         if self.seed is None:
             model._learn_table(self.X, self.targets, self.weights, self.mean_weight)
             return
@@ -69,7 +69,7 @@ class _RowsInEpochs:
             model._learn_table(self.X[at], self.targets[at], weights, self.mean_weight)
 
     def plan(self, model: LinearModel, seed: int) -> tuple[int, float]:
-        """Return how many passes to make, and what to multiply scores by after them, as held-out rows say."""
+        """Choose the number of passes on held-out rows; return it, and the factor on calibrated scores."""
         weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
         if LOSSES[model.loss].targets == "label":
             classes = cast("NDArray[Any]", model._known_classes())
@@ -95,13 +95,13 @@ class _RowsInEpochs:
         return passes, sureness(scores, numbers[held], even[held])
 
     def _blocks(self, places: Places) -> Iterator[Places]:
-        """Split places of rows into blocks of which a copy is small."""
+        """Split row indices into blocks whose copies are small."""
         for first in range(0, len(places), self._some):
             yield places[first : first + self._some]
 
 
 def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> tuple[Any, Any, Floats]:
-    """Return the chosen rows with their targets and weights; ValueError if there are none."""
+    """Return the chosen rows with their targets and weights; raise ValueError if there are none."""
     if chosen.all():
         return X, targets, weights
     if not chosen.any():
@@ -110,7 +110,11 @@ def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> 
 
 
 def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
-    """Return the loss of each row (n,): of a class against the rest summed over classes, of real targets as named."""
+    """Return the loss of each row (n,).
+
+    For labels it is the sum over classes of the loss of one against the rest, for real targets the squared error
+    (name="square") or the absolute one.
+    """
     loss = LOSSES[name]
     if loss.targets == "real":
         error = np.abs(scores - targets)
@@ -122,7 +126,7 @@ def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
 
 @estimator
 class LinearEstimator(ModelEstimator):
-    """Estimator of an online linear model; a subclass has the parameters of its steps and of its targets."""
+    """Base of the online linear estimators; subclasses add the parameters of the method and of the kind of targets."""
 
     _FREE: ClassVar = frozenset({"epochs", "shuffle", "random_state"})
     _MODEL: ClassVar = "model_"
@@ -137,15 +141,15 @@ class LinearEstimator(ModelEstimator):
     shuffle: bool = True
     random_state: int | RandomState | None = 0
 
-    # what a subclass says of y to scikit-learn's checks
+    # keyword arguments for scikit-learn's check of y
     _OF_TARGETS: ClassVar[dict[str, Any]] = {}
-    # what makes an estimator for each of several targets
+    # meta-estimators that the error for several targets recommends
     _FOR_SEVERAL: ClassVar = "sklearn.multiclass.OneVsRestClassifier or sklearn.multioutput.MultiOutputClassifier"
 
     n_iter_: int = field(init=False)
 
     def _new(self, **more: Any) -> LinearModel:
-        """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
+        """Return a new model with the parameters of the estimator, and more."""
         own = vars(self)
         shared = {name: own[name] for name in self._KIND._declared if name in own}
         model: Any = self._KIND(**{**shared, **more})
@@ -174,14 +178,14 @@ class LinearEstimator(ModelEstimator):
         return rows, targets
 
     def _refuse_targets(self, y: Any) -> None:
-        """Raise TypeError for targets of which scikit-learn would not say where they are wrong."""
+        """Raise TypeError for targets for which scikit-learn's message would not name the faulty row."""
 
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
 
     @staticmethod
     def _with_weight(X: Any, targets: Any, sample_weight: Any) -> tuple[Any, Any, Floats | None]:
-        """Return rows, targets and weights without the rows of weight 0, which are not fitted."""
+        """Check the weights, and return rows, targets and weights without the rows of weight 0."""
         if sample_weight is None:
             return X, targets, None
         weights: Any = as_weights(sample_weight, X.shape[0])
@@ -190,9 +194,9 @@ class LinearEstimator(ModelEstimator):
     def _fit(
         self, model: LinearModel, X: Any, targets: Any, weights: Floats | None, class_factors: Floats | None = None
     ) -> Self:
-        """Fit a new model to rows of positive weight, in as many epochs as there are to be.
+        """Fit a new model to rows of positive weight, in as many passes as `epochs` says.
 
-        Weights, times those of the classes (n,) that the user gave, are divided by their mean.
+        Weights times class_factors (n,), the class weights given by the user, are divided by their mean.
         """
         if class_factors is not None:
             ones = np.ones(len(class_factors)) if weights is None else weights
@@ -213,18 +217,18 @@ class LinearEstimator(ModelEstimator):
         return self
 
     def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any) -> Self:
-        """Learn from a batch on a copy: what is interrupted or refused leaves the estimator as it was."""
+        """Update `model`, a new one or a copy, with a batch, then make it this estimator's model."""
         model.update(X, targets, sample_weight=sample_weight)
         self.model_, self.n_iter_ = model, 1
         return self
 
     def _order_seed(self, model: LinearModel) -> int | None:
-        """Return the seed of the orders of rows, None for that in which they came."""
+        """Return the seed of the row orders; None if rows are learned in the given order."""
         shuffled = as_flag(self.shuffle, "shuffle") and model.decay == 1.0
         return seed_of(self.random_state) if shuffled else None
 
     def _plan(self, model: LinearModel, rows: "_RowsInEpochs") -> tuple[int, float]:
-        """Return the number of passes, as asked for or for "auto" as held-out rows say, and the factor on scores."""
+        """Return (n_passes, factor on calibrated scores). With epochs="auto" both are chosen on held-out rows."""
         if not isinstance(self.epochs, str):
             return as_integer(self.epochs, "epochs", 1), 1.0
         if self.epochs != "auto":
@@ -238,7 +242,7 @@ class LinearEstimator(ModelEstimator):
 
     @property
     def n_samples_seen_(self) -> int:
-        """Return the number of examples learned from, repeated ones counted."""
+        """Return the number of examples learned, over all passes."""
         return self._learner.n_rows
 
     def _own(self) -> Arrays:
@@ -250,7 +254,7 @@ class LinearEstimator(ModelEstimator):
 
 @estimator
 class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
-    """Classifier: one model, with a state for two classes, or one against the rest for each of more."""
+    """Base of the classifiers: one model, with one state for two classes, or one against the rest for each of more."""
 
     _: KW_ONLY
     loss: OnlineLossName = "logistic"
@@ -258,12 +262,12 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
     class_weight: ClassWeight = None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), with labels y.
+        """Fit a new model to X, array or sparse (n_samples, n_features), with labels y.
 
-        In a shuffled order (``shuffle``), a new one for each epoch; as they come with ``decay`` below 1 or "auto".
-        sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
-        Weights are divided by their mean, so that only their ratios matter; rows of weight 0 are left out, and their
-        labels with them. class_weight="balanced" counts the labels of y.
+        Rows are shuffled for each epoch (``shuffle``), unless ``decay`` is below 1 or "auto".
+        sample_weight (n_samples,), nonnegative, multiplies the losses, which is not quite the same as repeating rows.
+        Weights are divided by their mean, so that only their ratios matter. Rows of weight 0 are ignored, and so are
+        labels that occur only in them. class_weight="balanced" counts the labels of y.
         """
         with whole_or_as_before(self):
             rows, labels = self._checked(X, y, reset=True)
@@ -284,10 +288,10 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from one more batch, in the order of its rows; the first call needs all ``classes``.
+        """Learn one more batch, in the order of its rows; the first call needs all ``classes``.
 
-        Shuffle the rows first if they are sorted by label: a model warns, once, if labels come in runs.
-        class_weight="balanced" counts the labels that have come so far.
+        Shuffle the rows first if they are sorted by label: the model warns once if labels come in runs.
+        class_weight="balanced" counts the labels so far.
 
         Parameters
         ----------
@@ -295,7 +299,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         y : array_like (n_samples,)
             Labels.
         classes : array_like, optional
-            All labels that may come.
+            All labels that may occur.
         sample_weight : array_like (n_samples,), optional
             Nonnegative.
         """
@@ -347,7 +351,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
 
     @property
     def intercept_(self) -> Floats:
-        """Return the constant terms: (1,) or (n_classes,)."""
+        """Return the intercepts: (1,) or (n_classes,)."""
         return self._split()[1]
 
     def decision_function(self, X: Rows) -> Floats:
@@ -370,14 +374,14 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, X: Rows, *, prior: Literal["observed"] | None = None) -> Floats:
-        """Compute probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised.
+        """Compute the probabilities of all classes, (n_samples, n_classes).
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features)
         prior : "observed", optional
-            With ``class_weight`` probabilities are those of rows whose classes are as frequent as their weights say:
-            with "balanced", equally frequent. "observed" corrects them to the frequencies of the rows that were learned
+            With ``class_weight``, probabilities are those for classes that are as frequent as their weights imply: for
+            "balanced" equally frequent. "observed" corrects them to the class frequencies of the rows that were learned
             (Elkan 2001). ``predict`` is the class of the largest probability without this correction.
         """
         return self._learner.predict_proba(self._checked_rows(X), prior=prior)
@@ -385,7 +389,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
 
 @estimator
 class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
-    """Regressor: one model of the targets as they are."""
+    """Base of the regressors: one model of real targets."""
 
     _OF_TARGETS: ClassVar = {"y_numeric": True}
     _FOR_SEVERAL: ClassVar = "sklearn.multioutput.MultiOutputRegressor"
@@ -399,11 +403,11 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         return super()._parameters_for(model)
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), with targets y.
+        """Fit a new model to X, array or sparse (n_samples, n_features), with targets y.
 
-        In a shuffled order (``shuffle``), a new one for each epoch.
-        sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
-        Weights are divided by their mean, so that only their ratios matter; rows of weight 0 are left out.
+        Rows are shuffled for each epoch (``shuffle``), unless ``decay`` is below 1 or "auto".
+        sample_weight (n_samples,), nonnegative, multiplies the losses, which is not quite the same as repeating rows.
+        Weights are divided by their mean, so that only their ratios matter. Rows of weight 0 are ignored.
         """
         with whole_or_as_before(self):
             rows, targets = self._checked(X, y, reset=True)
@@ -411,7 +415,7 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
             return self._fit(self._new(), rows, targets, weights)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size, in the order of its rows.
+        """Learn one more batch of any size, in the order of its rows.
 
         Parameters
         ----------
@@ -436,7 +440,7 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
 
     @property
     def intercept_(self) -> float:
-        """Return the constant term."""
+        """Return the intercept."""
         return float(self._split()[1][0])
 
     def predict(self, X: Rows) -> Floats:

@@ -16,7 +16,7 @@ from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
 from fastsketch.online._adaptive_subgradient import METHODS
 from fastsketch.online._class_states import States
-from fastsketch.online._kept import Kept
+from fastsketch.online._model_state import ModelState
 from fastsketch.online._row_inputs import ColumnSlots, start_inputs
 from tests.data.sources.helpers import labelled
 from tests.helpers import papers
@@ -160,7 +160,7 @@ def test_every_loss(method, loss):
 def basis(model):
     """Return V' of a sketched model, (rank, d)."""
     learned = model._learned
-    held, (rank, rows, old) = learned.held, (int(learned.count[entry]) for entry in (RANK, ROWS, OLD))
+    held, (rank, rows, old) = learned.rows, (int(learned.count[entry]) for entry in (RANK, ROWS, OLD))
     if not learned.sparse:
         return learned.turn[:rank, :rows] @ held.rows[:rows]
     slots = learned.n_slots
@@ -183,7 +183,7 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank, am
     by_slot = form == "sparse" and method != "ada_full"
     columns = ColumnSlots(12)
     inputs = start_inputs(12, sparse=by_slot, intercept=False, scaled=False)
-    model._kept = Kept(States([model._start(12, by_slot)], [1.0]), None, columns, inputs, model._metrics())
+    model._model_state = ModelState(States([model._start(12, by_slot)], [1.0]), None, columns, inputs, model._metrics())
     times = amount(25, 500)
     for _ in range(times):
         model.update(rows, y)
@@ -487,6 +487,6 @@ def test_rare_columns_leave_the_directions_orthonormal(seed):
     for row, target in zip(rows, y, strict=True):
         state = model.update(row, target)._learned
         rank, n = state.count[RANK], state.count[ROWS]
-        directions = state.turn[:rank, :n] @ state.held.rows[:n]
+        directions = state.turn[:rank, :n] @ state.rows.rows[:n]
         assert (np.diff(state.lam[:rank]) <= 0).all()
         assert np.abs(directions @ directions.T - np.eye(rank)).max() <= np.sqrt(np.finfo(float).eps)

@@ -125,11 +125,11 @@ def test_weights_of_rows():
     rows, y = moving(300)
     weights = np.where(np.arange(300) < 150, 1.0, 0.0)
     model = fs.SketchedNewton(decay="auto").update(rows, y, sample_weight=weights)
-    before = model._kept.states.mix.decay_weights.copy()
+    before = model._model_state.states.mix.decay_weights.copy()
     model.update(rows[:5], y[:5], sample_weight=0.0)
-    assert np.array_equal(before, model._kept.states.mix.decay_weights)
+    assert np.array_equal(before, model._model_state.states.mix.decay_weights)
     model.update(rows[:5], 1 - y[:5], sample_weight=1e6)
-    after = model._kept.states.mix.decay_weights
+    after = model._model_state.states.mix.decay_weights
     assert np.isclose(after.sum(), 1) and after.min() >= SHARE * FIRST_OF_LABELS.min() * 0.999
 
 
@@ -188,10 +188,10 @@ def test_rates_prior_and_share_are_those_given(kind):
     expected, weights = fixed_share(scores, log_losses, first, OTHERS["decay_share"])
     model = kind(classes=[0, 1], decay="auto", **OTHERS).update(rows, y)
     np.testing.assert_allclose(model.last_scores, expected, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(model._kept.states.mix.decay_weights, weights, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(model._model_state.states.mix.decay_weights, weights, rtol=0, atol=1e-9)
     assert same_state(fs.from_bytes(model.to_bytes()), model)
     real = kind(loss="square", decay="auto", **OTHERS).update(rows, rows[:, 0])
-    assert len(real._kept.states.mix.decay_weights) == 2 and real.progress["drift"]["half_life"] is not None
+    assert len(real._model_state.states.mix.decay_weights) == 2 and real.progress["drift"]["half_life"] is not None
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_damaged_weights_are_refused():
     model = fs.SketchedNewton(decay="auto").update(*moving(50))
     for weights in ([0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]):
         other = model.copy()
-        other._kept.states.mix.decay_weights[:] = weights
+        other._model_state.states.mix.decay_weights[:] = weights
         with pytest.raises(ValueError, match="decay_weights"):
             fs.load(io.BytesIO(other.to_bytes()))
 

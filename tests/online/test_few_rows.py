@@ -237,9 +237,9 @@ def test_rows_with_names_pass_in_one_call(hash_bits, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(OnlineLearner, "_few", lambda *_: None)
             long.update(dicts[first:stop], labels[first:stop])
-        state = few._kept
+        state = few._model_state
         few.update(dicts[first:stop], labels[first:stop])
-        taken.append(state is not None and few._kept is state)
+        taken.append(state is not None and few._model_state is state)
         assert few.to_bytes() == long.to_bytes()
         bad = [*dicts[first:stop], {"c1": 1e200, "new": 1.0}]
         before = few.to_bytes()

@@ -35,7 +35,9 @@ def learned(make, batches):
 
 
 def is_sparse_form(model):
-    return model._engine.kind == "sparse" if isinstance(model, fs.FrequentDirections) else model._kept.inputs.sparse
+    return (
+        model._engine.kind == "sparse" if isinstance(model, fs.FrequentDirections) else model._model_state.inputs.sparse
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -68,7 +68,7 @@ def test_it_learns_from_prepared_rows(kind, form, options):
     intercept, scale = options
     rows, y = stream(form=form)
     model = MAKERS[kind](fit_intercept=intercept, scale=scale).update(rows, y)
-    if not model._kept.inputs.sparse:  # whatever came
+    if not model._model_state.inputs.sparse:  # whatever came
         form, rows = "dense", rows if form == "dense" else rows.toarray()
     x = prepared(rows, intercept=intercept, scale=scale)
     by_hand = MAKERS[kind](fit_intercept=False, scale=None).update(x, y)
@@ -125,11 +125,11 @@ def test_any_split_and_any_resume_has_the_same_bits(kind, form, labels):
         assert np.array_equal(model.coef, whole.coef) and np.array_equal(model.intercept, whole.intercept)
         assert model.progress == whole.progress
         assert np.array_equal(model.decision_function(rows), whole.decision_function(rows))
-        assert np.array_equal(model._kept.inputs.moments[:, : model._kept.n_slots()], _moments(whole))
+        assert np.array_equal(model._model_state.inputs.moments[:, : model._model_state.n_slots()], _moments(whole))
 
 
 def _moments(model):
-    return model._kept.inputs.moments[:, : model._kept.n_slots()]
+    return model._model_state.inputs.moments[:, : model._model_state.n_slots()]
 
 
 def test_more_than_two_classes_have_an_intercept_each():

@@ -102,7 +102,7 @@ def test_constant_terms_do_not_follow_the_last_label(kind, k, by_slot):
     rows, labels = rows[labels + np.arange(3000) % 2 > 0], labels[labels + np.arange(3000) % 2 > 0]
     at = np.argsort(labels, kind="stable")
     model = kind(open_columns=by_slot).update(rows[at], labels[at])
-    w, kept = model._prepared_coef(), model._kept
+    w, kept = model._prepared_coef(), model._model_state
     bounded, free = kept.intercepts(w, in_order=False), kept.intercepts(w, in_order=True)
     total = bounded + (kept.columns.intercept(w) if by_slot else w[..., -1])
     shares = np.log(np.bincount(labels) + 0.5)
@@ -116,7 +116,7 @@ def test_constant_terms_do_not_follow_the_last_label(kind, k, by_slot):
 @pytest.mark.parametrize("kind", KINDS)
 def test_constant_terms_of_shuffled_rows_are_left_alone(kind, k):
     model = kind().update(*stream(2000, k))
-    w, kept = model._prepared_coef(), model._kept
+    w, kept = model._prepared_coef(), model._model_state
     assert np.array_equal(kept.intercepts(w, in_order=False), kept.intercepts(w, in_order=True))
 
 

@@ -49,7 +49,7 @@ def test_a_learning_rate_that_is_given_keeps_its_meaning():
     plain = {"method": "ogd", "scale": None, "fit_intercept": False, "loss": "square"}
     model = fs.AdaptiveSubgradient(learning_rate=0.5, **plain).update(x, y)
     np.testing.assert_allclose(model.coef, 0.5 * y[0] * x[0], rtol=1e-12)
-    assert model._kept.states.readout is None and not model._learned.setting.in_units
+    assert model._model_state.states.readout is None and not model._learned.setting.in_units
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -86,7 +86,7 @@ def test_the_blend_is_a_share_of_least_squares(cls):
 
 def test_blends_only_where_steps_know_the_scale():
     def blends(model):
-        return model.update(*stream(5))._kept.states.readout is not None
+        return model.update(*stream(5))._model_state.states.readout is not None
 
     assert blends(fs.SketchedNewton(loss="square")) and blends(fs.AdaptiveSubgradient(loss="square"))
     assert blends(fs.SketchedNewton(loss="square", alpha0=1.0, blend=True))

@@ -142,7 +142,7 @@ def test_a_scale_that_moves_changes_no_answer(model, form):
     y = rows @ [1.0, -2.0, 0.5] + 7 + 0.1 * rng.standard_normal(600)
     one = model[0](**model[1]).update(in_form(rows, form), y)
     other = one.copy()
-    other._kept = kept = one._kept.copied()
+    other._model_state = kept = one._model_state.copied()
     kept.make_room()
     # as if the present scale had been found when the columns varied less, or more
     kept.inputs.steady[0, :3] += [0.1, 0.0, -0.3]

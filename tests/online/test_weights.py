@@ -255,7 +255,7 @@ def test_amounts_as_weights():
 def test_damaged_sums_of_weights_are_refused(sums):
     rows, y, weights = stream(of_labels=False)
     model = fs.SketchedNewton(loss="square").update(rows, y, sample_weight=weights)
-    assert fs.from_bytes(model.to_bytes())._kept.weight_sums == model._kept.weight_sums
+    assert fs.from_bytes(model.to_bytes())._model_state.weight_sums == model._model_state.weight_sums
     with pytest.raises((fs.StateError, TypeError, ValueError)):
         fs.from_bytes(_bytes_with(model, sums))
 

@@ -1,5 +1,3 @@
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from fastsketch._kernels.online.numbers import StateArrays
@@ -7,13 +5,3 @@ from fastsketch._kernels.online.numbers import StateArrays
 @disjoint_base
 class AdaptiveRounds(StateArrays):
     def __init__(self, state: object, setting: object) -> None: ...
-    def learn(
-        self,
-        data: NDArray[np.float64],
-        indices: NDArray[np.int32] | None,
-        indptr: NDArray[np.int64] | None,
-        first: int,
-        targets: NDArray[np.float64],
-        sample_weight: NDArray[np.float64],
-        scores: NDArray[np.float64],
-    ) -> tuple[int, bool]: ...

@@ -1,8 +1,8 @@
-# C = [F Z'; X]: the rows that a sketch of sparse rows stands on. Z (d, width) is feature-major, what earlier rebases
-# left; F small; X the sparse rows since. A round costs the nonzeros of its row; only a rebase may touch all of Z that
-# rows have reached. A column is a slot, given out in the order of first appearance: `seen` follows from the rows alone,
-# however long the arrays are and in whatever batches the rows came.
-# Adaptive subgradients keep V = C'T, the online Newton step B = [F Z'; diag(factors) X].
+# The factored rows C = [F Z'; X] of a sketch of sparse rows. Z (d, width), feature-major, is the result of earlier rebases,
+# F is a small matrix, and X has the sparse rows since the last rebase. A round costs the nonzeros of its row; only a rebase
+# may touch all slots of Z in use. Columns have slots in the order of their first appearance, so that `seen`, the number of
+# slots in use, depends on the rows only, not on batches or on the size of the arrays.
+# Adaptive subgradients use V = C'T, the online Newton step uses B = [F Z'; diag(factors) X].
 
 from libc.float cimport DBL_EPSILON
 from libc.math cimport fabs, sqrt
@@ -15,21 +15,21 @@ cdef enum:
     SOME = 256                   # rows of Z recomputed together
 
 cdef inline double tolerance() noexcept nogil:
-    # Scores of sparse rows are those of the same dense ones to 1e-9 of the largest, and a projection keeps |w'x| <= 1 +
-    # 1e-9. A single operation may take a hundredth of that, as the errors of all rows since a shrink add up.
+    # Scores of sparse rows equal those of the same dense rows to 1e-9 of the largest, and projections keep |w'x| below
+    # 1 + 1e-9. A single operation may use a hundredth of that, because errors add up until a shrink.
     return 1e-11
 
 
 cdef struct Basis:
-    Py_ssize_t seen              # slots that have occurred: beyond them all is zero
+    Py_ssize_t seen              # slots in use; all entries beyond them are zero
     Py_ssize_t width, ld_frame
     double* z                    # (slots, width)
     double* frame                # F, leading dimension ld_frame
     double* data                 # X, CSR
     int32_t* indices
     int64_t* indptr
-    Py_ssize_t room              # of data
-    double* work                 # a zero for each slot
+    Py_ssize_t room              # length of data and indices
+    double* work                 # scratch: a zero for each slot
 
 
 cdef inline void add(Py_ssize_t n, double f, const double* a, double* out) noexcept nogil:
@@ -63,7 +63,7 @@ cdef inline void add_kept_row(const Basis* c, Py_ssize_t row, double f, double* 
 
 
 cdef inline Py_ssize_t seen_with(Py_ssize_t seen, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
-    # slots that have occurred, these included
+    # Return the number of slots in use, including those of these nonzeros.
     cdef Py_ssize_t i = 0
     cdef int32_t last = -1, b = -1, c = -1, d = -1
     while i + 4 <= nonzeros:
@@ -78,7 +78,7 @@ cdef inline Py_ssize_t seen_with(Py_ssize_t seen, const int32_t* places, Py_ssiz
 
 cdef inline double row_products(const Basis* c, Py_ssize_t old, Py_ssize_t fresh, const double* values,
                                 const int32_t* places, Py_ssize_t nonzeros, double* zx, double* gx) noexcept nogil:
-    """Compute zx = Z'x (old,) and gx = X x (fresh,); return x'x."""
+    """Compute zx = Z'x (old,) and gx = X x (fresh,) for old columns of Z and fresh rows of X; return x'x."""
     cdef Py_ssize_t i, j
     cdef int64_t q
     cdef double total = 0, x_square = 0
@@ -120,7 +120,10 @@ cdef inline void add_kept_to_z(const Basis* c, Py_ssize_t fresh, Py_ssize_t n, c
 
 
 cdef inline bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t m) noexcept nogil:
-    """Set right (n, m) <- a^-1 right by Gauss with row pivots, both row-major; return whether a is regular."""
+    """Solve a x = right in place by Gauss-Jordan elimination with row pivoting; return False if a (n, n) is singular.
+
+    Both are row-major and overwritten; right is (n, m).
+    """
     cdef Py_ssize_t i, j, c, pivot
     cdef double f, least = 0
     for i in range(n * n):
@@ -160,7 +163,7 @@ cdef inline double length_of(const Basis* c, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline double largest_move(const Basis* c, Py_ssize_t fresh, const double* steps) noexcept nogil:
-    # of the score of a row of X by steps along that row
+    # Return the largest change of the score of a row of X by its own step.
     cdef Py_ssize_t j
     cdef double largest = 0
     for j in range(fresh):
@@ -171,7 +174,7 @@ cdef inline double largest_move(const Basis* c, Py_ssize_t fresh, const double* 
 cdef inline bint keeps_digits(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, const double* mix,
                               const double* squares, double least, const double* b, double move,
                               double allowed, double* lengths) noexcept nogil:
-    """Return whether the rows as F (Z' + S X) and the model as base + Z b are as accurate as if Z were recomputed.
+    """Return whether rows F (Z' + S X) and the model base + Z b are as accurate as if Z were computed again.
 
     An element of base + Z b is the result of n + 4 operations, those of Z <- Z + X'S' and base <- base - X'S'b among
     them: its rounding error is at most n + 4 unit roundoffs of its largest terms (Higham 2002, section 3.1).
@@ -181,8 +184,8 @@ cdef inline bint keeps_digits(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, co
     """
     cdef Py_ssize_t i, j, m = n + fresh
     cdef double total, roundoff = (n + 4) * (DBL_EPSILON / 2), length, longest = sqrt(squares[0]), growth = 0
-    # Z b grows by X'S'b, which base cancels. The rounding of it moves scores by its length times that of a row, here the
-    # longest of X and of the rows F Z'; this is to be small beside the largest move of a score by a step.
+    # Z b grows by X'S'b, which is subtracted from base. Its rounding error changes scores by its length times that of a
+    # row, here the longest of X and of F Z'. This must be small compared to the largest change of a score by a step.
     for j in range(fresh):
         total = 0
         for i in range(n):
@@ -211,10 +214,10 @@ cdef inline bint keeps_digits(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, co
 cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix, double* copy,
                          const double* squares, double least, const double* b,
                          double move, double allowed) noexcept nogil:
-    """Rewrite the rows moved Z' + mix X as moved (Z' + S X) without touching all of Z; return whether that is accurate.
+    """Replace C by the rows moved Z' + mix X = moved (Z' + S X), changing Z at the nonzeros of X only.
 
-    Z gets the nonzeros of X and moved becomes F. A model base + Z b has then grown by X'S'b, which the caller takes off
-    base again. The answer is False, and only scratch has changed, if the rows or the model would lose digits.
+    Z grows by X'S' and F becomes `moved`. The model base + Z b has then grown by X'S'b, which the caller subtracts from
+    base. Returns False, with only scratch changed, if the rows or the model would lose accuracy.
 
     moved (n, n); mix (n, n + fresh): the first n columns are overwritten, the others become S = moved^-1 mix where
     the answer is True and are lost where it is not. copy: n * n. squares (n,): squared lengths of the new rows, which
@@ -240,7 +243,7 @@ cdef inline void recompute(const Basis* c, Py_ssize_t n, Py_ssize_t old, Py_ssiz
                            double* base) noexcept nogil:
     """Set Z <- Z moved' + X'mix', moved (n, old), mix (n, fresh) with leading dimension ld; copy: SOME * n.
 
-    Before it base += Z b: in the same pass, for all of Z comes from memory.
+    base += Z b is computed first, in the same pass over Z.
     """
     cdef Py_ssize_t i, j = 0, m
     cdef double* row

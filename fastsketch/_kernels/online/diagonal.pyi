@@ -8,13 +8,3 @@ from fastsketch._kernels.online.numbers import StateArrays
 class DiagonalRounds(StateArrays):
     def __init__(self, state: object, setting: object) -> None: ...
     def coef(self) -> NDArray[np.float64]: ...
-
-def learn(
-    rounds: list[DiagonalRounds],
-    data: NDArray[np.float64],
-    indices: NDArray[np.int32] | None,
-    indptr: NDArray[np.int64] | None,
-    targets: NDArray[np.float64],
-    sample_weight: NDArray[np.float64],
-    scores: NDArray[np.float64],
-) -> None: ...

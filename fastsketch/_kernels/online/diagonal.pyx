@@ -1,57 +1,54 @@
 """Rounds of adaptive subgradients with a diagonal H: ADA-DIAG, online gradient descent, ADAM.
 
-A round of a sparse row costs its nonzeros: H and the gradient of every other coordinate stay, and the effect of a
-regulariser on it has a closed form, made up for when the coordinate is needed (ADAM's moments decay everywhere, so
-that its rounds cost all slots seen). The arrays are those of fastsketch.online._adaptive_state.DiagonalState; of sparse
-rows d is a number of slots (basis.pxd):
+A round of a sparse row costs its nonzeros. The other coordinates have no gradient, and the effect of a regulariser on
+them has a closed form, which is applied when a coordinate is next used (lazy updates). ADAM is the exception: its moments
+decay everywhere, so that a round costs all slots in use. The arrays are those of DiagonalState in
+fastsketch.online._adaptive_state; for sparse rows d is the number of slots (basis.pxd):
 
     base (d,)       w of mirror descent, the sum of gradients of dual averaging
     squares (d,)    sum of squared gradients, to be multiplied with FADED; ADAM's second moment
     first (d,)      ADAM's first moment
-    last (d,)       how much of CLOCK a coordinate has been given
-    scalar, count   entries of numbers.pxd
+    last (d,)       the value of CLOCK up to which the regulariser has been applied to a coordinate
+    scalar, count   see numbers.pxd
 """
 
 cimport cython
 from libc.math cimport exp, log1p, sqrt
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
 
-from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport (ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, in_units,
                                          loss_and_slope, squares_with)
 from fastsketch._kernels.online.basis cimport seen_with
-from fastsketch._kernels.online.numbers cimport (ADAM, CLOCK, COUNTS, DELTA, DIAGONAL, FADED, FewRowsOf, GRADIENT, LOSS,
-                                                 MISTAKES, RESIDUALS, ROUND, SCALARS, SEEN, StateArrays, WEIGHTS)
-from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries
-from fastsketch._kernels.pool cimport fs_pool_from, fs_pool_parts, fs_pool_run, join
+from fastsketch._kernels.online.numbers cimport (ADAM, CLOCK, COUNTS, DELTA, DIAGONAL, FADED, GRADIENT, LOSS, Lesson,
+                                                 MISTAKES, RESIDUALS, ROUND, RowBlock, SCALARS, SEEN, StateArrays,
+                                                 WEIGHTS)
+from fastsketch._kernels.online.rollback cimport Rollback, save_array, save_entries
 
 cdef extern from "fs_adagrad.h" nogil:
     void fs_adagrad_d(ptrdiff_t d, double slope, double step, double delta, const double *x, double *squares,
                       double *w)
 
 follow()
-join()
 
 cdef enum:
-    SIDE_BY_SIDE = 4             # models whose sums are made together: none waits for its own last product
-    LEAST = 100000               # coordinates of a part: about 100 us
-    SOME = 64                    # steps at a time
+    SIDE_BY_SIDE = 4             # models whose scores are summed in one loop, to hide the latency of additions
+    LEAST = 100000               # coordinates that are worth a thread: about 100 us
+    SOME = 64                    # steps computed together
 
 # Kingma and Ba 2015, algorithm 1.
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999
-# Of the square of a gradient: squares are sums of such, times 1 / FADED, which is 1e100 at most.
+# Largest squared gradient that is accepted: `squares` has sums of them times 1 / FADED, which is at most 1e100.
 cdef double MOST_SQUARE = 1e200
 
 
 cdef struct Model:
     int method, loss, phi
-    bint dual, in_units          # slopes and steps in units of residuals
+    bint dual, in_units          # dual averaging; H takes slopes in units of the root mean square residual
     Py_ssize_t d
-    Py_ssize_t seen              # slots that have occurred, or d
+    Py_ssize_t seen              # slots in use, or d
     double strength, eta, decay
     double* base
     double* squares
@@ -74,7 +71,10 @@ cdef inline double diagonal(Model* s, Py_ssize_t j) noexcept nogil:
 
 
 cdef inline double amount_of(Model* s, Py_ssize_t j, double units) noexcept nogil:
-    """Return the pull of `units` of the clock: rounds (DIAGONAL), or the sum of the pulls of GRADIENT's rounds."""
+    """Return the amount of regularisation of coordinate j for `units` of CLOCK, as `pulled` takes it.
+
+    The clock counts rounds (DIAGONAL), or adds up the amounts themselves (GRADIENT).
+    """
     cdef double rate = s.eta * s.strength
     if s.method == GRADIENT:
         return units
@@ -82,7 +82,7 @@ cdef inline double amount_of(Model* s, Py_ssize_t j, double units) noexcept nogi
 
 
 cdef inline double coef_of(Model* s, Py_ssize_t j) noexcept nogil:
-    """Return w_j as it is now; mirror descent stores it."""
+    """Return w_j. For mirror descent, regularisation that is due is applied to base[j] first."""
     cdef double t, h, g
     if s.dual:
         t, h, g = <double> s.count[ROUND], diagonal(s, j), s.base[j]
@@ -99,7 +99,7 @@ cdef inline double coef_of(Model* s, Py_ssize_t j) noexcept nogil:
 
 
 cdef inline void fade(Model* s) noexcept nogil:
-    """Multiply the weight of earlier rows by decay: squares stay, and their factor is kept beside them."""
+    """Multiply the weight of earlier rows in H by decay, by changing FADED instead of all squares."""
     cdef Py_ssize_t j
     s.scalar[FADED] *= s.decay
     if s.scalar[FADED] < 1e-100:
@@ -153,7 +153,7 @@ cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t
 
 cdef void move_plainly(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
                        double h_slope) noexcept nogil:
-    """Move as ``move`` of DIAGONAL where base is w: the same operations, quotients and roots several at a time."""
+    """Step of DIAGONAL mirror descent without regulariser: the results of `move`, with vectorised quotients and roots."""
     cdef Py_ssize_t i, first = 0, n
     cdef double fading = s.scalar[FADED], grown = 1.0 / fading, delta = s.scalar[DELTA], g
     cdef double* squares = s.squares
@@ -180,7 +180,7 @@ cdef void move_plainly(Model* s, const double* values, const int32_t* places, Py
 
 cdef inline double score(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros, bint plain,
                          double* x_square) noexcept nogil:
-    """Compute w'x, and x'x. plain: base is w."""
+    """Return w'x and set x_square = x'x. plain: base is w, without regularisation that is due."""
     cdef Py_ssize_t j
     cdef double z = 0, square = 0
     if plain and places != NULL:
@@ -199,46 +199,26 @@ cdef inline double score(Model* s, const double* values, const int32_t* places, 
     return z
 
 
-# -- the loops ---------------------------------------------------------------------------------------------------------
-cdef struct Rows:
-    Py_ssize_t n
-    const double* data
-    const int32_t* indices
-    const int64_t* indptr        # NULL: dense rows
-    const double* sample_weight
-
-
-cdef struct Lesson:
-    Model* s
-    const double* targets
-    double* scores
-    Py_ssize_t done              # rows learned from
-
-
-cdef struct Lessons:
-    Rows rows
-    Lesson* each
-    Py_ssize_t n_models, n_parts, n_values
-
-
-cdef inline Py_ssize_t row_of(const Rows* rows, Py_ssize_t i, Py_ssize_t d, const double** values,
+# -- learning rows -----------------------------------------------------------------------------------------------------
+cdef inline Py_ssize_t row_of(const RowBlock* rows, Py_ssize_t i, Py_ssize_t d, const double** values,
                               const int32_t** places) noexcept nogil:
-    """Return the number of values of row i, and where they are."""
+    """Return the number of values of row i, and set pointers to them and their slots (NULL for dense rows)."""
     if rows.indptr == NULL:
         values[0], places[0] = rows.data + i * d, NULL
         return d
-    values[0], places[0] = rows.data + rows.indptr[i], rows.indices + rows.indptr[i]
+    values[0], places[0] = rows.data + rows.indptr[i], rows.slots + rows.indptr[i]
     return rows.indptr[i + 1] - rows.indptr[i]
 
 
-cdef inline bint learn_row(const Rows* rows, Py_ssize_t i, Lesson* its, const double* values, const int32_t* places,
-                           Py_ssize_t nonzeros, double z, double x_square, bint plain) noexcept nogil:
+cdef inline bint learn_row(const RowBlock* rows, Py_ssize_t i, Lesson* its, const double* values,
+                           const int32_t* places, Py_ssize_t nonzeros, double z, double x_square,
+                           bint plain) noexcept nogil:
     """Learn from row i, whose score is z; return False, with nothing changed, if it is refused."""
-    cdef Model* s = its.s
+    cdef Model* s = <Model*> its.model
     cdef double h_slope, unit = 1, square = 0, loss, y = its.targets[i], weight = rows.sample_weight[i]
     loss = loss_and_slope(s.loss, z, y, &s.slope)
     s.slope *= weight
-    # of the absolute loss H does not depend on w, not even at a tie
+    # for the absolute loss the gradient in H is weight * x, even where the slope is 0, so that H does not depend on w
     h_slope = weight if s.loss == ABSOLUTE else s.slope
     if s.in_units and weight > 0:
         square = squares_with(s.loss, s.scalar[RESIDUALS], s.scalar[WEIGHTS], y, z - y, weight)
@@ -265,9 +245,9 @@ cdef inline bint learn_row(const Rows* rows, Py_ssize_t i, Lesson* its, const do
     return True
 
 
-cdef void loop(const Rows* rows, Lesson* its) noexcept nogil:
+cdef void loop(const RowBlock* rows, Lesson* its) noexcept nogil:
     """Let one model learn from rows, up to the first one that is refused."""
-    cdef Model* s = its.s
+    cdef Model* s = <Model*> its.model
     cdef Py_ssize_t i, nonzeros, before
     cdef const double* values
     cdef const int32_t* places
@@ -275,7 +255,7 @@ cdef void loop(const Rows* rows, Lesson* its) noexcept nogil:
     cdef bint plain = s.phi == NO_PENALTY and not s.dual
     for i in range(rows.n):
         before, nonzeros = s.seen, row_of(rows, i, s.d, &values, &places)
-        if s.method == ADAM and places != NULL:  # of the others no other coordinate has a part in a row
+        if s.method == ADAM and places != NULL:  # the other methods change no coordinate that a row lacks
             s.seen = seen_with(before, places, nonzeros)
         z = score(s, values, places, nonzeros, plain, &x_square)
         if not learn_row(rows, i, its, values, places, nonzeros, z, x_square, plain):
@@ -283,11 +263,10 @@ cdef void loop(const Rows* rows, Lesson* its) noexcept nogil:
             return
 
 
-# -- plain models: DIAGONAL, mirror descent, no regulariser, nothing faded, no units --------------------------------------
 cdef inline bint is_plain(const Model* s) noexcept nogil:
-    if s.decay != 1 or s.scalar[FADED] != 1 or s.in_units:
-        return False
-    return s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY
+    """Return whether a model needs nothing but `move_plainly` in a round."""
+    return (s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY and s.decay == 1 and s.scalar[FADED] == 1
+            and not s.in_units)
 
 
 cdef inline double side_by_side(const double* values, const int32_t* places, Py_ssize_t nonzeros, double** w,
@@ -310,8 +289,8 @@ cdef inline double side_by_side(const double* values, const int32_t* places, Py_
     return x_square
 
 
-cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noexcept nogil:
-    """Let up to SIDE_BY_SIDE models learn from the same rows; one that is refused a row learns no more."""
+cdef void plain_loop(const RowBlock* rows, Lesson* lessons, Py_ssize_t n_lessons) noexcept nogil:
+    """Let up to SIDE_BY_SIDE plain models learn from the same rows; one that refuses a row learns no more."""
     cdef double* w[SIDE_BY_SIDE]
     cdef double[SIDE_BY_SIDE] z
     cdef Py_ssize_t i, k, nonzeros
@@ -319,37 +298,37 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
     cdef const int32_t* places
     cdef double x_square
     for k in range(SIDE_BY_SIDE):
-        w[k] = models[min(k, n_models - 1)].s.base
+        w[k] = (<Model*> lessons[min(k, n_lessons - 1)].model).base
     for i in range(rows.n):
-        nonzeros = row_of(rows, i, models.s.d, &values, &places)
+        nonzeros = row_of(rows, i, (<Model*> lessons.model).d, &values, &places)
         x_square = side_by_side(values, places, nonzeros, w, z)
-        for k in range(n_models):
-            if models[k].done == i:
-                learn_row(rows, i, models + k, values, places, nonzeros, z[k], x_square, True)
+        for k in range(n_lessons):
+            if lessons[k].done == i:
+                learn_row(rows, i, lessons + k, values, places, nonzeros, z[k], x_square, True)
 
 
-cdef void one_part(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
-    cdef Lessons* a = <Lessons*> context
-    cdef Py_ssize_t first = fs_pool_from(a.n_models, a.n_parts, part, 1)
-    plain_loop(&a.rows, a.each + first, fs_pool_from(a.n_models, a.n_parts, part + 1, 1) - first)
+cdef void learn_block(Lesson* lessons, Py_ssize_t n_lessons, const RowBlock* rows) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef Model* s
+    cdef bint plain = rows.n > 1 or n_lessons > 1
+    for k in range(n_lessons):
+        s = <Model*> lessons[k].model
+        s.seen = s.count[SEEN]
+        plain = plain and is_plain(s)
+    if plain:
+        plain_loop(rows, lessons, n_lessons)
+    for k in range(n_lessons):
+        s = <Model*> lessons[k].model
+        if not plain:
+            loop(rows, lessons + k)
+        if rows.indptr != NULL:
+            s.count[SEEN] = seen_with(s.count[SEEN], rows.slots, rows.indptr[lessons[k].done])
 
 
-cdef void all_lessons(Lessons* a, bint plain) noexcept nogil:
-    cdef Py_ssize_t i
-    if plain and fs_pool_parts(<double> a.n_models * a.n_values, LEAST) > 1:
-        fs_pool_run(a.n_parts, one_part, a, NULL, 0)
-        return
-    for i in range(a.n_parts if plain else a.n_models):
-        if plain:
-            one_part(a, i, NULL)
-        else:
-            loop(&a.rows, a.each + i)
-
-
-# -- the door ----------------------------------------------------------------------------------------------------------
+# -- what Python calls ---------------------------------------------------------------------------------------------------
 @cython.auto_pickle(False)
 cdef class DiagonalRounds(StateArrays):
-    """Pointers to the arrays of a DiagonalState as its rounds take them, good until one of them is replaced.
+    """Pointers to the arrays of a DiagonalState; valid until one of the arrays is replaced.
 
     setting: an AdaptiveSetting.
     """
@@ -360,53 +339,41 @@ cdef class DiagonalRounds(StateArrays):
         cdef Model* s = &self.s
         if self.n_views:
             raise TypeError("rounds are of one state")
+        self.model, self.learn_block, self.together, self.part_work = s, learn_block, SIDE_BY_SIDE, LEAST
         s.method, s.loss, s.phi, s.dual = setting.method, setting.loss, setting.phi, setting.dual
         s.strength, s.eta, s.decay = setting.strength, setting.learning_rate, setting.decay
         s.in_units, s.d = setting.in_units, state.base.shape[0]
-        s.base, s.squares = <double*> self.pointer_to(state.base, b"d"), <double*> self.pointer_to(state.squares, b"d")
-        s.first, s.last = <double*> self.pointer_to(state.first, b"d"), <double*> self.pointer_to(state.last, b"d")
-        s.scalar, s.count = <double*> self.pointer_to(state.scalar, b"d"), <int64_t*> self.pointer_to(state.count, b"l")
+        s.base, s.squares = self.doubles(state.base), self.doubles(state.squares)
+        s.first, s.last, s.scalar = self.doubles(state.first), self.doubles(state.last), self.doubles(state.scalar)
+        s.count = <int64_t*> self.pointer_to(state.count, b"l")
 
-    # -- a few rows --------------------------------------------------------------------------------------------------------
-    cdef bint is_ready(self, const FewRowsOf* rows) noexcept nogil:
+    cdef double work(self, double n_values, double n) noexcept nogil:
+        return n_values + n * (self.s.count[SEEN] if self.s.method == ADAM else 1)
+
+    cdef bint is_ready(self, const RowBlock* rows) noexcept nogil:
         return True
 
     cdef bint takes_in_whole(self) noexcept nogil:
         return self.s.method == DIAGONAL and self.s.phi == NO_PENALTY
 
-    cdef void keep_before(self, Undo* undo, const FewRowsOf* rows) noexcept nogil:
+    cdef void save_before(self, Rollback* before, const RowBlock* rows) noexcept nogil:
         cdef Model* s = &self.s
         cdef double* arrays[4]
         cdef Py_ssize_t i
         arrays[0], arrays[1], arrays[2], arrays[3] = s.base, s.squares, s.first, NULL
         if s.phi != NO_PENALTY:
             arrays[3] = s.last
-        keep(undo, s.scalar, SCALARS * sizeof(double))
-        keep(undo, s.count, COUNTS * sizeof(int64_t))
+        save_array(before, s.scalar, SCALARS * sizeof(double))
+        save_array(before, s.count, COUNTS * sizeof(int64_t))
         for i in range(4):
-            # squares of all columns may be put in other units
+            # with decay `fade` may rescale the squares of all coordinates
             if rows.indptr == NULL or s.method == ADAM or s.decay != 1:
-                keep(undo, arrays[i], s.d * sizeof(double))
+                save_array(before, arrays[i], s.d * sizeof(double))
             else:
-                keep_entries(undo, arrays[i], rows.slots, rows.indptr[rows.n])
-
-    cdef bint learn_few(self, const FewRowsOf* rows, const double* targets, const double* weights,
-                        double* scores) noexcept nogil:
-        cdef Rows batch
-        cdef Lesson lesson
-        self.s.seen = self.s.count[SEEN]
-        batch.n, batch.data, batch.indices, batch.indptr = rows.n, rows.data, rows.slots, rows.indptr
-        batch.sample_weight = weights
-        lesson.s, lesson.targets, lesson.scores, lesson.done = &self.s, targets, scores, 0
-        loop(&batch, &lesson)
-        if lesson.done < rows.n:
-            return False
-        if rows.indptr != NULL:
-            self.s.count[SEEN] = seen_with(self.s.count[SEEN], rows.slots, rows.indptr[rows.n])
-        return True
+                save_entries(before, arrays[i], rows.slots, rows.indptr[rows.n])
 
     def coef(self):
-        """Return w (slots seen,); the pull that a regulariser still owes is applied to base first."""
+        """Return w (slots in use,). Regularisation that is due is applied to base."""
         import numpy as np
 
         cdef Py_ssize_t j
@@ -414,43 +381,3 @@ cdef class DiagonalRounds(StateArrays):
         for j in range(out.shape[0]):
             out[j] = coef_of(&self.s, j)
         return np.asarray(out)
-
-
-def learn(list rounds, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
-          const double[:, :] targets, const double[::1] sample_weight, double[:, :] scores):
-    """Let models learn from the same rows, each as it does alone, plain ones side by side on the threads of the pool.
-
-    rounds: k DiagonalRounds of one setting; data (n d,) of dense rows, whose indices and indptr are None, or CSR rows in
-    slots; targets, scores (k, n), row by row. A model that is refused a row, which gets no score, learns no more.
-    """
-    cdef Py_ssize_t n = targets.shape[1], k, n_models = len(rounds)
-    cdef Lessons a
-    cdef DiagonalRounds one
-    cdef bint some = data.shape[0] > 0, plain = n > 1 or n_models > 1
-    if n == 0:
-        return
-    a.rows.n, a.rows.sample_weight = n, &sample_weight[0]
-    a.rows.data = &data[0] if some else NULL
-    a.rows.indices = &indices[0] if indptr is not None and some else NULL
-    a.rows.indptr = &indptr[0] if indptr is not None else NULL
-    a.n_models, a.n_parts, a.n_values = n_models, (n_models + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE, data.shape[0]
-    a.each = <Lesson*> malloc(n_models * sizeof(Lesson))
-    if a.each == NULL:
-        raise MemoryError
-    try:
-        for k in range(n_models):
-            one = rounds[k]
-            one.s.seen = one.s.count[SEEN]
-            a.each[k].s, a.each[k].targets, a.each[k].scores, a.each[k].done = &one.s, &targets[k, 0], &scores[k, 0], 0
-            plain = plain and is_plain(&one.s)
-        if is_brief(n_models, data.shape[0] + n) and (one.s.method != ADAM or is_brief(n_models * n, one.s.seen)):
-            all_lessons(&a, plain)
-        else:
-            with nogil:
-                all_lessons(&a, plain)
-        if indptr is not None:
-            for k in range(n_models):
-                one = rounds[k]
-                one.s.count[SEEN] = seen_with(one.s.count[SEEN], a.rows.indices, indptr[a.each[k].done])
-    finally:
-        free(a.each)

@@ -1,8 +1,8 @@
-"""A few rows at a time through all stages of a linear model of one state, in one call that nothing interrupts.
+"""The fast path for up to 16 rows: scale, learn, calibrate and update the metrics in one call without Python in between.
 
-What the stages do is in the other modules; what they need is planned once, from the arrays of a model, and holds until
-one of these is replaced: pointers to the arrays, scratch for the rows, what may have to be taken back. Whatever is not
-plain here (rows of another form, a new label, a refused row) is left to the long way, with the state as it was.
+It serves linear models with one state (two classes, or real targets). A FewRows object stores pointers into the arrays
+of its model and is rebuilt when one of the arrays is replaced. Rows or targets that need any other treatment (another
+format, a new label, a refused row) are left to the general path in Python; the model is then unchanged.
 """
 
 cimport cython
@@ -13,13 +13,12 @@ from libc.string cimport memcpy
 
 from fastsketch._kernels.brief cimport BRIEF
 from fastsketch._kernels.features.columns cimport ColumnMap
-from fastsketch._kernels.losses cimport L1_PENALTY, finite
-from fastsketch._kernels.online.inputs cimport (CENTRES_, DIVISORS_, MEANS_, SPREADS_, Steady, TOTALS_, dense_loop,
-                                                sparse_loop)
+from fastsketch._kernels.losses cimport finite
+from fastsketch._kernels.online.inputs cimport Steady, TOTALS_, dense_loop, set_steady, sparse_loop
 from fastsketch._kernels.online.metrics cimport loop_real, loop_two
-from fastsketch._kernels.online.numbers cimport FewRowsOf, SEEN, StateArrays
+from fastsketch._kernels.online.numbers cimport Lesson, RowBlock, SEEN, StateArrays
 from fastsketch._kernels.online.readout cimport rounds_of_two, rounds_of_two_numbers
-from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries, take_back
+from fastsketch._kernels.online.rollback cimport Rollback, release, restore, save_array, save_entries
 
 import sys
 
@@ -32,13 +31,13 @@ cdef object ndarray = np.ndarray
 cdef object empty = np.empty
 cdef double MOST_NUMBER = sys.float_info.max
 
-# Types of labels that are looked up as they are.
+# Types of labels that are looked up without conversion.
 SINGLE = frozenset((bool, int, float, str, np.bool_, np.int32, np.int64, np.float32, np.float64, np.str_))
 
 cdef enum:
-    # Rows of a batch, at most: of more a row's share of the long way is small.
+    # Maximum number of rows: for more, the fixed cost of the general path is small per row.
     FEW = 16
-    # Values of a batch, at most, intercepts among them.
+    # Maximum number of values in the batch, including intercepts.
     MOST = 1 << 16
 
 cdef int32_t intercept_column = INTERCEPT
@@ -46,27 +45,26 @@ cdef int of_numbers = REAL
 
 
 cdef struct Plan:
-    # how the rows of one model pass
-    FewRowsOf rows
+    # Pointers into the arrays of a model, and scratch for a batch.
+    RowBlock rows
     bint intercept
     Py_ssize_t d                 # features of dense rows
-    Py_ssize_t work              # rows of the sketch that a row meets, at most
-    # moments, by slot or column
+    # running moments by slot or column, for scale="moments"
     double* first
     double* second
     double* totals
     Py_ssize_t known
     Steady steady
-    # scores
-    Py_ssize_t n_members
-    double* weights              # of a read-out, and its information
+    # calibration and blending
+    Py_ssize_t n_members         # 2 with a diagonal learner to blend with, else 1
+    double* weights              # of the calibration (labels), and its information matrix
     double* information
-    double* blend                # sums of a blend of numbers
+    double* blend                # sums of the blend of real targets
     double readout_decay
     # metrics
     double* sums
     double* bins
-    double* mistakes             # of a model with a read-out
+    double* mistakes             # counter of wrong signs of the calibrated score; NULL without calibration
     double decay
     int how
     # the batch
@@ -77,14 +75,15 @@ cdef struct Plan:
     double[FEW] sample_weight
     double[2 * FEW] members
     double[FEW] scores
-    Undo undo
+    Rollback before              # what is written back if a row is refused
 
 
 @cython.auto_pickle(False)
 cdef class FewRows(StateArrays):
-    """Few rows of a model, from `kept`: all that a model with one state has learned (fastsketch.online._kept.Kept).
+    """The fast path of one model.
 
-    loss_scale: the weight of every row. mistakes: the entry of the tally that counts them.
+    kept: everything that the model has learned (ModelState of fastsketch.online), with one state. loss_scale: weight of
+    every row. mistakes: index of the mistakes in the array `tally`.
     """
 
     cdef Plan plan
@@ -118,6 +117,7 @@ cdef class FewRows(StateArrays):
             self.count_beside = <int64_t*> self.pointer_to(self.aside.count, b"l")
         self.take_inputs(inputs, kept.columns)
         self.take_scores(states, metrics, mistakes)
+        p.rows.sample_weight = p.sample_weight
         for i in range(FEW):
             p.sample_weight[i] = loss_scale
 
@@ -128,39 +128,17 @@ cdef class FewRows(StateArrays):
         if self.aside is not None:
             self.slots_room = min(self.slots_room, <Py_ssize_t> self.aside.base.shape[0])
         if inputs.moments is not None:
-            self.take_moments(inputs.moments, inputs.moment_totals)
-            self.take_steady(inputs.steady, inputs.sparse)
+            p.known = inputs.moments.shape[1]
+            p.first = self.doubles(inputs.moments)
+            p.second = p.first + p.known
+            p.totals = self.doubles(inputs.moment_totals)
+            set_steady(&p.steady, self.doubles(inputs.steady), p.known, False)
             if inputs.sparse:
                 self.slots_room = min(self.slots_room, p.known)
         if inputs.sparse:
             self.columns = columns.map
         else:
             p.d = self.width
-        setting = self.held.setting
-        p.work = 2 * setting.sketch_size
-        if hasattr(self.held, "turn"):
-            # the proximal step of an L1 penalty is iterative
-            p.work = BRIEF if setting.phi == L1_PENALTY else <Py_ssize_t> self.held.turn.shape[1]
-        return 0
-
-    cdef int take_moments(self, moments, totals) except -1:
-        cdef Plan* p = &self.plan
-        p.known = moments.shape[1]
-        p.first = <double*> self.pointer_to(moments, b"d")
-        p.second = p.first + p.known
-        p.totals = <double*> self.pointer_to(totals, b"d")
-        return 0
-
-    cdef int take_steady(self, steady, bint sparse) except -1:
-        cdef Steady* s = &self.plan.steady
-        cdef double* first = <double*> self.pointer_to(steady, b"d")
-        cdef Py_ssize_t known = self.plan.known
-        s.centres, s.has_joined = NULL, False
-        if first == NULL:
-            return 0
-        s.centres, s.divisors = first + CENTRES_ * known, first + DIVISORS_ * known
-        if sparse:
-            s.means, s.spreads = first + MEANS_ * known, first + SPREADS_ * known
         return 0
 
     cdef int take_scores(self, states, metrics, int mistakes) except -1:
@@ -168,24 +146,24 @@ cdef class FewRows(StateArrays):
         readout = states.readout
         if readout is not None:
             p.readout_decay = readout.decay
-            p.mistakes = <double*> self.pointer_to(states.counted.tally, b"d") + mistakes
+            p.mistakes = self.doubles(states.counted.tally) + mistakes
             if hasattr(readout, "blend_sums"):
-                p.blend = <double*> self.pointer_to(readout.blend_sums, b"d")
+                p.blend = self.doubles(readout.blend_sums)
             else:
-                p.weights = <double*> self.pointer_to(readout.readout_weights, b"d")
-                p.information = <double*> self.pointer_to(readout.readout_information, b"d")
-        p.sums = <double*> self.pointer_to(metrics.metric_sums, b"d")
-        p.bins = <double*> self.pointer_to(metrics.auc_bins, b"d")
+                p.weights = self.doubles(readout.readout_weights)
+                p.information = self.doubles(readout.readout_information)
+        p.sums = self.doubles(metrics.metric_sums)
+        p.bins = self.doubles(metrics.auc_bins)
         p.decay, p.how = metrics.decay, metrics.how
         return 0
 
     def __dealloc__(self):
-        free(self.plan.undo.copies)
+        release(&self.plan.before)
         free(self.data_room)
         free(self.place_room)
 
     def is_stale(self):
-        """Return whether arrays that it points to have been replaced."""
+        """Return whether an array that the pointers lead into has been replaced."""
         return self.stale()
 
     cdef bint stale(self) except -1:
@@ -193,11 +171,11 @@ cdef class FewRows(StateArrays):
             return True
         return self.aside is not None and self.aside.rounds_now is not self.beside
 
-    # -- the door ----------------------------------------------------------------------------------------------------------
+    # -- what Python calls -------------------------------------------------------------------------------------------------
     def learn(self, model, rows, targets):
-        """Learn from rows, and return whether that has been done; if not, the state is as it was.
+        """Learn from rows; return False, with nothing changed, if they have to take the general path.
 
-        Of `model`, whose rows they are, last_scores, _until_look and _coef follow.
+        Sets last_scores, _until_look and _coef of `model`.
         """
         if self.stale():
             return False
@@ -205,7 +183,7 @@ cdef class FewRows(StateArrays):
                                targets)
 
     def learn_named(self, model, csr, targets):
-        """Learn, as ``learn`` does, from rows whose names have become columns: (data, indices, indptr), as checked."""
+        """Learn as ``learn`` does from checked CSR rows (data, indices, indptr), made of rows with names."""
         return not self.stale() and self.learn_read(model, self.read_named(csr), targets)
 
     cdef bint learn_read(self, model, Py_ssize_t n, targets) except -1:
@@ -231,17 +209,17 @@ cdef class FewRows(StateArrays):
             return False
         for i in range(n):
             scores[i] = p.scores[i] if self.shown > 0 else -p.scores[i] + 0.0
-        # no Python in between, where an interrupt could come
+        # nothing here runs Python code, in which an interrupt could be raised
         if tally is not None:
             self.labels.tally = tally
         model._coef, model._until_look, model.last_scores = None, left, answer
         return True
 
     cdef bint is_brief(self, Py_ssize_t n) noexcept nogil:
-        """Return whether the interpreter's lock is better kept."""
+        """Return whether the work is too short to release the GIL."""
         cdef Plan* p = &self.plan
         cdef Py_ssize_t values = n * p.rows.n_slots if p.rows.indptr == NULL else p.rows.indptr[n]
-        return p.work * (values + n * p.work) <= BRIEF and n * p.rows.n_slots <= BRIEF
+        return self.main.work(values, n) <= BRIEF and n * p.rows.n_slots <= BRIEF
 
     # -- rows --------------------------------------------------------------------------------------------------------------
     cdef bint make_room(self, Py_ssize_t n_values) noexcept:
@@ -252,7 +230,7 @@ cdef class FewRows(StateArrays):
         data = <double*> realloc(self.data_room, n_values * sizeof(double))
         if data == NULL:
             return False
-        self.data_room = self.plan.data = data  # at once: that of before is gone, whatever the next one gives
+        self.data_room = self.plan.data = data  # now, because realloc has freed the old block even if the next one fails
         places = <int32_t*> realloc(self.place_room, n_values * sizeof(int32_t))
         if places == NULL:
             return False
@@ -261,7 +239,7 @@ cdef class FewRows(StateArrays):
         return True
 
     cdef Py_ssize_t read_dense(self, rows) except -2:
-        """Copy rows with their intercepts; return how many, -1 if they are not plain."""
+        """Copy dense float64 rows and append intercepts; return the number of rows, -1 for any other kind of rows."""
         cdef Py_buffer view
         cdef Py_ssize_t n
         if type(rows) is not ndarray:
@@ -300,7 +278,7 @@ cdef class FewRows(StateArrays):
         return True
 
     cdef Py_ssize_t read_sparse(self, rows) except -2:
-        """Copy CSR rows in slots with their intercepts; return how many, -1 if they are not plain."""
+        """Copy canonical CSR rows and append intercepts; return the number of rows, -1 for any other kind of rows."""
         cdef Py_buffer[3] views
         cdef Py_ssize_t n = -1, n_rows, n_columns
         cdef int got = 0
@@ -399,7 +377,7 @@ cdef class FewRows(StateArrays):
         return True
 
     cdef object tally_with(self, Py_ssize_t n):
-        """Return the tally of classes with the rows at hand."""
+        """Return the count of rows of each class and of runs of equal classes, including the n rows of the batch."""
         cdef Py_ssize_t i
         rows, runs, last = self.labels.tally
         rows = list(rows)
@@ -413,51 +391,54 @@ cdef class FewRows(StateArrays):
 
     # -- the stages --------------------------------------------------------------------------------------------------------
     cdef bint pass_through(self) noexcept nogil:
-        """Scale the rows, learn from them, and let the read-out and the metrics follow; return whether it was done."""
+        """Scale the rows, learn them, and update calibration and metrics; return False if a row is refused."""
         cdef Plan* p = &self.plan
-        cdef const FewRowsOf* rows = &p.rows
+        cdef const RowBlock* rows = &p.rows
         cdef Py_ssize_t n = rows.n
         cdef bint beside = self.count_beside != NULL
         if not self.main.is_ready(rows) or (beside and not self.beside.is_ready(rows)):
             return False
-        self.keep_all(beside)
-        if p.undo.lacks_memory:
+        self.save_all(beside)
+        if p.before.lacks_memory:
             return False
-        if p.known and self.scaled() < n:
-            take_back(&p.undo)
-            return False
-        if beside and not self.beside.learn_few(rows, p.targets, p.sample_weight, p.members + n):
-            take_back(&p.undo)
-            return False
-        if not self.main.learn_few(rows, p.targets, p.sample_weight, p.members):
-            take_back(&p.undo)
+        if ((p.known and self.scaled() < n) or (beside and not self.has_learned(self.beside, p.members + n))
+                or not self.has_learned(self.main, p.members)):
+            restore(&p.before)
             return False
         self.read_out()
         return True
 
-    cdef void keep_all(self, bint beside) noexcept nogil:
+    cdef bint has_learned(self, StateArrays state, double* scores) noexcept nogil:
+        """Let a state learn the rows and write their scores; return whether it has learned all of them."""
+        cdef Lesson its
+        its.model, its.targets, its.scores, its.done, its.lacks_room = state.model, self.plan.targets, scores, 0, False
+        state.learn_block(&its, 1, &self.plan.rows)
+        return its.done == self.plan.rows.n
+
+    cdef void save_all(self, bint beside) noexcept nogil:
         cdef Plan* p = &self.plan
-        cdef Undo* undo = &p.undo
-        undo.n = 0
-        undo.used, undo.lacks_memory = 0, False
+        cdef Rollback* before = &p.before
+        cdef const int32_t* slots = p.rows.slots
+        cdef Py_ssize_t i, n_values
+        before.n = before.used = 0
+        before.lacks_memory = False
         if p.rows.n > 1 or not self.main.takes_in_whole():
-            self.main.keep_before(undo, &p.rows)
+            self.main.save_before(before, &p.rows)
         if beside:
-            self.beside.keep_before(undo, &p.rows)
+            self.beside.save_before(before, &p.rows)
         if not p.known:
             return
-        keep(undo, p.totals, TOTALS_ * sizeof(double))
-        if p.rows.indptr == NULL:
-            keep(undo, p.first, 2 * p.known * sizeof(double))
-            keep(undo, p.steady.centres, 2 * p.known * sizeof(double))
+        save_array(before, p.totals, TOTALS_ * sizeof(double))
+        if slots == NULL:
+            save_array(before, p.first, 2 * p.known * sizeof(double))
+            save_array(before, p.steady.centres, 2 * p.known * sizeof(double))
             return
-        keep_entries(undo, p.first, p.places, p.starts[p.rows.n])
-        keep_entries(undo, p.second, p.places, p.starts[p.rows.n])
+        n_values = p.starts[p.rows.n]
+        for i in range(2):
+            save_entries(before, p.first + i * p.known, slots, n_values)
         if p.steady.centres != NULL:
-            keep_entries(undo, p.steady.centres, p.places, p.starts[p.rows.n])
-            keep_entries(undo, p.steady.divisors, p.places, p.starts[p.rows.n])
-            keep_entries(undo, p.steady.means, p.places, p.starts[p.rows.n])
-            keep_entries(undo, p.steady.spreads, p.places, p.starts[p.rows.n])
+            for i in range(4):
+                save_entries(before, p.steady.centres + i * p.known, slots, n_values)
 
     cdef Py_ssize_t scaled(self) noexcept nogil:
         cdef Plan* p = &self.plan
@@ -487,7 +468,7 @@ cdef class FewRows(StateArrays):
 
 
 cdef bint is_plain(const Py_buffer* views, Py_ssize_t n, Py_ssize_t n_columns) noexcept nogil:
-    """Return whether values, indices and row starts are of float64 and int32, and n rows in order without duplicates."""
+    """Return whether the three arrays are n CSR rows of finite float64 with sorted, unique int32 indices."""
     cdef const double* data = <const double*> views[0].buf
     cdef const int32_t* indices = <const int32_t*> views[1].buf
     cdef const int32_t* starts = <const int32_t*> views[2].buf

@@ -6,29 +6,32 @@ LENGTHS: int
 LONG: int
 TOTALS: int
 
+_Floats = NDArray[float64]
+_Csr = tuple[_Floats, NDArray[int32], NDArray[int64]]
+
 def append_column(
-    data: NDArray[float64], indices: NDArray[int32], indptr: NDArray[int64], column: int, value: float
-) -> tuple[NDArray[float64], NDArray[int32], NDArray[int64]]: ...
+    data: _Floats, indices: NDArray[int32], indptr: NDArray[int64], column: int, value: float
+) -> _Csr: ...
 def scale_sparse(
-    data: NDArray[float64],
+    data: _Floats,
     slots: NDArray[int32],
     indptr: NDArray[int64],
     tail: int,
-    squares: NDArray[float64],
-    counts: NDArray[float64],
-    totals: NDArray[float64],
+    squares: _Floats,
+    counts: _Floats,
+    totals: _Floats,
     joins: bool,
-    steady: NDArray[float64] | None = None,
+    steady: _Floats | None = None,
     has_joined: bool = False,
 ) -> tuple[int, bool]: ...
-def sizes(squares: NDArray[float64], counts: NDArray[float64], rows: float) -> NDArray[float64]: ...
+def sizes(squares: _Floats, counts: _Floats, rows: float) -> _Floats: ...
 def scale_dense(
-    out: NDArray[float64],
+    out: _Floats,
     d: int,
-    means: NDArray[float64],
-    spreads: NDArray[float64],
-    totals: NDArray[float64],
+    means: _Floats,
+    spreads: _Floats,
+    totals: _Floats,
     joins: bool,
-    steady: NDArray[float64] | None = None,
+    steady: _Floats | None = None,
     has_joined: bool = False,
 ) -> tuple[int, bool]: ...

@@ -1,7 +1,7 @@
-"""What becomes of rows before they are learned from: a column that is always 1, and features divided by their size.
+"""Preparation of rows before they are learned: the intercept column, and scale="moments".
 
-Sizes are running moments that each row joins before it is scaled, so that batches do not matter. The intercept, where
-there is one, is the last entry of every row and has no moments.
+Each row is added to running moments before it is scaled by them, so that the result does not depend on batches. The
+intercept, if there is one, is the last entry of every row and is not scaled.
 
     sparse  x / r^sqrt(q), r the root mean square of the column's nonzeros, q their share of the rows so far: a number
             that every row has is scaled in full, a rare word hardly; then the row is divided by L^(1 - s) M^s, L its
@@ -13,11 +13,11 @@ there is one, is the last entry of every row and has no moments.
             means, spreads (d,): spreads the sums of squared distances from the mean
     totals  the entries below
 
-Scales that follow every row make a column that grows, as a date does, a constant: each value is as far above the mean so
-far as all others were. Steady rows are therefore divided by what the moments were when a scale had last moved. Where a
-scale has doubled or halved since, the doubling trick for unknown ranges (Cesa-Bianchi, Mansour and Stoltz 2007), it is set
-anew, and what states have learned is expressed in the new scale, as normalised online learning does (Ross, Mineiro and
-Langford 2013). A column without a variance beyond rounding is 0.
+Running scales turn a column that grows with time, such as a date, into a constant: each value is as far above the mean so
+far as all others were. Models of real targets therefore use fixed scales ("steady" below). A scale is updated when the
+standard deviation has doubled or halved, the doubling trick for unknown ranges (Cesa-Bianchi, Mansour and Stoltz 2007);
+the states are then expressed in the new scale, as in normalised online learning (Ross, Mineiro and Langford 2013).
+Columns whose variance is below rounding become 0.
 
     dense   (x - centre) / divisor, divided by the root of how many columns varied
     sparse  the same of columns that every row had until they varied, each counted as 1 in the squared length of a row and
@@ -34,14 +34,15 @@ from fastsketch._kernels.losses cimport finite
 
 import numpy as np
 
-# rows; the sum of their squared lengths once scaled (of sparse rows of the logarithms of these); rows that have one; entries
+# Entries of totals: number of rows; sum of the squared lengths of scaled rows, of their logarithms for sparse rows; number
+# of rows in that sum; length of the array.
 ROWS, LENGTHS, LONG, TOTALS = range(4)
 
 
-# -- a column that is always 1 -----------------------------------------------------------------------------------------
+# -- the intercept -----------------------------------------------------------------------------------------------------
 def append_column(const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr, int32_t column,
                   double value):
-    """Return (data, indices, indptr) of the rows with one more entry at the end of each."""
+    """Return new arrays (data, indices, indptr) of CSR rows with the entry (column, value) appended to each row."""
     cdef Py_ssize_t n = indptr.shape[0] - 1, i, nonzeros, start
     cdef Py_ssize_t total = indptr[n] - indptr[0] + n
     out_data, out_indices, out_indptr = np.empty(total), np.empty(total, np.int32), np.empty(n + 1, np.int64)
@@ -64,7 +65,7 @@ def append_column(const double[::1] data, const int32_t[::1] indices, const int6
 
 # -- sparse rows -------------------------------------------------------------------------------------------------------
 cdef inline double size_of(double square, double count, double rows) noexcept nogil:
-    # r^sqrt(q)
+    # divisor of a column's values: r^sqrt(q)
     if count == 0 or square == count or square == 0:
         return 1.0
     return pow(sqrt(square / count), sqrt(count / rows))
@@ -81,8 +82,11 @@ cdef inline bint has_moved(double spread, double rows, double divisor) noexcept 
 
 
 cdef inline double join(double x, double rows, double* mean, double* spread, double* centre, double* divisor) noexcept nogil:
-    """Add a value to a mean and a sum of squared distances; return that sum. What has no divisor yet gets one with the
-    first value that differs: the values before it were all the centre, so that nothing has been learned of them."""
+    """Add a value to a running mean and sum of squared distances; return that sum.
+
+    A column gets its divisor with the first value that differs from the others. Until then all its values were scaled to
+    0, so that nothing has been learned about them.
+    """
     cdef double away = x - mean[0]
     if divisor[0] == 0:
         centre[0] = mean[0]
@@ -94,14 +98,13 @@ cdef inline double join(double x, double rows, double* mean, double* spread, dou
 
 
 cdef inline bint is_steady(const Steady* s, const double* counts, int32_t j, double rows) noexcept nogil:
-    # whether a column of sparse rows is scaled as dense ones are
+    # whether a column of sparse rows is centred and divided like a dense one
     return s.divisors[j] > 0 or counts[j] == rows
 
 
 cdef bint join_sparse(Py_ssize_t n, const double* data, const int32_t* slots, double rows, double* squares, double* counts,
                       Steady* s) noexcept nogil:
-    """Add the values of a row, those of steady columns and of columns that every row has had to means too; False if one
-    overflows."""
+    """Add the values of a sparse row to the moments; return False if one overflows. Sets s.moved if a scale must change."""
     cdef Py_ssize_t p
     cdef int32_t j
     for p in range(n):
@@ -167,7 +170,7 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
             return i
         if length > 0:
             share = common / length
-            if joins and totals[LONG_] >= 0:  # else of a file of before there was a mean: it goes on without
+            if joins and totals[LONG_] >= 0:  # -1: a model of an older file, which has no mean length
                 totals[LENGTHS_] += log(length)
                 totals[LONG_] += 1
             if share > 0 and totals[LONG_] > 0:
@@ -176,7 +179,7 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
                 length = sqrt(length)
             usual = exp(0.5 * totals[LENGTHS_] / totals[LONG_]) if holds and totals[LONG_] > 0 else length
             for p in range(indptr[i], end):
-                # what can be rescaled has no length of a row in it
+                # columns whose scale may change later are not divided by the length of their row
                 j = slots[p]
                 data[p] /= usual if holds and j < known and is_steady(steady, counts, j, rows) else length
     if joins:
@@ -184,23 +187,24 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
     return n
 
 
-cdef int set_steady(Steady* s, double[:, :] steady, bint has_joined) except -1:
-    s.centres, s.has_joined, s.moved = NULL, has_joined, False
+cdef int take_steady(Steady* s, double[:, ::1] steady, bint has_joined) except -1:
+    set_steady(s, NULL, 0, has_joined)
     if steady is not None and steady.shape[1]:
-        s.centres, s.divisors = &steady[CENTRES_, 0], &steady[DIVISORS_, 0]
-        if steady.shape[0] > SPREADS_:
-            s.means, s.spreads = &steady[MEANS_, 0], &steady[SPREADS_, 0]
+        set_steady(s, &steady[0, 0], steady.shape[1], has_joined)
     return 0
 
 
 def scale_sparse(double[::1] data, const int32_t[::1] slots, const int64_t[::1] indptr, int tail, double[::1] squares,
-                 double[::1] counts, double[::1] totals, bint joins, double[:, :] steady=None,
+                 double[::1] counts, double[::1] totals, bint joins, double[:, ::1] steady=None,
                  bint has_joined=False):
-    """Scale rows in place, but for the last `tail` entries of each; joins: they count for the moments.
+    """Scale CSR rows in place.
 
-    Slots beyond the moments have none. steady (4, slots): of steady rows, whose first has_joined the moments already.
-    Returns how many rows are done, and whether it stopped because a scale has moved, the next row having joined;
-    fewer rows than all without that if one leaves the range of numbers.
+    The last `tail` entries of each row (the intercept) are left as they are. joins: add each row to the moments
+    squares, counts (slots,) and totals before it is scaled. steady (4, slots): fixed scales, or None. has_joined: the
+    first row has already been added. Values in slots beyond the moments are not scaled.
+
+    Returns (rows done, moved). moved: the next row has been added to the moments, and a fixed scale must change before
+    it is scaled. Without that, fewer rows than all are done if a value of the next one overflows.
     """
     cdef Py_ssize_t n = indptr.shape[0] - 1, done, known = squares.shape[0]
     cdef const int32_t* places = &slots[0] if slots.shape[0] else NULL
@@ -208,7 +212,7 @@ def scale_sparse(double[::1] data, const int32_t[::1] slots, const int64_t[::1] 
     cdef double* sums = &squares[0] if known else NULL
     cdef double* times = &counts[0] if known else NULL
     cdef Steady s
-    set_steady(&s, steady, has_joined)
+    take_steady(&s, steady, has_joined)
     if is_brief(data.shape[0], 4):
         done = sparse_loop(n, values, places, &indptr[0], tail, sums, times, &totals[0], known, joins, &s)
     else:
@@ -218,7 +222,7 @@ def scale_sparse(double[::1] data, const int32_t[::1] slots, const int64_t[::1] 
 
 
 def sizes(const double[::1] squares, const double[::1] counts, double rows):
-    """Return the divisor of the values of each slot, (slots,)."""
+    """Return the divisors of running scales of sparse columns, (slots,)."""
     cdef Py_ssize_t i
     cdef double[::1] out = np.empty(squares.shape[0])
     for i in range(out.shape[0]):
@@ -296,13 +300,13 @@ cdef Py_ssize_t dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* ou
 
 
 def scale_dense(double[:, ::1] out, Py_ssize_t d, double[::1] means, double[::1] spreads, double[::1] totals,
-                bint joins, double[:, :] steady=None, bint has_joined=False):
-    """Scale dense rows as scale_sparse does sparse ones, in the first d columns; steady (2, d)."""
+                bint joins, double[:, ::1] steady=None, bint has_joined=False):
+    """Scale the first d columns of dense rows in place, as scale_sparse does; means, spreads (d,); steady (2, d)."""
     cdef Py_ssize_t n = out.shape[0], done
     cdef Steady s
     if n == 0:
         return 0, False
-    set_steady(&s, steady, has_joined)
+    take_steady(&s, steady, has_joined)
     if is_brief(n, 4 * d):
         done = dense_loop(n, d, out.shape[1], &out[0, 0], &means[0], &spreads[0], &totals[0], joins, &s)
     else:

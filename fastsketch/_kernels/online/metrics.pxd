@@ -1,4 +1,4 @@
-# Loops over rows that join the metrics, for what learns from a few of them (few_rows.pyx).
+# The loops of metrics.pyx, for few_rows.pyx.
 
 cdef void loop_two(double* sums, double* bins, Py_ssize_t n, const double* scores, const double* targets,
                    const double* weights, double decay, int how) noexcept nogil

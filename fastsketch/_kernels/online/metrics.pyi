@@ -1,4 +1,4 @@
-import numpy as np
+from numpy import float64, int64
 from numpy.typing import NDArray
 
 UNIT: int
@@ -15,14 +15,16 @@ CALIBRATED: int
 HALF: int
 BINS: int
 
+_Floats = NDArray[float64]
+
 def learn(
-    sums: NDArray[np.float64],
-    bins: NDArray[np.float64] | None,
-    scores: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    signs: NDArray[np.float64] | None,
-    classes: NDArray[np.int64] | None,
-    weights: NDArray[np.float64] | None,
+    sums: _Floats,
+    bins: _Floats | None,
+    scores: _Floats,
+    targets: _Floats,
+    signs: _Floats | None,
+    classes: NDArray[int64] | None,
+    weights: _Floats | None,
     decay: float,
     how: int,
     is_new: bool,

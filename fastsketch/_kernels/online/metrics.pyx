@@ -1,14 +1,13 @@
-"""Running metrics of progressive scores: sums that every row changes in turn, the same for any split into batches.
+"""Running metrics of progressive validation: each row is scored before it is learned.
 
-    sums (METRIC_SUMS,)   entries below; a sum is of weight * unit * what the row adds, and what is read is a ratio of two
-    bins (2, BINS)        weight of the rows of the negative and of the positive class by their scores
+    sums (METRIC_SUMS,)   sums of weight * unit * metric of each row; every reported metric is a ratio of two of them
+    bins (2, BINS)        histograms of scores of the negative and of the positive class, for the AUC
 
-UNIT grows by 1 / decay with every row, so that what came before counts less without being touched; all sums are divided
-by it, at rows that depend on nothing but their number, before it leaves the range of numbers. With a decay below 1e-20
-they are multiplied by that instead, in every row.
+With decay, `unit` is divided by decay at every row instead of multiplying the sums by it. Before it overflows, all sums
+are divided by it, at rows that depend on the number of rows only. A decay below 1e-20 multiplies the sums at every row.
 
-A bin holds the scores of one sign that agree in exponent and in the first six bits after the leading one, so that it
-is at most 1/64 of its scores wide; below 2^-9 there is one bin for each sign, and so there is from 32 on.
+A bin of the histogram has the scores with one sign, exponent and first six bits of the mantissa: it is at most 1/64 of
+its scores wide. Scores below 2^-9 in size share one bin for each sign, and so do those from 32 on.
 """
 
 from libc.float cimport DBL_MAX
@@ -19,8 +18,8 @@ from libc.string cimport memcpy
 from fastsketch._kernels.brief cimport is_brief
 
 cpdef enum:
-    # entries of `sums`
-    UNIT = 0               # what a row of weight 1 counts now
+    # Entries of `sums`.
+    UNIT = 0               # weight of the next row, if its sample weight is 1
     WEIGHT = 1
     LOG_LOSS = 2
     RIGHT = 3              # weight of the rows whose class was predicted
@@ -29,11 +28,11 @@ cpdef enum:
     METRIC_SUMS = 6
 
 cpdef enum:
-    # what a score stands for
+    # Meaning of a score.
     LOG_ODDS = 0
-    HALVES = 1             # the probability (1 + z) / 2, cut to [0, 1]
+    HALVES = 1             # z stands for the probability (1 + z) / 2, clipped to [0, 1]
     REAL = 2               # a real target
-    CALIBRATED = 3         # log-odds; of more than two classes those of a softmax
+    CALIBRATED = 3         # log-odds; for more than two classes the logits of a softmax
 
 cpdef enum:
     # 14 octaves of scores from 2^-9 on, 64 bins each, for either sign
@@ -62,12 +61,12 @@ cdef inline Py_ssize_t bin_of(double z) noexcept nogil:
 
 
 cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil:
-    """Return the weight of the next row."""
+    """Discount all earlier rows by `decay` and return the weight of the next row."""
     cdef double unit = sums[UNIT]
     cdef Py_ssize_t i
     if decay == 1:
         return unit
-    if decay < 1e-20:  # 1 / decay would leave the range of numbers, or that of UNIT
+    if decay < 1e-20:  # 1 / decay, or UNIT, would overflow
         for i in range(1, METRIC_SUMS):
             sums[i] *= decay
         if bins != NULL:
@@ -86,16 +85,16 @@ cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil
 
 
 cdef inline double chance(double z, int how) noexcept nogil:
-    """Return the probability that a score stands for."""
+    """Return the probability that a score means."""
     if how == HALVES:
         return 0.5 + 0.5 * min(max(z, -1.0), 1.0)
     return 1 / (1 + exp(-z)) if z > 0 else exp(z) / (1 + exp(z))
 
 
 cdef inline double surprise(double z, int how) noexcept nogil:
-    """Return -log of the probability of the true class, z being its score."""
+    """Return -log of the probability of the true class, whose score is z."""
     if how == HALVES:
-        # the ends without their logarithms
+        # exact at both ends, without logarithms
         return 0.0 if z >= 1 else most_log_odds() if z <= -1 else -log(max(chance(z, how), least()))
     z = min(max(z, -most_log_odds()), most_log_odds())
     # log(1 + exp(-z)), without overflow on either side
@@ -160,11 +159,12 @@ cdef void loop_real(double* sums, Py_ssize_t n, const double* predicted, const d
 def learn(double[::1] sums, double[:, ::1] bins, const double[:, ::1] scores, const double[:, ::1] targets,
           const double[::1] signs, const int64_t[::1] classes, const double[::1] weights, double decay, int how,
           bint is_new):
-    """Add rows: scores and targets (K, n) of K states, one of real targets or of two classes, -1 and +1.
+    """Add rows to `sums` and `bins`, which are changed.
 
-    weights (n,) or None. Of more than two classes a state is of one against the rest, times its sign, and classes (n,)
-    are the rows' own. A probability is then that of the class divided by the sum of all; CALIBRATED: that of a softmax.
-    is_new: nobody could have said the class of row 0.
+    scores, targets (K, n): K = 1 for real targets and for two classes (targets -1 and +1), else one against the rest for
+    each class, whose scores are multiplied by signs (K,); classes (n,) are then the class numbers of the rows.
+    Probabilities of more than two classes are normalised to sum 1, or those of a softmax (how=CALIBRATED). weights (n,)
+    or None. is_new: row 0 is the first of its class and counts as wrong.
     """
     cdef Py_ssize_t k = scores.shape[0], n = scores.shape[1]
     if n == 0:

@@ -1,38 +1,37 @@
 """Rounds of the sketched online Newton step between two shrinks, in the small space.
 
-Between shrinks H = B'B + alpha I with B = [F Z'; C X], where Z (d x r) holds what earlier shrinks kept, X the rows
-appended since, unscaled, and C = diag(factors) their sqrt(mu + eta) * slope. The model is w = base + Z b + X'e. A round
-changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new row everything else is of size at most
-2 m. Only a shrink touches Z and base. How far a step goes, and how M changes, is in _kernels/online/projection (Numba).
+Between shrinks H = B'B + alpha I with B = [F Z'; C X]. Z (d x r) is the result of earlier shrinks, X has the rows appended
+since, unscaled, and C = diag(factors) their factors sqrt(mu + eta) * slope. The model is w = base + Z b + X'e. A round
+changes only b and e: given the inner products Z'x, X x, x'x, base'x of the new row, all other computations have size at
+most 2 m. Only a shrink changes Z and base (a "rebase"). The length of a step and the update of M are in projection.py
+(Numba); the rest of a round is in newton_round.pxd.
 
     frame (k, k)  F in its upper left r x r; unused rows and columns zero
     small (k, k)  K = B B';   inverse (k, k)  M = (K + alpha I)^-1 while alpha > 0
-    scalar, count: the entries of numbers.pxd, r = RANK, t = ROUND
+    scalar, count: see numbers.pxd; r = RANK, t = ROUND
 
-H is FADED (B'B + I alpha / FADED): with decay, B, K and M are those of rows that have not faded since the last shrink,
-and alpha is the true one.
+With decay, H = FADED (B'B + I alpha / FADED): B, K and M are stored without the decay since the last shrink, while alpha
+includes it.
 """
 
 cimport cython
-from libc.math cimport NAN
+from libc.float cimport DBL_EPSILON
+from libc.math cimport NAN, fabs
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.brief cimport BRIEF
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.linalg.blas cimport blas_int
+from fastsketch._kernels.linalg.blas cimport blas_int, gemm, gemv
 from fastsketch._kernels.linalg.dots cimport fs_dots_d
-from fastsketch._kernels.losses cimport finite
-from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products, seen_with
-from fastsketch._kernels.online.newton_model cimport (Model, bordered_inverse_t, flat_projection_t, flat_steps_t,
-                                                      step_length_t)
-from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, hold_dense, hold_sparse, rebase_dense, rebase_sparse
-from fastsketch._kernels.online.newton_shrinking cimport fade, keep_within, shrinking_round
-from fastsketch._kernels.online.numbers cimport (ALPHA, BOTH, COUNTS, CURRENT, FLOOR, FewRowsOf, NEXT, RANK, ROWS, SCALARS,
-                                                 SEEN, StateArrays, place)
-from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries
+from fastsketch._kernels.losses cimport dot, finite
+from fastsketch._kernels.online.basis cimport (SOME, add, add_kept_row, add_row, keep_row, largest_move, recompute, row_dot,
+                                               row_products, seen_with, take_in, tolerance)
+from fastsketch._kernels.online.newton_round cimport (Model, bordered_inverse_t, fade, flat_projection_t, flat_steps_t,
+                                                      keep_within, over, shrinking_round, step_length_t, transposed_times)
+from fastsketch._kernels.online.numbers cimport (ALPHA, BOTH, COUNTS, CURRENT, FLOOR, Lesson, NEXT, PART_WORK, RANK, ROWS,
+                                                 RowBlock, SCALARS, SEEN, StateArrays, place)
+from fastsketch._kernels.online.rollback cimport Rollback, save_array, save_entries
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
@@ -40,11 +39,174 @@ import numpy as np
 follow()
 join()
 
+# -- a rebase: Z takes in X ---------------------------------------------------------------------------------------------
+cdef enum:
+    WIDE = 512                   # columns of Z' recomputed together in a rebase of dense rows
+
+
+cdef inline double* mixture(Model* s, double* moved, Py_ssize_t gap, Py_ssize_t* ld) noexcept nogil:
+    """Compute moved (rank, r) and mix (rank, n) of the shrunk B = moved Z' + mix X, where the shrink is B <- turn B.
+
+    mix is stored behind `moved`, with `gap` free columns before it; returns it, and its leading dimension in ld.
+    """
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j
+    cdef double* mix = moved + rank * r
+    ld[0] = gap + n
+    for i in range(rank):
+        transposed_times(r, r, s.frame, s.k, s.turn + i * s.k, moved + i * r)
+        for j in range(n):
+            mix[i * ld[0] + gap + j] = s.turn[i * s.k + r + j] * s.factors[j]
+    return mix + gap
+
+
+cdef inline void settle(Model* s) noexcept nogil:
+    """Clear X after a rebase and set the new rank."""
+    memset(s.factors, 0, s.k * sizeof(double))
+    memset(s.e, 0, s.k * sizeof(double))
+    s.count[RANK], s.count[ROWS] = s.rank, 0
+
+
+cdef inline void identity_frame(Model* s) noexcept nogil:
+    cdef Py_ssize_t i
+    memset(s.frame, 0, s.k * s.k * sizeof(double))
+    memset(s.b, 0, s.k * sizeof(double))
+    for i in range(s.rank):
+        s.frame[i * s.k + i] = 1
+
+
+cdef inline void rebase_sparse(Model* s) noexcept nogil:
+    """Rebase: let Z take in the sparse rows X, at their nonzeros only if F stays well-conditioned, else recompute Z."""
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j, ld
+    cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
+    cdef double* mix
+    cdef double least
+    if rank == r and rank > 0:
+        mix = mixture(s, moved, rank, &ld)
+        for i in range(rank):
+            s.values[i] = s.small[i * s.k + i]
+        # of H = B'B + alpha I, or of B'B
+        least = s.scalar[ALPHA] if s.scalar[ALPHA] > 0 else s.values[rank - 1]
+        if take_in(&s.c, rank, n, moved, mix - rank, s.copy, s.values, least, s.b,
+                   largest_move(&s.c, n, s.e), tolerance()):
+            # base loses the growth of Z b
+            for j in range(n):
+                for i in range(r):
+                    s.e[j] -= mix[i * ld + j] * s.b[i]
+                add_kept_row(&s.c, j, s.e[j], s.base)
+            settle(s)
+            return
+    mix = mixture(s, moved, 0, &ld)
+    fs_blas_alone(1)
+    # base += Z b + X'e
+    recompute(&s.c, rank, r, n, moved, mix, ld, s.copy, s.b, s.base)
+    for j in range(n):
+        add_kept_row(&s.c, j, s.e[j], s.base)
+    fs_blas_alone(0)
+    identity_frame(s)
+    settle(s)
+
+
+cdef struct Columns:
+    # Arguments of the threads that compute Z' <- moved Z' + mix X and base += Z b + X'e.
+    Model* s
+    Py_ssize_t n_parts, ld
+    double* moved
+    double* mix
+
+
+cdef inline void rebase_columns(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    cdef Columns* c = <Columns*> context
+    cdef Model* s = c.s
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, width
+    cdef Py_ssize_t j = fs_pool_from(s.d, c.n_parts, part, WIDE), stop = fs_pool_from(s.d, c.n_parts, part + 1, WIDE)
+    cdef double* copy = <double*> scratch
+    while j < stop:
+        width = min(<Py_ssize_t> WIDE, stop - j)
+        # add the products up before they are added to base, which may be much larger
+        gemv(c'N', width, n, 1.0, s.kept + j, s.d, s.e, 0.0, s.line + j)
+        add(width, 1, s.line + j, s.base + j)
+        # a row-major matrix is its transpose to gemm
+        gemm(c'N', c'N', width, rank, n, 1.0, s.kept + j, s.d, c.mix, c.ld, 0.0, copy, width)
+        if r:
+            gemv(c'N', width, r, 1.0, s.z + j, s.d, s.b, 0.0, s.line + j)
+            add(width, 1, s.line + j, s.base + j)
+            gemm(c'N', c'N', width, rank, r, 1.0, s.z + j, s.d, c.moved, r, 1.0, copy, width)
+        for i in range(rank):
+            memcpy(s.z + i * s.d + j, copy + i * width, width * sizeof(double))
+        j += width
+
+
+cdef inline void rebase_dense(Model* s) noexcept nogil:
+    """Rebase: set Z' <- moved Z' + mix X by blocks of columns on several threads, and add Z b + X'e to base."""
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank
+    cdef Columns c
+    c.s, c.moved = s, s.copy + rank * WIDE
+    c.mix = mixture(s, c.moved, 0, &c.ld)
+    c.n_parts = fs_pool_parts(<double> s.d * (rank + 1) * (r + n), PART_WORK)
+    fs_blas_alone(1)
+    fs_pool_run(c.n_parts, rebase_columns, &c, s.copy, rank * WIDE * sizeof(double))
+    fs_blas_alone(0)
+    identity_frame(s)
+    settle(s)
+
+
+# -- the constraint |w'x| <= 1 where base + Z b + X'e is too inaccurate for it ------------------------------------------
+cdef inline void form_sparse(Model* s) noexcept nogil:
+    """Set base = w and b = e = 0."""
+    cdef Py_ssize_t j
+    for j in range(s.c.seen):
+        s.base[j] += dot(s.count[RANK], s.c.z + j * s.c.width, s.b)
+    for j in range(s.count[ROWS]):
+        add_kept_row(&s.c, j, s.e[j], s.base)
+    memset(s.b, 0, s.k * sizeof(double))
+    memset(s.e, 0, s.k * sizeof(double))
+
+
+cdef inline void hold_sparse(Model* s, bint accurate, const double* values, const int32_t* places,
+                             Py_ssize_t nonzeros) noexcept nogil:
+    """Project w so that |w'x| <= 1 for the example learned last, after a shrink or if w is not accurate enough.
+
+    If it is not, w is first formed in base. base moves along x twice, because the first move leaves an error of the
+    rounding of the previous w.
+    """
+    cdef Py_ssize_t r = s.count[RANK], j, _again
+    cdef double size, z
+    if accurate:
+        row_products(&s.c, r, 0, values, places, nonzeros, s.zx, s.gx)
+        size = 0
+        for j in range(nonzeros):
+            size += fabs(values[j] * s.base[places[j]])
+        accurate = size * DBL_EPSILON <= tolerance()
+    if not accurate:
+        form_sparse(s)
+        memset(s.zx, 0, r * sizeof(double))
+    for _again in range(2):
+        z = row_dot(dot(r, s.zx, s.b), values, places, nonzeros, s.base)
+        if over(z) != z:
+            add_row((over(z) - z) / s.x_square, values, places, nonzeros, s.base)
+
+
+cdef inline void hold_dense(Model* s, bint accurate, const double* x) noexcept nogil:
+    """Project w as hold_sparse does; after a shrink of dense rows base is w."""
+    cdef Py_ssize_t j, _again
+    cdef double z
+    if not accurate:
+        for j in range(s.count[RANK]):
+            add(s.d, s.b[j], s.z + j * s.d, s.base)
+        for j in range(s.count[ROWS]):
+            add(s.d, s.e[j], s.kept + j * s.d, s.base)
+        memset(s.b, 0, s.k * sizeof(double))
+        memset(s.e, 0, s.k * sizeof(double))
+    for _again in range(2):
+        z = dot(s.d, x, s.base)
+        if over(z) != z:
+            add(s.d, (over(z) - z) / s.x_square, x, s.base)
+
 
 # -- the loops ---------------------------------------------------------------------------------------------------------
 cdef void sparse_loop(Model* s, Py_ssize_t n_rows, const double* data, const int32_t* indices, const int64_t* indptr,
                       const double* targets, const double* sample_weight, double* scores) noexcept nogil:
-    """Learn from CSR rows in slots, up to the first one that is refused: its score is not finite."""
+    """Learn CSR rows in slots until one is refused, whose score is set to NaN."""
     cdef Py_ssize_t i, n, nonzeros
     cdef const double* values
     cdef const int32_t* places
@@ -71,7 +233,8 @@ cdef void sparse_loop(Model* s, Py_ssize_t n_rows, const double* data, const int
 
 
 cdef struct Products:
-    # of `block` rows x with base, Z', `held` rows X, and those of the block before each
+    # Arguments of the threads that compute the inner products of `block` rows x with base, Z', the `held` rows of X and the
+    # rows of the block before each.
     Model* s
     Py_ssize_t n_parts, block, held
     const double* x
@@ -95,8 +258,10 @@ cdef void some_products(void* context, ptrdiff_t part, void* _scratch) noexcept 
 
 cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* targets, const double* sample_weight,
                      double* scores) noexcept nogil:
-    """Learn from rows as sparse_loop does, in blocks that end with a shrink: all inner products of a block at once, each
-    in an order of its own."""
+    """Learn dense rows until one is refused, whose score is set to NaN.
+
+    Blocks end with a shrink. All inner products of a block are computed together, each with a fixed order of summation.
+    """
     cdef Py_ssize_t done = 0, block, held, r, n, i, j, m = s.m, d = s.d, ld = 1 + 5 * m
     cdef double* products
     cdef bint accurate
@@ -104,11 +269,11 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
     p.s = s
     while done < n_rows:
         held, r = s.count[ROWS], s.count[RANK]
-        # a constraint on the next score moves base, of which the next row needs the product
+        # constraint="next" moves base before each row, so that products with base cannot be computed ahead
         block = 1 if s.ahead else min(n_rows - done, s.k - held - r)
         # products = x [base; Z'; X; the block]'
         p.block, p.held, p.x = block, held, x
-        p.n_parts = fs_pool_parts(<double> block * d * (1 + r + held + block / 2), LEAST)
+        p.n_parts = fs_pool_parts(<double> block * d * (1 + r + held + block / 2), PART_WORK)
         fs_pool_run(p.n_parts, some_products, &p, NULL, 0)
         for i in range(held):
             s.places[i] = 1 + m + i
@@ -133,51 +298,27 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
                 rebase_dense(s)
             if not accurate or (s.same and s.rank >= 0):
                 hold_dense(s, accurate, x - d)
-            # base has changed, of which the other rows of the block have their products
+            # base has changed: the products of the other rows of the block are stale
             if not accurate or s.extra != 0 or s.rank >= 0:
                 break
 
 
-# -- many models of the same rows ----------------------------------------------------------------------------------------
-cdef struct Lesson:
-    # what one of them learns
-    Model* s
-    const double* targets
-    double* scores
-
-
-cdef struct Lessons:
-    Lesson* each
-    Py_ssize_t n_rows
-    const double* data
-    const int32_t* indices
-    const int64_t* indptr        # NULL: dense rows
-    const double* sample_weight
-
-
-cdef void one_lesson(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
-    cdef Lessons* a = <Lessons*> context
-    cdef Lesson* its = a.each + part
-    if a.indptr != NULL:
-        sparse_loop(its.s, a.n_rows, a.data, a.indices, a.indptr, its.targets, a.sample_weight, its.scores)
+cdef void learn_block(Lesson* its, Py_ssize_t _n_lessons, const RowBlock* rows) noexcept nogil:
+    cdef Model* s = <Model*> its.model
+    cdef double* last = its.scores + rows.n - 1
+    s.c.seen, last[0] = s.count[SEEN], NAN  # a score from an earlier call must not count as one of this
+    if rows.indptr == NULL:
+        dense_loop(s, rows.n, rows.data, its.targets, rows.sample_weight, its.scores)
     else:
-        dense_loop(its.s, a.n_rows, a.data, its.targets, a.sample_weight, its.scores)
-
-
-cdef void all_lessons(Lessons* a, Py_ssize_t n, bint one_by_one) noexcept nogil:
-    cdef Py_ssize_t i
-    if one_by_one:
-        for i in range(n):
-            one_lesson(a, i, NULL)
-        return
-    fs_blas_alone(1)
-    fs_pool_run(n, one_lesson, a, NULL, 0)
-    fs_blas_alone(0)
+        sparse_loop(s, rows.n, rows.data, rows.slots, rows.indptr, its.targets, rows.sample_weight, its.scores)
+    s.count[SEEN] = s.c.seen
+    if finite(last[0]):
+        its.done = rows.n
 
 
 # -- scratch -----------------------------------------------------------------------------------------------------------
 cdef Py_ssize_t lay_out(Model* s, double* first, bint sparse) noexcept nogil:
-    """Give every workspace its place in one array; returns its size."""
+    """Set the pointers to all workspaces in one array that begins at `first`; return its size in doubles."""
     cdef double* at = first
     cdef Py_ssize_t m = s.m, k = s.k
     s.line = place(&at, k if sparse else max(s.d, k))
@@ -190,7 +331,7 @@ cdef Py_ssize_t lay_out(Model* s, double* first, bint sparse) noexcept nogil:
     s.n_lapack = 1 + 38 * k + 2 * k * k
     s.lapack = place(&at, s.n_lapack)
     s.ints = <blas_int*> place(&at, 3 + 5 * k)
-    # some rows of Z or columns of Z', moved, and mix with room for an identity
+    # a block of Z, then moved, then mix with an identity before it
     s.copy = place(&at, m * (max(m, <Py_ssize_t> WIDE) + 2 * m + k))
     if sparse:
         s.c.work = place(&at, s.d)
@@ -200,13 +341,12 @@ cdef Py_ssize_t lay_out(Model* s, double* first, bint sparse) noexcept nogil:
     return at - first
 
 
-# -- the door ----------------------------------------------------------------------------------------------------------
+# -- what Python calls ---------------------------------------------------------------------------------------------------
 @cython.auto_pickle(False)
 cdef class NewtonRounds(StateArrays):
-    """Pointers to the arrays of a NewtonState as its rounds take them, good until one of them is replaced; and their
-    scratch.
+    """Pointers to the arrays of a NewtonState, valid until one of the arrays is replaced, and scratch.
 
-    state: a NewtonState of fastsketch.online._newton_state, whose fields are read here by name.
+    setting: a NewtonSetting of fastsketch.online._newton_state.
     """
 
     cdef Model s
@@ -216,12 +356,13 @@ cdef class NewtonRounds(StateArrays):
         cdef Py_ssize_t n
         if self.n_views:
             raise TypeError("rounds are of one state")
+        self.model, self.learn_block, self.together, self.part_work = s, learn_block, 1, PART_WORK
         s.loss, s.m, s.spared = setting.loss, setting.sketch_size, setting.spared
         s.k = 2 * s.m
         s.same, s.ahead = setting.constraint in (CURRENT, BOTH), setting.constraint in (NEXT, BOTH)
         s.by_loss, s.loss_scale = setting.by_loss, setting.loss_scale
         s.grows = setting.method == "rfd"
-        s.base, s.scalar = <double*> self.pointer_to(state.base, b"d"), <double*> self.pointer_to(state.scalar, b"d")
+        s.base, s.scalar = self.doubles(state.base), self.doubles(state.scalar)
         s.count = <int64_t*> self.pointer_to(state.count, b"l")
         s.decay, s.d = setting.decay, state.base.shape[0]
         self.take_steps(s.scalar[ALPHA] == 0 or s.same or s.ahead)
@@ -232,7 +373,7 @@ cdef class NewtonRounds(StateArrays):
         lay_out(s, &self.scratch[0], state.sparse)
 
     cdef int take_steps(self, bint singular) except -1:
-        # only what this model may need: each takes a tenth of a second where nothing compiled is kept
+        # only the functions that this model may need: without a cache Numba takes a tenth of a second to compile each
         from fastsketch._kernels.online.projection import (address, bordered_inverse, flat_projection, flat_steps,
                                                            step_length)
 
@@ -246,27 +387,30 @@ cdef class NewtonRounds(StateArrays):
 
     cdef int take_rows(self, rows, bint sparse) except -1:
         cdef Model* s = &self.s
-        s.z = <double*> self.pointer_to(rows.z, b"d")
+        s.z = self.doubles(rows.z)
         if not sparse:
-            s.kept = <double*> self.pointer_to(rows.kept, b"d")
+            s.kept = self.doubles(rows.kept)
             return 0
         s.c.width, s.c.z = s.m, s.z
-        s.c.data, s.c.room = <double*> self.pointer_to(rows.kept_data, b"d"), rows.kept_data.shape[0]
+        s.c.data, s.c.room = self.doubles(rows.kept_data), rows.kept_data.shape[0]
         s.c.indices = <int32_t*> self.pointer_to(rows.kept_indices, b"i")
         s.c.indptr = <int64_t*> self.pointer_to(rows.kept_indptr, b"l")
         return 0
 
     cdef int take_space(self, space) except -1:
         cdef Model* s = &self.s
-        s.frame, s.small = <double*> self.pointer_to(space.frame, b"d"), <double*> self.pointer_to(space.small, b"d")
-        s.b, s.e = <double*> self.pointer_to(space.b, b"d"), <double*> self.pointer_to(space.e, b"d")
-        s.factors = <double*> self.pointer_to(space.factors, b"d")
-        s.inverse = <double*> self.pointer_to(space.inverse, b"d")
+        s.frame, s.small = self.doubles(space.frame), self.doubles(space.small)
+        s.b, s.e = self.doubles(space.b), self.doubles(space.e)
+        s.factors = self.doubles(space.factors)
+        s.inverse = self.doubles(space.inverse)
         s.c.frame, s.c.ld_frame = s.frame, s.k
         return 0
 
-    # -- a few rows --------------------------------------------------------------------------------------------------------
-    cdef bint is_ready(self, const FewRowsOf* rows) noexcept nogil:
+    cdef double work(self, double n_values, double n) noexcept nogil:
+        # a rebase may touch all slots
+        return max(<double> self.s.k * (n_values + n * self.s.k), <double> self.s.count[SEEN])
+
+    cdef bint is_ready(self, const RowBlock* rows) noexcept nogil:
         cdef Model* s = &self.s
         cdef Py_ssize_t held = s.count[ROWS], used
         if s.scalar[ALPHA] == 0:
@@ -277,106 +421,46 @@ cdef class NewtonRounds(StateArrays):
         return max(s.k * rows.longest, used + (s.k - held) * rows.longest) <= s.c.room
 
     cdef bint rebases(self, Py_ssize_t n) noexcept nogil:
-        """Return whether a shrink may change what n rows must find unchanged if one of them is refused."""
-        cdef Py_ssize_t left = self.s.k - self.s.count[RANK] - self.s.count[ROWS]
-        return n > left or (n == left and self.s.ahead)
+        """Return whether learning n rows may shrink the sketch, even if one of them or another state refuses a row."""
+        return n >= self.s.k - self.s.count[RANK] - self.s.count[ROWS]
 
     cdef bint takes_in_whole(self) noexcept nogil:
         cdef Model* s = &self.s
         if not s.ahead and s.decay == 1:
             return True
-        # where alpha is put back before the row is learned from, it is not
+        # a reset of alpha before the row is learned would remain
         return not self.rebases(1) and (s.decay == 1 or s.scalar[ALPHA] * s.decay >= s.scalar[FLOOR] / 2)
 
-    cdef void keep_before(self, Undo* undo, const FewRowsOf* rows) noexcept nogil:
+    cdef void save_before(self, Rollback* before, const RowBlock* rows) noexcept nogil:
         cdef Model* s = &self.s
         cdef Py_ssize_t held = s.count[ROWS], k = s.k
         cdef bint rebases = self.rebases(rows.n)
-        keep(undo, s.scalar, SCALARS * sizeof(double))
-        keep(undo, s.count, COUNTS * sizeof(int64_t))
-        keep(undo, s.factors, k * sizeof(double))
-        keep(undo, s.b, k * sizeof(double))
-        keep(undo, s.e, k * sizeof(double))
-        keep(undo, s.frame, k * k * sizeof(double))
-        keep(undo, s.small, k * k * sizeof(double))
-        keep(undo, s.inverse, k * k * sizeof(double))
+        save_array(before, s.scalar, SCALARS * sizeof(double))
+        save_array(before, s.count, COUNTS * sizeof(int64_t))
+        save_array(before, s.factors, k * sizeof(double))
+        save_array(before, s.b, k * sizeof(double))
+        save_array(before, s.e, k * sizeof(double))
+        save_array(before, s.frame, k * k * sizeof(double))
+        save_array(before, s.small, k * k * sizeof(double))
+        save_array(before, s.inverse, k * k * sizeof(double))
         if rebases:
-            keep(undo, s.base, rows.n_slots * sizeof(double))
-            keep(undo, s.z, rows.n_slots * s.m * sizeof(double))
+            save_array(before, s.base, rows.n_slots * sizeof(double))
+            save_array(before, s.z, rows.n_slots * s.m * sizeof(double))
         elif s.same:
-            keep(undo, s.base, (s.d if rows.indptr == NULL else rows.n_slots) * sizeof(double))
+            save_array(before, s.base, (s.d if rows.indptr == NULL else rows.n_slots) * sizeof(double))
         elif s.ahead and rows.indptr != NULL:
-            keep_entries(undo, s.base, rows.slots, rows.indptr[rows.n])
+            save_entries(before, s.base, rows.slots, rows.indptr[rows.n])
         elif s.ahead:
-            keep(undo, s.base, s.d * sizeof(double))
+            save_array(before, s.base, s.d * sizeof(double))
         if rows.indptr == NULL:
-            keep(undo, s.kept if rebases else s.kept + held * s.d, (k if rebases else rows.n) * s.d * sizeof(double))
+            save_array(before, s.kept if rebases else s.kept + held * s.d, (k if rebases else rows.n) * s.d * sizeof(double))
             return
         if rebases:
-            keep(undo, s.c.data, s.c.indptr[held] * sizeof(double))
-            keep(undo, s.c.indices, s.c.indptr[held] * sizeof(int32_t))
-        keep(undo, s.c.indptr, (k + 1) * sizeof(int64_t))
-
-    cdef bint learn_few(self, const FewRowsOf* rows, const double* targets, const double* weights,
-                        double* scores) noexcept nogil:
-        cdef Model* s = &self.s
-        s.c.seen = s.count[SEEN]
-        scores[rows.n - 1] = NAN  # what a call before has left there is no score of these rows
-        if rows.indptr == NULL:
-            dense_loop(s, rows.n, rows.data, targets, weights, scores)
-        else:
-            sparse_loop(s, rows.n, rows.data, rows.slots, rows.indptr, targets, weights, scores)
-        s.count[SEEN] = s.c.seen
-        return finite(scores[rows.n - 1])
+            save_array(before, s.c.data, s.c.indptr[held] * sizeof(double))
+            save_array(before, s.c.indices, s.c.indptr[held] * sizeof(int32_t))
+        save_array(before, s.c.indptr, (k + 1) * sizeof(int64_t))
 
     def fade(self, double factor):
-        """Multiply the weight of earlier rows by `factor`, in a state with alpha > 0."""
+        """Multiply the weight of earlier rows in H by `factor`; needs alpha > 0."""
         if not fade(&self.s, factor):
             raise np.linalg.LinAlgError("the small space has no factorisation")
-
-
-def learn(list rounds, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
-          const double[:, :] targets, const double[::1] sample_weight, double[:, :] scores):
-    """Let models learn from the same rows, each as it does alone, several of them on the threads of the pool.
-
-    rounds: k NewtonRounds; data (n d,) of dense rows, whose indices and indptr are None, or CSR rows in slots, for 2 m
-    of the longest of which there must be room in what is kept; targets, scores (k, n), row by row. A row that is refused
-    has no finite score, and ends the lesson.
-    """
-    cdef Py_ssize_t n = targets.shape[1], n_models = len(rounds), i
-    cdef double work = 0
-    cdef NewtonRounds one
-    cdef Lessons a
-    cdef bint one_by_one, brief = True
-    if n == 0:
-        return
-    a.n_rows, a.sample_weight, a.data, a.indices, a.indptr = n, &sample_weight[0], NULL, NULL, NULL
-    if data.shape[0]:
-        a.data = &data[0]
-    if indptr is not None:
-        a.indptr = &indptr[0]
-        if data.shape[0]:
-            a.indices = &indices[0]
-    a.each = <Lesson*> malloc(n_models * sizeof(Lesson))
-    if a.each == NULL:
-        raise MemoryError
-    try:
-        for i in range(n_models):
-            one = rounds[i]
-            one.s.c.seen = one.s.count[SEEN]
-            a.each[i].s, a.each[i].targets, a.each[i].scores = &one.s, &targets[i, 0], &scores[i, 0]
-            work += <double> one.s.k * (<double> data.shape[0] + <double> n * one.s.k)
-            brief = brief and one.s.c.seen <= BRIEF
-        # by the size of the work alone
-        one_by_one = n_models == 1 or fs_pool_parts(work, LEAST) == 1
-        if brief and work <= BRIEF:
-            all_lessons(&a, n_models, one_by_one)
-        else:
-            with nogil:
-                all_lessons(&a, n_models, one_by_one)
-        if indptr is not None:
-            for i in range(n_models):
-                one = rounds[i]
-                one.s.count[SEEN] = one.s.c.seen
-    finally:
-        free(a.each)

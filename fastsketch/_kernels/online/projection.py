@@ -1,9 +1,8 @@
-"""The projected steps of the online Newton learner (Numba), which its rounds call through pointers to C functions.
+"""The projected steps of the online Newton learner, compiled by Numba to C functions.
 
-A round (_kernels/online/newton) computes inner products; what follows from them is here: how long the step
-w <- w - H^-1 g is that ends within |w'x| <= 1, and how the inverse that gave it changes. All arrays are float64; a
-matrix comes with its leading dimension. A C function costs nothing to call, where a call through Python costs a quarter
-of a round.
+A round (newton_round.pxd) computes inner products and calls these functions through pointers: the length of the step
+w <- w - H^-1 g that ends within |w'x| <= 1, and the update of (B B' + alpha I)^-1. All arrays are float64; a matrix
+comes with its leading dimension. A call through Python instead would cost a quarter of a round.
 """
 
 # pyright: basic
@@ -13,8 +12,8 @@ from fastsketch._kernels.jit import c_function, register_jitable, types
 
 # Eigenvalues of B B' below this share of the largest count as zero.
 RANK_SHARE = 1e-10
-# x has a part in the null space of H if its square exceeds this share of that of x. It is x'x minus a sum over the
-# eigenvalues that count, whose rounding is the unit roundoff divided by the smallest of them.
+# x has a component in the null space of H if its squared length exceeds this share of x'x. It is computed as x'x minus
+# a sum over the eigenvalues above RANK_SHARE; its rounding error is the unit roundoff divided by the smallest of them.
 NULL_SHARE = 2.0**-52 / RANK_SHARE
 
 REAL, SIZE, ARRAY = types.float64, types.int64, types.CPointer(types.float64)
@@ -31,10 +30,10 @@ def excess(z):
 
 
 def step_length(slope, f, h, z, project):
-    """Return how far w moves along H^-1 x: -slope f with h = x'H^-1 x of the old H and f = 1 for the new one, then
-    projected.
+    """Return the length of the step of w along H^-1 x.
 
-    project: whether w is to end where |w'x| <= 1, by the shortest way in the norm of H.
+    It is -slope f, where h = x'H^-1 x and f converts from the old H to the new one (1 if h is that of the new H).
+    project: also project w, in the norm of H, so that |w'x| <= 1.
     """
     step = -slope * f
     if project:
@@ -45,7 +44,10 @@ def step_length(slope, f, h, z, project):
 
 
 def bordered_inverse(k, ld, c, f, alpha, q, inverse):
-    """Extend M = (K + alpha I)^-1 to K with a border, the row c x: q = M B x, f = 1 / (1 + c^2 h); M (k + 1, k + 1)."""
+    """Extend M = (K + alpha I)^-1 in place from (k, k) to (k + 1, k + 1), for the new row c x of B.
+
+    q = M B x, f = 1 / (1 + c^2 h).
+    """
     corner = f / alpha
     for i in range(k):
         for j in range(k):
@@ -55,7 +57,10 @@ def bordered_inverse(k, ld, c, f, alpha, q, inverse):
 
 
 def flat_steps(k, share, values, p, first, second):
-    """Compute first = L^-1 p, second = L^-2 p for p = U'B x, L the values (ascending) that count; return x'H^+ x."""
+    """Compute first = L^-1 p and second = L^-2 p for p = U'B x; return x'H^+ x.
+
+    L has the eigenvalues `values` (ascending); those below `share` of the largest count as zero, with entries 0.
+    """
     h = 0.0
     for i in range(k):
         first[i] = second[i] = 0.0
@@ -66,10 +71,10 @@ def flat_steps(k, share, values, p, first, second):
 
 
 def flat_projection(k, z, x_square, h, p, first, out):
-    """Compute a step where H = B'B has no inverse: w += out[0] B'U first + out[1] B'U second + out[2] x, into |w'x| <=
-    1.
+    """Compute the projection to |w'x| <= 1 where H = B'B is singular.
 
-    first = L^-1 p, second = L^-2 p; a part of x in the null space of H costs nothing, so the way goes along it.
+    It is w += out[0] B'U first + out[1] B'U second + out[2] x with first = L^-1 p, second = L^-2 p for p = U'B x. If x
+    has a component in the null space of H, the step follows it, as its norm in H is zero.
     """
     over, inside = excess(z), 0.0
     out[0] = out[1] = out[2] = 0.0
@@ -93,7 +98,7 @@ _made = {}
 
 
 def address(function):
-    """Return the address of one of these as a C function, which is compiled when it is first asked for."""
+    """Return the address of one of these functions as a C function, which is compiled at the first call."""
     if function not in _made:
         _made[function] = c_function(function, SIGNATURES[function])
     return _made[function].address

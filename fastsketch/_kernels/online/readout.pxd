@@ -1,4 +1,4 @@
-# Rounds of the read-out of one state, for what learns from a few rows (few_rows.pyx).
+# The loops of readout.pyx for one state, for few_rows.pyx.
 
 cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const double* numbers,
                         const double* sample_weight, double decay, double* w, double* h,

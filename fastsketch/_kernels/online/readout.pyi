@@ -1,32 +1,29 @@
-import numpy as np
+from numpy import float64
 from numpy.typing import NDArray
 
+_Floats = NDArray[float64]
+
 def rounds(
-    members: NDArray[np.float64],
-    numbers: NDArray[np.float64],
-    sample_weight: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    information: NDArray[np.float64],
-    scores: NDArray[np.float64],
+    members: _Floats,
+    numbers: _Floats,
+    sample_weight: _Floats,
+    weights: _Floats,
+    information: _Floats,
+    scores: _Floats,
     decay: float = 1.0,
 ) -> None: ...
 def blend_numbers(
-    members: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    sample_weight: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    scores: NDArray[np.float64],
-    decay: float = 1.0,
+    members: _Floats, targets: _Floats, sample_weight: _Floats, sums: _Floats, scores: _Floats, decay: float = 1.0
 ) -> None: ...
-def share_now(sums: NDArray[np.float64]) -> float: ...
+def share_now(sums: _Floats) -> float: ...
 def mix_decays(
-    scores: NDArray[np.float64],
-    answers: NDArray[np.float64],
-    sample_weight: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    losses: NDArray[np.float64],
-    out: NDArray[np.float64],
-    first: NDArray[np.float64],
+    scores: _Floats,
+    answers: _Floats,
+    sample_weight: _Floats,
+    weights: _Floats,
+    losses: _Floats,
+    out: _Floats,
+    first: _Floats,
     share: float,
     of_labels: bool,
 ) -> None: ...

@@ -1,17 +1,17 @@
-"""Rounds of the read-out: one score for each class from the scores of its members, learned by whole Newton steps.
+"""Online calibration and stacking of the scores of learners (the read-out).
 
-A member is a learner of the same rows. With p members and k classes, row i has inputs u (p,) for each class, and its
-class the score w'u; of one state for two classes the inputs end with a 1, and w with an intercept. The probability is
-the logistic function of that score, of more classes the softmax of all: Platt scaling (Platt 1999), with
-several scores stacking (Wolpert 1992), fitted online to scores from before their row was learned from. A step is w -= H^-1 g for the slope g of the
-log loss in w; H = I + the sum of half what the model expects of g g' (the Fisher information) and half g g' itself (as
-in the online Newton step of Hazan, Agarwal and Kale 2007): so that a row that contradicts a sure model moves it by a
-bounded amount. Every row leaves `decay` of that sum, and I as it is.
+A member is a learner of the same rows: the model, and the diagonal learner that it is blended with. For labels the
+read-out computes the score w'u of a class from the scores u (p,) of p members; with one state for two classes u ends
+with a 1 and w with an intercept. The probability is the logistic function of the score, or the softmax over the classes.
+This is Platt scaling (Platt 1999), and stacking (Wolpert 1992) for several members, fitted online to scores from before
+their row was learned. A step is w -= H^-1 g for the gradient g of the log loss. H is I plus the sum of half the Fisher
+information and half g g', as in the online Newton step (Hazan, Agarwal and Kale 2007), so that a row that contradicts a
+confident model moves w by a bounded amount. With decay, every row multiplies that sum by `decay`.
 
-Of real targets there are two members a and b, and the score is a + share (b - a): the share, within [0, 1], of least
-squares in the rows so far (stacked regression, Breiman 1996). Nothing in it depends on the scale of the targets or on what is added to them.
+For real targets there are two members a and b. The score is a + share (b - a), where the share in [0, 1] is that of
+least squares over the rows so far (stacked regression, Breiman 1996). It does not depend on scale or offset of targets.
 
-The arrays are those of fastsketch.online._class_states.ReadOut, and of _decay_mix.DecayMix.
+The arrays are those of ReadOut in fastsketch.online._class_states, and of DecayMix in _decay_mix.
 """
 
 from libc.math cimport exp, log, log1p, sqrt
@@ -20,11 +20,11 @@ from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.losses cimport finite
 
 cdef enum:
-    MOST = 8  # members and the intercept
+    MOST = 8  # maximum number of members, with the intercept
 
-cdef double FAR = 1e3  # a score beyond it is as sure as this one: sums of squares stay within the range of numbers
-cdef double HEAVY = 1e200  # a weight beyond it counts as much as this one, for the same reason
-cdef double LEAST = 1e-14  # of a diagonal entry: a pivot below it is rounding
+cdef double FAR = 1e3  # scores are clipped to this size, so that sums of squares do not overflow
+cdef double HEAVY = 1e200  # weights are clipped to this, for the same reason
+cdef double LEAST = 1e-14  # a pivot below this share of its diagonal entry is rounding
 
 
 cdef inline double near(double z) noexcept nogil:
@@ -42,8 +42,10 @@ cdef inline void fade(Py_ssize_t q, double decay, double* h) noexcept nogil:
 
 
 cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nogil:
-    """Subtract H^-1 g from w by Cholesky factors of the lower half, which is mirrored; directions that rounding has
-    lost stay."""
+    """Subtract H^-1 g from w by a Cholesky factorisation.
+
+    The lower half of h is read, and copied to the upper half. Directions whose pivot is rounding are not moved.
+    """
     cdef double[MOST][MOST] low
     cdef double[MOST] x
     cdef Py_ssize_t i, j, k
@@ -102,7 +104,7 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
 cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const double* numbers,
                          const double* sample_weight, double decay, double* w, double* h, double* chances,
                          double* scores) noexcept nogil:
-    """chances: k numbers, overwritten."""
+    """Score and learn rows of k classes; chances (k,) is scratch."""
     cdef Py_ssize_t i, a, b, c
     cdef double[MOST] mean
     cdef double[MOST] g
@@ -164,9 +166,10 @@ cdef void rounds_of_two_numbers(Py_ssize_t n, const double* members, const doubl
 
 def blend_numbers(const double[:, ::1] members, const double[::1] targets, const double[::1] sample_weight,
                   double[::1] sums, double[::1] scores, double decay=1.0):
-    """Score every row of real targets (n,) by the scores (2, n) of two members, then learn from it.
+    """Blend the scores members (2, n) of two learners of real targets; each row is scored, then learned.
 
-    sums (2,), changed: of (b - a)(y - a) and of (b - a)^2; scores (n,): overwritten; decay: as of ``rounds``.
+    targets, sample_weight (n,). sums (2,), changed: weighted sums of (b - a)(y - a) and of (b - a)^2. scores (n,) is
+    written. decay: factor on the sums for every row.
     """
     cdef Py_ssize_t n = members.shape[1]
     if n == 0:
@@ -181,17 +184,17 @@ def blend_numbers(const double[:, ::1] members, const double[::1] targets, const
 
 
 def share_now(const double[::1] sums):
-    """Return the share of the second member."""
+    """Return the current share of the second member."""
     return share_of(&sums[0])
 
 
 def rounds(const double[:, :, ::1] members, const double[::1] numbers, const double[::1] sample_weight,
            double[::1] weights, double[:, ::1] information, double[:, ::1] scores, double decay=1.0):
-    """Score every row, then learn from it.
+    """Calibrate the scores of labels; each row is scored, then learned.
 
-    members (p, k, n): scores of each member for each class, from before it learned from the row; numbers (n,): above 0
-    or not with one state for two classes, else the number of the class; weights (q,) and information (q, q), changed: q = p,
-    with one state p + 1; scores (k, n): overwritten; decay: what every row leaves of what came before.
+    members (p, k, n): the members' scores for each class, from before they learned the row; k = 1 for two classes.
+    numbers (n,): k = 1: above 0 for the positive class, else the class number. weights (q,), information (q, q), changed:
+    w and H, q = p, or p + 1 for k = 1. scores (k, n) is written. decay: factor on H - I for every row.
     """
     cdef Py_ssize_t p = members.shape[0], k = members.shape[1], n = members.shape[2], q = p + (k == 1)
     cdef double[::1] chances
@@ -218,9 +221,12 @@ cdef void learn(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members,
         rounds_of_more(p, k, n, members, numbers, sample_weight, decay, w, h, chances, scores)
 
 
-# -- learners that forget at different rates ---------------------------------------------------------------------------
+# -- decay="auto": learners with different decay rates -----------------------------------------------------------------
 cdef inline double loss_of(Py_ssize_t k, Py_ssize_t n, const double* scores, double answer) noexcept nogil:
-    """Return the log loss of scores k, n apart: of one state -log(1 / (1 + exp(-z))) for an answer above 0."""
+    """Return the log loss of one row, whose k scores are n apart: logistic for k = 1, else of the softmax.
+
+    answer: k = 1: above 0 for the positive class, else the class number.
+    """
     cdef Py_ssize_t c
     cdef double z, top = near(scores[0]), total = 0
     if k == 1:
@@ -277,11 +283,11 @@ cdef void rounds_of_decays(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, const doubl
 def mix_decays(const double[:, :, ::1] scores, const double[::1] answers, const double[::1] sample_weight,
                double[::1] weights, double[::1] losses, double[:, ::1] out, const double[::1] first, double share,
                bint of_labels):
-    """Make one score of those of m learners for every row, then weigh the learners by their losses on it.
+    """Average the scores of m learners by their weights, row by row, and update the weights by the fixed share.
 
-    scores (m, k, n): each from before its row was learned from; answers (n,): above 0 or not with one state for two
-    classes, else the number of the class, or a real target; weights (m,) and losses (m + 2,), changed; out (k, n):
-    overwritten; first (m,): the weights in the beginning, of which each row deals out `share` anew.
+    scores (m, k, n): from before each row was learned. answers (n,): a real target, or for labels as in `rounds`.
+    weights (m,) and losses (m + 2,), changed: as in DecayMix. out (k, n) is written. first (m,): the initial weights, to
+    which every row moves the share `share` of the total weight.
     """
     cdef Py_ssize_t m = scores.shape[0], k = scores.shape[1], n = scores.shape[2]
     if n == 0:

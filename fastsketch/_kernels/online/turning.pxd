@@ -1,6 +1,6 @@
-# The small space of adaptive subgradients: S'S = V diag(lam) V' with orthonormal V = C'T. The rows C (at most `cap`) are
-# those that the last rebase left and the rows of the gradients since; T turns with every gradient, C does not. Whoever
-# holds C (dense, [F Z'; X], or tensors of torch) gives the products C x and has T'C formed in a rebase; all else is here.
+# The small space of adaptive subgradients: S'S = V diag(lam) V' with orthonormal V = C'T. C has at most `cap` rows: those of
+# the last rebase and the rows x of gradients since. Gradients change T, not the rows of C. The owner of C (dense rows,
+# [F Z'; X], or torch tensors) computes the products C x, and T'C in a rebase. Everything else is here.
 
 from libc.math cimport sqrt
 from libc.stddef cimport ptrdiff_t
@@ -16,30 +16,30 @@ from fastsketch._kernels.online.numbers cimport EVERY_ROUND, RANK, ROWS, TURNS, 
 from fastsketch._kernels.pool cimport fs_blas_alone
 
 cdef enum:
-    POLISH = 256                 # turns between two corrections of T: each adds a rounding to V'V - I
-    ALONE = 262144               # multiplications up to which BLAS keeps a product on one core by itself (OpenBLAS)
+    POLISH = 256                 # updates of T after which it is reorthonormalised: each adds a rounding error to V'V - I
+    ALONE = 262144               # multiplications up to which OpenBLAS uses one core for a product anyway
 
 
 cdef inline double clear() noexcept nogil:
-    # a row of which a larger share (squared) is new becomes a row of C as it is
+    # A row x is appended to C as it is if more than this share of x'x is orthogonal to C.
     return 1e-4
 
 
 cdef inline double least_new() noexcept nogil:
-    # of the length of a row, for a residual formed explicitly: the papers' test g' != g, with a guard
+    # Smallest residual, relative to the length of the row, that adds a direction: the papers' test g' != g with a guard.
     return 1e-10
 
 
 cdef inline double least_update() noexcept nogil:
-    # of the largest eigenvalue; below it the sums of the secular equation leave the range
+    # Updates below this share of the largest eigenvalue are skipped: the secular equation would underflow.
     return 1e-280
 
 
 cdef struct Turning:
     Py_ssize_t tau, most, cap
-    int rule                     # what limits the rank: EVERY_ROUND, WHEN_FULL, NEVER
+    int rule                     # when to shrink: EVERY_ROUND, WHEN_FULL, NEVER
     bint root                    # H takes the square root of S'S
-    double* buffered             # rows in the buffer, of which WHEN_FULL allows 2 tau; NULL: it counts directions
+    double* buffered             # number of rows in the buffer, at most 2 tau (FD-SON); NULL: the rank is limited instead
     double* turn                 # T' (most, cap)
     double* lam                  # (most,), descending
     double* gram                 # C C' (cap, cap)
@@ -81,19 +81,19 @@ cdef inline void add_turned(const Turning* t, double scale, const double* v, dou
 
 
 cdef inline double share(const Turning* t, double lam, double delta) noexcept nogil:
-    # of H^-1 = (I - V diag(share) V') / delta
+    # Return the entry of diag(share) for an eigenvalue, where H^-1 = (I - V diag(share) V') / delta.
     cdef double root = sqrt(max(lam, 0.0)) if t.root else lam
     return root / (delta + root)
 
 
 cdef inline void alone(Py_ssize_t multiplications, int enter) noexcept nogil:
-    # around products of matrices: small ones BLAS keeps on one core by itself
+    # Keep BLAS on one thread, around matrix products that are large enough to be split.
     if multiplications > ALONE:
         fs_blas_alone(enter)
 
 
 cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
-    """Add weight (V y)(V y)' to V diag(lam) V': new lam and T, descending."""
+    """Add weight (V y)(V y)' to V diag(lam) V' by a rank-one eigenvalue update; lam stays in descending order."""
     cdef Py_ssize_t n = t.count[RANK], rows = t.count[ROWS], i, j, k, c, gone, room = t.most + FS_ROOTS
     cdef ptrdiff_t n_turns
     cdef double* d = t.secular
@@ -123,7 +123,7 @@ cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
         d[i] = t.lam[i] / largest
         z[i] = t.y[i] / length
         order[i] = <int32_t> (n - 1 - i)
-    # next to nothing deflates: small eigenvalues keep their relative precision, which a normwise test would take
+    # with a tiny tolerance for deflation small eigenvalues keep their relative accuracy
     k = fs_secular_deflate(n, n, rho, 1e-40, d, z, order, keep, kind, pair, givens, &n_turns)
     for i in range(n_turns):
         cosine, sine = givens[2 * i], givens[2 * i + 1]
@@ -147,7 +147,7 @@ cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
     alone(rows * k * k, 1)
     gemm(c'N', c'N', rows, k, k, 1.0, gathered, t.cap, vectors, k, 0.0, made, t.cap)
     alone(rows * k * k, 0)
-    # the deflated ones by descending value; then both lists into one
+    # sort the deflated eigenvalues in descending order, then merge both lists
     gone = 0
     for i in range(n):
         if kind[i]:
@@ -173,8 +173,7 @@ cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
 
 
 cdef inline void polish(Turning* t) noexcept nogil:
-    """Set T' <- (3/2 I - 1/2 E) T' with E = T'(C C')T = V'V: one Newton step for orthonormality, which squares the
-    error."""
+    """Reorthonormalise V by a Newton step: T' <- (3/2 I - 1/2 E) T' with E = T'(C C')T = V'V. It squares the error."""
     cdef Py_ssize_t n = t.count[RANK], rows = t.count[ROWS], i
     cdef double* e = t.small
     cdef double* half = e + t.most * t.most
@@ -192,7 +191,7 @@ cdef inline void polish(Turning* t) noexcept nogil:
 
 
 cdef inline void fresh_basis(Turning* t) noexcept nogil:
-    # C is V': T = I, C C' = I
+    # Set T = I and C C' = I, once C has become V'.
     cdef Py_ssize_t n = t.count[RANK], i
     memset(t.turn, 0, t.most * t.cap * sizeof(double))
     memset(t.gram, 0, t.cap * t.cap * sizeof(double))
@@ -209,8 +208,7 @@ cdef inline bint full(Turning* t) noexcept nogil:
 
 
 cdef inline bint must_rebase(Turning* t) noexcept nogil:
-    """Return whether C must be rebased before a gradient is added; lam and the rank are then those of the shrunk
-    sketch."""
+    """Return whether C must be rebased before a gradient is added. A full sketch is shrunk: lam and rank change."""
     cdef Py_ssize_t i, rank = t.count[RANK], kept = min(rank, t.tau - 1), left = 0
     cdef double least
     if full(t):
@@ -227,7 +225,10 @@ cdef inline bint must_rebase(Turning* t) noexcept nogil:
 
 
 cdef inline void new_direction(Turning* t, double rest, bint unit) noexcept nogil:
-    """Append a row to C: x itself, of which a part of length `rest` is new (unit: the new direction itself)."""
+    """Append a row to C, and a direction to V, with eigenvalue 0.
+
+    rest: length of the component of x orthogonal to V. unit: the row is that component, normalised, instead of x.
+    """
     cdef Py_ssize_t rank = t.count[RANK], rows = t.count[ROWS], i
     cdef double* fresh = t.turn + rank * t.cap
     memset(fresh, 0, t.cap * sizeof(double))
@@ -247,7 +248,7 @@ cdef inline void new_direction(Turning* t, double rest, bint unit) noexcept nogi
 
 
 cdef inline void border(Turning* t, const double* products, double corner) noexcept nogil:
-    """Extend gram for a row of C that is to come."""
+    """Extend gram by the products of the next row of C with the other rows and itself."""
     cdef Py_ssize_t rows = t.count[ROWS], i
     for i in range(rows):
         t.gram[rows * t.cap + i] = t.gram[i * t.cap + rows] = products[i]
@@ -255,7 +256,7 @@ cdef inline void border(Turning* t, const double* products, double corner) noexc
 
 
 cdef inline void take_gradient(Turning* t, double weight) noexcept nogil:
-    """Add weight x x' to S'S for y = V'x, then what the rule asks for in every round."""
+    """Add weight x x' to S'S, given y = V'x; then shrink if the rule is EVERY_ROUND."""
     cdef Py_ssize_t rank = t.count[RANK], i
     cdef double least
     rank_one(t, weight)

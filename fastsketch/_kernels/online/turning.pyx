@@ -1,4 +1,4 @@
-"""The small space of a sketch whose rows somebody else holds, on a device of torch: see turning.pxd."""
+"""The small space of a sketch (turning.pxd) for the torch optimisers, which keep the rows C on their device."""
 
 cimport cython
 from libc.string cimport memset
@@ -19,9 +19,9 @@ MOST_TURNS = POLISH
 
 @cython.auto_pickle(False)
 cdef class SmallSpace:
-    """Small space of turn (most, cap), lam (most,), gram (cap, cap): T', the eigenvalues and C C', changed in place.
+    """T' = turn (most, cap), eigenvalues lam (most,) and C C' = gram (cap, cap) of a sketch, changed in place.
 
-    With n_rows rows of C and rank directions held. A vector p is C x for some x; y = V'x is that of the last project().
+    n_rows: rows of C; rank: directions in V. Arguments p are products C x; y = V'x is set by project().
     """
 
     cdef Turning t
@@ -74,7 +74,10 @@ cdef class SmallSpace:
         return dot(self.count[RANK], self.t.y, self.t.y)
 
     def within(self, const double[::1] p, delta=None):
-        """Return T T'p (n_rows,), the part of x in the span as a combination of rows; of delta, T diag(share) T'p."""
+        """Return T T'p (n_rows,), the coefficients on rows of C of the projection of x on V.
+
+        With delta: T diag(share) T'p, for H^-1 x = (x - C' T diag(share) T'p) / delta.
+        """
         cdef Py_ssize_t i
         cdef double[::1] out = np.zeros(max(self.count[ROWS], 1))
         self.project(p)
@@ -85,8 +88,7 @@ cdef class SmallSpace:
         return np.asarray(out)[:self.count[ROWS]]
 
     def must_rebase(self):
-        """Return whether C must be rebased before a gradient is taken in; lam and rank are then those of the shrunk
-        sketch."""
+        """Return whether C must be rebased before a gradient is added. A full sketch is shrunk: lam and rank change."""
         return must_rebase(&self.t)
 
     def polish(self):
@@ -98,10 +100,10 @@ cdef class SmallSpace:
         fresh_basis(&self.t)
 
     def append(self, const double[::1] products, double corner, double rest, bint unit=False):
-        """Append a row to C: its products with the others and itself, the length of what is new in it; unit: it is all
-        new.
+        """Append a row to C, given its products with the rows of C and with itself (corner).
 
-        y is to be that of x, of which the row is made.
+        rest: length of the component of x orthogonal to V. unit: the row is that component, normalised, instead of x. y
+        must be that of x.
         """
         self.check(products)
         if self.count[RANK] == self.t.most or self.count[ROWS] == self.t.cap:
@@ -113,6 +115,6 @@ cdef class SmallSpace:
         new_direction(&self.t, rest, unit)
 
     def take_gradient(self, double weight=1.0):
-        """Add weight x x' to S'S for y = V'x."""
+        """Add weight x x' to S'S, for y = V'x of the last project()."""
         with nogil:
             take_gradient(&self.t, weight)

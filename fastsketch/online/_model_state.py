@@ -1,8 +1,7 @@
-"""Everything that an online linear model has learned, the stages of a batch, and the arrays in files."""
+"""Everything that an online linear model has learned, the steps of learning a batch, and the arrays in files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -12,7 +11,7 @@ from fastsketch._core.losses import LOSSES, as_loss_parameter
 from fastsketch._core.validation import as_real
 from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.online.few_rows import FewRows
-from fastsketch._kernels.online.numbers import ROUND, THEIRS
+from fastsketch._kernels.online.numbers import ROUND, THEIRS, Snapshot
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._class_states import (
     MISTAKES,
@@ -22,30 +21,29 @@ from fastsketch.online._class_states import (
     States,
     Unlearned,
     n_states,
-    part_of,
 )
 from fastsketch.online._labels import NOTHING_NEW, ClassLabels, ClassTally, NewClasses, first_sign
 from fastsketch.online._metrics import Metrics
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, to_csr, to_dense
-from fastsketch.online._state_arrays import Arrays, Changing, Csr, Floats, LearnedState, RowBatch
+from fastsketch.online._state_arrays import Arrays, Csr, Floats, LearnedState, RowBatch, flat, part_of
 
 S = TypeVar("S", bound=LearnedState)
 
-# Bytes of rows that pass through all stages before the next ones: they stay in a cache, and are work for all threads.
+# Size in bytes of the parts of a batch that are learned one after the other: they fit a cache, and occupy all threads.
 PART = 1 << 20
-# Sum of the weights of all rows, at most.
+# Largest sum of the weights of all rows.
 MOST_WEIGHT = float(np.finfo(np.float64).max)
 
 
 class Examples(NamedTuple):
-    """Rows that are learned from, with their targets and weights."""
+    """Rows to be learned, with targets and weights."""
 
     batch: RowBatch
     y: NDArray[Any]  # real targets, or class numbers
     weights: Floats
-    counted: Floats | None  # weights for the metrics, None for 1
-    tally: ClassTally | None  # of all rows of each class, these among them; None where targets are real
-    weight_sums: tuple[float, int]  # of all rows that had weights, these among them: the sum, and how many
+    counted: Floats | None  # weights for the metrics; None: all 1
+    tally: ClassTally | None  # rows of each class so far, including these; None for real targets
+    weight_sums: tuple[float, int]  # sum and number of the weights given so far, including these
 
     def part(self, first: int, stop: int) -> "Examples":
         """Return examples first to stop - 1; views."""
@@ -55,19 +53,19 @@ class Examples(NamedTuple):
 
 
 @dataclass(slots=True)
-class Kept(Generic[S]):
-    """Everything that a model has learned, replaced as a whole: a batch is learned from or not."""
+class ModelState(Generic[S]):
+    """Everything that a model has learned. A batch changes it as a whole or not at all."""
 
     states: States[S]
-    labels: ClassLabels | None  # None where targets are real
-    columns: ColumnSlots  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
+    labels: ClassLabels | None  # None for real targets
+    columns: ColumnSlots  # shared with copies; slots from n_slots() on are not in use
     inputs: Inputs
     metrics: Metrics
-    few: FewRows | None = None  # how few rows pass through all stages at once, planned for the arrays at hand
-    weight_sums: tuple[float, int] = (0.0, 0)  # of the rows that had weights: the sum, and how many
+    few: FewRows | None = None  # the fast path for few rows, with pointers to the arrays; created when needed
+    weight_sums: tuple[float, int] = (0.0, 0)  # sum and number of the weights given so far
 
     def few_rows(self, loss_scale: float) -> FewRows | None:
-        """Return what takes few rows of known classes through all stages at once; None if several states learn."""
+        """Return the fast path for a few rows; None for several states, and before the first rows."""
         if self.few is None or self.few.is_stale():
             states = self.states
             alone = len(states.held) == 1 and not states.faster
@@ -75,10 +73,10 @@ class Kept(Generic[S]):
             self.few = FewRows(self, loss_scale, MISTAKES) if begun else None
         return self.few
 
-    def copied(self) -> "Kept[S]":
-        """Return a copy with arrays of its own."""
+    def copied(self) -> "ModelState[S]":
+        """Return a deep copy, which shares ``columns``."""
         labels = None if self.labels is None else self.labels.copied()
-        return Kept(
+        return ModelState(
             self.states.copied(),
             labels,
             self.columns,
@@ -89,77 +87,77 @@ class Kept(Generic[S]):
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def with_slots(self, x: Any) -> RowBatch:
-        """Return checked rows as the states take them, but for scaling; columns that are new get slots."""
+        """Convert checked rows for the states, except for scaling; new columns get slots."""
         if not self.inputs.sparse:
             return to_dense(x)
         return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
     def with_known_slots(self, x: Any, n_slots: int) -> RowBatch:
-        """Return checked rows to be scored, in the slots that coefficients (..., n_slots) have."""
+        """Convert checked rows to be scored by coefficients (..., n_slots); other columns get slot n_slots."""
         if not self.inputs.sparse:
             return self.inputs.with_intercept(to_dense(x))
         return self.columns.look_up(cast(Csr, self.inputs.with_intercept(to_csr(x))), n_slots)
 
     def n_slots(self) -> int:
-        """Return the number of slots that have occurred."""
+        """Return the number of slots in use, or of columns for dense rows."""
         return max(state.n_slots for state in self.states.all())
 
     def has_room(self) -> bool:
-        """Return whether the states have room for all slots."""
+        """Return whether states and moments have capacity for all slots."""
         if not self.inputs.sparse:
             return True
         n = len(self.columns)
         return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
 
     def make_room(self) -> None:
-        """Make room in the states for all slots."""
+        """Enlarge states and moments to the number of slots."""
         if self.inputs.sparse:
             self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in self.states.all():
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
-        """Return w of every state (k, d), for sparse rows by slot (k, n_slots)."""
+        """Return the coefficients of the calibrated scores, (k, d), or (k, n_slots) by slot for sparse rows."""
         each = [state.coef() for state in self.states.all()]
         if len(each) == 1:
             out = each[0][None]
         else:
-            out = np.zeros((len(each), max(len(w) for w in each)))  # a class that came late may know fewer slots
+            out = np.zeros((len(each), max(len(w) for w in each)))  # the state of a later class may have fewer slots
             for row, w in zip(out, each, strict=True):
                 row[: len(w)] = w
         return self.states.combined(out)
 
     def compare(self, comparator: Floats, x: Any, y: NDArray[Any], weights: Floats, loss: str) -> None:
-        """Add the loss of fixed coefficients (d,) on rows x to that of the comparison."""
+        """Add the loss of the comparator (d,) on rows x to its cumulative loss."""
         if self.labels is not None:
             y = self.states.targets(y)[0] * self.sign()
         scalar, scores = self.states.held[0].scalar, np.asarray(x @ comparator, np.float64)
         theirs = weights * LOSSES[loss].value(scores, y, as_loss_parameter(loss, None))
-        # one after the other, so that a split into batches changes no bit
+        # summed in order, so that the result does not depend on batches
         scalar[THEIRS] = np.cumsum(np.concatenate([scalar[[THEIRS]], theirs]))[-1]
 
-    # -- the side that scores are read from ------------------------------------------------------------------------
+    # -- from states to classes ------------------------------------------------------------------------------------
     def sign(self) -> float:
-        """Return the factor on the scores of the only state: the last of two classes in order is the positive one."""
+        """Return the factor on the scores of the only state that makes the last of two sorted classes positive."""
         sign = self.states.signs[0]
         if self.labels is None:
             return sign
         if len(self.labels.known) < 2:
-            return 1.0  # as first_sign has guessed
+            return 1.0  # first_sign has chosen the sign
         return sign if self.labels.order[-1] == 0 else -sign
 
     def shown(self, values: Floats) -> Floats:
-        """Return scores or coefficients (k, n) of the states in the order of classes, (k, n); (n,) for two classes."""
+        """Return scores or coefficients (k, n) of states as (k, n) in the order of `classes`, (n,) for two classes."""
         if len(values) == 1:
             return values[0] if self.sign() > 0 else -values[0] + 0.0
         return self.states.signed(values)[cast(ClassLabels, self.labels).order]
 
     def intercepts(self, coef: Floats, *, in_order: bool) -> Floats:
-        """Return what the read-out adds to scores: (1,), or (k,) in the order of classes.
+        """Return the intercepts that calibration adds to scores: (1,), or (k,) in the order of `classes`.
 
-        coef: of prepared rows, as shown. Where labels have come in runs, and rows are not to be followed in their order
-        (in_order), the constant terms of read-out and learners together are the log odds of the shares of the labels:
-        in a run of one label each row raises what is learned, and no row of another label holds it back.
+        coef: coefficients of scaled rows, as from ``shown``. If labels come in runs, learned intercepts are wrong,
+        because every row of a run moves them the same way. Unless the order of rows matters (in_order), the intercepts
+        of calibration and learners together are then the log odds of the label frequencies.
         """
         out = np.ravel(self.shown(self.states.intercepts()))
         if self.labels is None or in_order or not self.labels.tally.is_sorted():
@@ -175,66 +173,29 @@ class Kept(Generic[S]):
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:
-        """Learn from rows of known classes in one step, which is taken back where it cannot be made; return scores.
+        """Learn rows of known classes without copying the whole state; return their scores.
 
-        None, with nothing changed, where that would take a copy of all that is kept.
+        Returns None, with nothing changed, for large batches and if a fixed scale must change. If a row is refused or
+        learning is interrupted, what has changed is restored.
         """
-        states, batch, y = self.states, examples.batch, examples.y
-        large = (batch.data if isinstance(batch, Csr) else batch).nbytes > PART
-        changing = None if large else self._changing(batch, len(y))
-        if changing is None:
+        batch = examples.batch
+        if (batch.data if isinstance(batch, Csr) else batch).nbytes > PART:
             return None
-        parts, in_whole = changing
-        before = [(array, at, array[at].copy()) for array, at in parts]
-        after = [(array, at, array.copy()) for array, at in states.following()]
-        sums = self.metrics.metric_sums.tobytes()
-        targets = y[None, :] if self.labels is None else states.targets(y)
-        scores = states.unread(targets)
+        before = _Before(self, batch)
         try:
             prepared = self.inputs.prepared(batch)
-            if prepared is None:  # a scale moves
-                _put_back(before)
-                return None
-            states.learn(prepared, targets, examples.weights, scores)
-            return self._finish(examples, targets, scores, sums)
+            if prepared is not None:
+                scores = self._learn_prepared(examples._replace(batch=prepared), is_new=False)
+                out = self._together([scores], len(examples.y))
+                if self.labels is not None and examples.tally is not None:
+                    self.labels.tally = examples.tally
+                self.weight_sums = examples.weight_sums
+                return out
         except BaseException:
-            learned = all(map(isfinite, scores[..., -1:].ravel().tolist()))
-            _put_back(after)
-            if learned and (in_whole or self.metrics.metric_sums.tobytes() != sums):
-                self._finish(examples, targets, scores, sums)  # all has been learned: nothing is put back
-            else:
-                _put_back(before)
+            before.restore()
             raise
-
-    def _finish(self, examples: Examples, targets: Floats, scores: Floats, sums: bytes) -> Floats:
-        """Do what follows when the states have learned, and return the scores; once more, it changes nothing.
-
-        sums: those of the metrics, of before.
-        """
-        out = self.states.read_out(scores, targets, examples.weights, examples.y)
-        answer = self.shown(out) if len(out) == 1 else self._together([out], len(examples.y))
-        if self.metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
-            self.metrics.add(out, targets, examples.counted, signs=self.states.signs, numbers=examples.y)
-        if self.labels is not None and examples.tally is not None:
-            self.labels.tally = examples.tally
-        self.weight_sums = examples.weight_sums
-        return answer
-
-    def _changing(self, batch: RowBatch, n: int) -> tuple[Changing, bool] | None:
-        """Return what learning from n rows may change in inputs and states, None for nearly all.
-
-        And whether the only state is not among it: it learns from one row in whole or not at all.
-        """
-        states = self.states
-        alone, in_whole = len(states.held) == 1 and not states.faster, False
-        out = self.inputs.changing(batch)
-        for state in states.all():
-            changed = state.changing(batch, n, alone=alone and state is states.held[0])
-            if changed is None:
-                return None
-            in_whole |= not changed
-            out += changed
-        return out, in_whole
+        before.restore()
+        return None
 
     def learn(
         self,
@@ -243,9 +204,10 @@ class Kept(Generic[S]):
         new: NewClasses = NOTHING_NEW,
         begin: Callable[[float], tuple[S, LearnedState | None]],
     ) -> Floats:
-        """Learn from rows; return their scores in the order of classes, each from before its row was learned from.
+        """Learn rows; return their scores from before each was learned, (n,) or (n, k) in the order of `classes`.
 
-        Classes that are new get states from `begin` at the rows of `new`.
+        `begin` returns the state (and diagonal learner) of a new class, which starts at its row in `new`. If a row is
+        refused, this object is left half changed and must be dropped.
         """
         n, labels = len(examples.y), self.labels
         self.weight_sums = examples.weight_sums
@@ -270,16 +232,16 @@ class Kept(Generic[S]):
         return self._together(scores, n)
 
     def _begins_at_target(self, examples: Examples) -> bool:
-        """Return whether the intercept begins at the target of the first row, which these are with."""
+        """Return whether the first of these rows sets the intercept: they are the first, with real targets."""
         if self.states.totals()[0] or not self.inputs.intercept or not len(examples.y):
             return False
         return all(state.may_begin_anywhere() for state in self.states.all())
 
     def _first_target(self, first: Examples) -> Floats:
-        """Learn from the first row of all that its target is where the intercept begins, and return its score, 0.
+        """Learn the first row: set the intercept to its target, learn it, and count it as predicted 0; return that 0.
 
-        As a step that row would be one of the size of the target, be it a year or a latitude, and what it leaves in H
-        would slow down all later ones.
+        Without this, the first step would have the size of the target (say a year), and its gradient in H would make
+        all later steps small.
         """
         y, weight = first.y[0], first.weights[0]
         batch, targets = cast(RowBatch, self.inputs.prepared(first.batch)), first.y[None, :]
@@ -287,10 +249,10 @@ class Kept(Generic[S]):
             state.base[batch.indices[-1] if isinstance(batch, Csr) else -1] = y
         members = self.states.unread(targets)
         self.states.learn(batch, targets, first.weights, members)
-        members[:] = 0.0  # what the model had known of it
+        members[:] = 0.0
         loss = next(name for name, known in LOSSES.items() if known.number == self.states.held[0].setting.loss)
         lost = weight * LOSSES[loss].value(np.zeros(1), first.y, as_loss_parameter(loss, None))[0]
-        # not of the state, whose steps may be in units of its losses
+        # counted here, because the steps of the state may depend on its losses
         self.states.counted.tally[PAST_LOSS] += lost
         self.states.counted.tally[PAST_MISTAKES] += self.states.readout is None and y != 0
         scores = self.states.read_out(members, targets, first.weights, first.y)
@@ -305,9 +267,9 @@ class Kept(Generic[S]):
         stop: int,
         is_new: bool = False,
     ) -> Floats:
-        """Learn from some rows, which the present states serve: the scores (k, n) of the states.
+        """Learn rows [first, stop) with the current states. Return their scores from before each was learned, (k, n).
 
-        A few at a time, so that what is made of them stays in a cache until all learners have had it.
+        The rows are processed in parts that fit a cache.
         """
         parts: list[Floats] = []
         for start, end in _cut(examples.batch, first, stop):
@@ -324,8 +286,7 @@ class Kept(Generic[S]):
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _prepared(self, examples: Examples) -> Iterator[tuple[int, Examples]]:
-        """Yield examples with rows as they are learned from, in runs between which states are rescaled, and where each
-        begins."""
+        """Yield (first row, examples with scaled rows) in runs; between runs the states are converted to new scales."""
         if self.inputs.steady is None or not len(examples.y):
             yield 0, examples._replace(batch=cast(RowBatch, self.inputs.prepared(examples.batch)))
             return
@@ -333,7 +294,7 @@ class Kept(Generic[S]):
             yield first, examples.part(first, stop)._replace(batch=rows)
 
     def _rescale(self) -> None:
-        """Set the scales of rows to the present moments, and express the states in them."""
+        """Update the fixed scales to the current moments, and convert the states."""
         n = self.columns.width if not self.inputs.sparse else None
         slots = None if n is not None else self.columns.array(len(self.columns))
         change = self.inputs.move(cast(int, n) if slots is None else int(np.flatnonzero(slots == INTERCEPT)[0]))
@@ -341,7 +302,7 @@ class Kept(Generic[S]):
             state.rescale(change)
 
     def _learn_prepared(self, examples: Examples, *, is_new: bool) -> Floats:
-        """Learn from prepared rows; return the scores (k, n) of the states, which join the metrics."""
+        """Learn scaled rows and update calibration and metrics; return the scores (k, n) from before each row."""
         states, y = self.states, examples.y
         targets = y[None, :] if self.labels is None else states.targets(y)
         members = states.unread(targets)
@@ -351,7 +312,7 @@ class Kept(Generic[S]):
         return scores
 
     def _together(self, parts: Sequence[Floats], n: int) -> Floats:
-        """Join the scores of parts, (n,) or (n, k) in the order of classes, NaN for classes that had not appeared."""
+        """Concatenate scores (k, rows) of parts to (n,), or (n, k) in the order of `classes`, NaN for later classes."""
         k = len(self.states.held)
         if k == 1:
             return self.shown(parts[0]) if parts else np.empty(0)
@@ -367,13 +328,13 @@ class Kept(Generic[S]):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Return everything with arrays, each with what their names in a file begin with."""
+        """Yield (prefix of the array names in a file, dataclass of arrays)."""
         yield "", self.inputs
         yield "", self.metrics
         yield from self.states.parts()
 
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return values that json can write, and arrays."""
+        """Return (dict for JSON, arrays) for a state file."""
         state: dict[str, Any] = {"sparse": self.inputs.sparse, "n_features": self.columns.width}
         if self.labels is not None:
             state.update(labels=self.labels.saved(), signs=list(self.states.signs))
@@ -385,13 +346,13 @@ class Kept(Generic[S]):
         return state, arrays
 
     def fill(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Put in the arrays that ``saved`` gave."""
+        """Replace the arrays by those of a state file."""
         groups = by_prefix(arrays)
         for prefix, part in self.parts():
             part.fill(groups.get(prefix, {}))
 
     def validate_all(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Raise ValueError unless rows could have made these arrays; the ones here may be outlines."""
+        """Raise ValueError unless these arrays are a possible state; the arrays of this object may be outlines."""
         groups, names = by_prefix(arrays), {"comparator", "columns", "names", "name_ends"}
         for prefix, part in self.parts():
             names |= {prefix + name for name in part.validate_all(groups.get(prefix, {}))}
@@ -405,7 +366,7 @@ class Kept(Generic[S]):
 
 
 def checked_sums(value: Any) -> tuple[float, int]:
-    """Return the sum and number of weights that a file holds; raise ValueError unless rows could have had them."""
+    """Check and return the sum and number of weights in a file."""
     if not isinstance(value, list | tuple) or len(cast("Sequence[Any]", value)) != 2:
         raise ValueError(f"weights must be the sum and the number of weights, got {value!r}")
     total, n = cast("Sequence[Any]", value)
@@ -413,7 +374,7 @@ def checked_sums(value: Any) -> tuple[float, int]:
 
 
 def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the arrays of a file by the prefixes of their names, and by the rest of these."""
+    """Return {prefix: {name: array}} of arrays whose names are prefix + name, where a prefix ends with "."."""
     groups: dict[str, dict[str, NDArray[Any]]] = {}
     for name, array in arrays.items():
         prefix, dot, rest = name.rpartition(".")
@@ -421,14 +382,44 @@ def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[An
     return groups
 
 
-def _put_back(before: list[tuple[NDArray[Any], Any, NDArray[Any]]]) -> None:
-    """Write what was copied before rows were learned from to where it was."""
-    for array, at, values in before:
-        array[at] = values
+class _Before:
+    """Copies of all that learning a batch in place may change."""
+
+    def __init__(self, model_state: ModelState[Any], batch: RowBatch) -> None:
+        states, n_slots = (
+            model_state.states,
+            len(model_state.columns) if model_state.inputs.sparse else model_state.n_slots(),
+        )
+        self.model_state, self.weight_sums = model_state, model_state.weight_sums
+        self.tally = None if model_state.labels is None else model_state.labels.tally
+        # arrays of sparse rows are replaced when they need more room
+        self.learners = [(state, state.rounds, state.kept_rows) for state in states.all()]
+        self.rows = [(rows, rows.kept_data, rows.kept_indices) for _, _, rows in self.learners if rows is not None]
+        rounds, n = (
+            [rounds for _, rounds, _ in self.learners],
+            len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch),
+        )
+        self.snapshot = Snapshot(rounds, *flat(batch), n, n_slots)
+        parts = [states.counted, states.mix, model_state.metrics, *(readout for _, readout in states.readouts)]
+        whole = [(array, ...) for part in parts if part is not None for array in part.arrays()]
+        self.arrays = [(array, at, array[at].copy()) for array, at in [*model_state.inputs.changing(batch), *whole]]
+
+    def restore(self) -> None:
+        """Write the copies back."""
+        for rows, data, indices in self.rows:
+            rows.kept_data, rows.kept_indices = data, indices
+        for state, rounds, _ in self.learners:
+            state.rounds_now = rounds
+        self.snapshot.restore()
+        for array, at, values in self.arrays:
+            array[at] = values
+        if self.model_state.labels is not None and self.tally is not None:
+            self.model_state.labels.tally = self.tally
+        self.model_state.weight_sums = self.weight_sums
 
 
 def _cut(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:
-    """Cut rows first to stop - 1 into parts (first, stop) that stay in a cache; one at least."""
+    """Split rows [first, stop) into parts (first, stop) that fit a cache; at least one."""
     if isinstance(batch, Csr):
         n, size = len(batch.indptr) - 1, batch.data.nbytes + batch.indices.nbytes
     else:
