@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,7 @@ class SketchedState(LearnedState):
                 # capacity for the rows until the next rebase, and after a failure for an explicitly formed direction
                 rows = min(state.turn.shape[1] - state.n_kept(), len(sample_weight) - done)
                 state.reserve(state.n_kept(), longest * rows + more)
-                rest = part_of(batch, done, len(sample_weight))
+                rest = cast(Csr, part_of(batch, done, len(sample_weight)))
                 out = scores[k : k + 1, done:]
                 lacks_room = learn([state.rounds], *rest, targets[k : k + 1, done:], sample_weight[done:], out)
                 done, more = done + int(np.isfinite(out).argmin()), len(state.base)

@@ -373,51 +373,6 @@ def test_what_leaves_the_range_is_refused_and_named(method, form):
         assert model.to_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("rows", "targets", "error", "match"),
-    [
-        (np.ones((3, 4)), [1, 1], ValueError, "each of the 3 rows"),
-        (np.ones((3, 4)), [1, np.nan, 1], ValueError, "entry 1"),
-        (np.full((3, 4), np.inf), [1, 1, 1], ValueError, "finite"),
-        (np.ones((3, 5)), [1, 1, 1], ValueError, "4 columns"),
-        (np.ones((3, 4), complex), [1, 1, 1], TypeError, "real"),
-    ],
-)
-def test_bad_batches_change_nothing(rows, targets, error, match):
-    for method in METHODS:
-        model = papers.AdaptiveSubgradient(3, method=method, loss="absolute").update(
-            RNG.standard_normal((20, 4)), np.ones(20)
-        )
-        before = model.to_bytes()
-        with pytest.raises(error, match=match):
-            model.update(rows, targets)
-        assert model.to_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "match"),
-    [
-        ({"sketch_size": 1}, ValueError, "sketch_size"),
-        ({"method": "x"}, ValueError, "method"),
-        ({"form": "x"}, ValueError, "form"),
-        ({"loss": "x"}, ValueError, "loss"),
-        ({"learning_rate": 0.0}, ValueError, "learning_rate"),
-        ({"learning_rate": -1}, ValueError, "learning_rate"),
-        ({"delta": 0.0}, ValueError, "delta"),
-        ({"learning_rate": "a"}, TypeError, "learning_rate"),
-        ({"penalty": "l3", "penalty_strength": 1.0}, ValueError, "penalty"),
-        ({"penalty": "l1"}, ValueError, "go together"),
-        ({"penalty_strength": 1.0}, ValueError, "go together"),
-        ({"penalty_strength": -1.0}, ValueError, "penalty_strength"),
-        ({"method": "adam", "form": "dual_averaging"}, ValueError, "form='mirror_descent' alone"),
-        ({"learnin_rate": 0.1}, TypeError, "did you mean 'learning_rate'"),
-    ],
-)
-def test_bad_parameters_are_named(options, error, match):
-    with pytest.raises(error, match=match):
-        papers.AdaptiveSubgradient(**options)
-
-
 def test_odd_shapes():
     for method in METHODS:
         model = papers.AdaptiveSubgradient(3, method=method, loss="absolute")

@@ -76,27 +76,28 @@ def test_a_row_that_is_refused_takes_the_others_with_it(name, form, k):
             assert model.to_bytes() == before
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("n", [17, 30])
-def test_an_interrupt_when_the_states_have_learned(name, n, monkeypatch):
-    """What follows is done once, however often it begins. (Up to 16 rows pass in one call, with no Python in it.)"""
-    rows, labels = stream(2, np.asarray)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_an_interrupt_when_all_has_been_learned(name, n, k, form, monkeypatch):
+    """The batch is taken back, and learned again as if nothing had been. (Up to 16 rows run no Python in between.)"""
+    rows, labels = stream(k, form)
     whole, model = MODELS[name]().update(rows[:20], labels[:20]), MODELS[name]().update(rows[:20], labels[:20])
-    before, add, calls = model.to_bytes(), Metrics.add, []
+    before, add = model.to_bytes(), Metrics.add
 
-    def stopped(self, *args, **more):
-        calls.append(1)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        return add(self, *args, **more)
+    def stopped(*args, **more):
+        add(*args, **more)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(Metrics, "add", stopped)
         with pytest.raises(KeyboardInterrupt):
             model.update(rows[20 : 20 + n], labels[20 : 20 + n])
-    if model.to_bytes() != before:  # else it has learned by a copy
-        whole.update(rows[20 : 20 + n], labels[20 : 20 + n])
-    assert model.to_bytes() == whole.to_bytes()
+    assert model.to_bytes() == before
+    whole.update(rows[20 : 20 + n], labels[20 : 20 + n])
+    assert model.update(rows[20 : 20 + n], labels[20 : 20 + n]).to_bytes() == whole.to_bytes()
 
 
 @pytest.mark.covering(2)

@@ -195,20 +195,6 @@ def test_files_of_strangers_are_checked(form, change, message):
         plain._validate(*model._state())
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"fit_intercept": 1}, TypeError, "fit_intercept must be True or False"),
-        ({"scale": "std"}, ValueError, "scale must be one of 'moments', None"),
-        ({"scale": 1.0}, TypeError, "scale must be a string"),
-    ],
-)
-@pytest.mark.parametrize("make", [fs.SketchedNewton, fs.AdaptiveSubgradient])
-def test_bad_parameters_are_named(make, parameters, error, message):
-    with pytest.raises(error, match=message):
-        make(**parameters)
-
-
 def test_rows_of_tables_are_answered_linearly():
     # ten numbers, half of them skewed, and a word: divided by their own lengths, rows lost what their numbers say
     rng = np.random.default_rng(0)

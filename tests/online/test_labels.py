@@ -275,34 +275,6 @@ def test_given_classes_have_a_state_each_from_the_first_row():
     assert np.isfinite(model.last_scores).all()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"classes": [1]}, ValueError, "at least two different labels"),
-        ({"classes": [1, 1.0]}, ValueError, "at least two different labels"),
-        ({"classes": "ab"}, TypeError, "classes must be a sequence of labels"),
-        ({"classes": 3}, TypeError, "classes must be a sequence of labels"),
-        ({"classes": [1, "a"]}, TypeError, "numbers or strings, not both, got 1, 'a'$"),
-        ({"classes": [1, 2, 3, 4, 5, "a"]}, TypeError, r"not both, got 1, 2, 3, 4, 5, \.\.\.$"),
-        ({"classes": [1, 0.5]}, ValueError, "a label of classes must be an integer"),
-        ({"classes": [1, None]}, TypeError, "a label of classes must be a number, a bool or a string"),
-        ({"classes": np.ones((2, 2))}, ValueError, "must be a vector"),
-        ({"class_weight": "even"}, ValueError, "must be 'balanced'"),
-        ({"class_weight": 2.0}, TypeError, "must be 'balanced', a dict"),
-        ({"class_weight": {1: -1.0}}, ValueError, r"class_weight\[1\] must lie in"),
-        ({"class_weight": {1: "a"}}, TypeError, r"class_weight\[1\] must be a real number"),
-        ({"class_weight": {None: 1.0}}, TypeError, "a label of class_weight must be"),
-        ({"class_weight": [1, 2]}, TypeError, "must be 'balanced', a dict"),
-        ({"loss": "square", "classes": [0, 1]}, ValueError, "classes belongs to labels, and loss='square'"),
-        ({"loss": "absolute", "class_weight": "balanced"}, ValueError, "class_weight belongs to labels"),
-    ],
-)
-@pytest.mark.parametrize("make", [fs.SketchedNewton, fs.AdaptiveSubgradient])
-def test_bad_parameters_are_named(make, parameters, error, message):
-    with pytest.raises(error, match=message):
-        make(**parameters)
-
-
 def test_class_weights_multiply_sample_weights():
     rows, numbers = stream()
     labels, weights = NAMES[numbers], np.random.default_rng(1).random(120)

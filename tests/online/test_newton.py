@@ -260,53 +260,6 @@ def test_labels_zero_and_one():
     assert np.array_equal(one.coef, two.coef)
 
 
-@pytest.mark.parametrize(
-    ("rows", "targets", "error", "match"),
-    [
-        (np.ones((3, 4)), [1, 1], ValueError, "each of the 3 rows"),
-        (np.ones((3, 4)), [1, np.nan, 1], ValueError, "entry 1"),
-        (np.ones((3, 4)), [1j, 1, 1], TypeError, "real"),
-        (np.ones((3, 4)), ["a", "b", "c"], TypeError, "real"),
-        (np.ones((3, 4)), np.ma.masked_array([1.0, 2, 3]), TypeError, "masked"),
-        (np.full((3, 4), np.inf), [1, 1, 1], ValueError, "finite"),
-        (np.ones((3, 5)), [1, 1, 1], ValueError, "4 columns"),
-        (np.ones((3, 4), complex), [1, 1, 1], TypeError, "real"),
-    ],
-)
-def test_bad_batches_change_nothing(rows, targets, error, match):
-    model = papers.SketchedNewton(3, loss="square").update(
-        RNG.standard_normal((20, 4)), np.sign(RNG.standard_normal(20))
-    )
-    before = model.to_bytes()
-    with pytest.raises(error, match=match):
-        model.update(rows, targets)
-    assert model.to_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "match"),
-    [
-        ({"sketch_size": 1}, ValueError, "sketch_size"),
-        ({"sketch_size": 2.0}, TypeError, "sketch_size"),
-        ({"method": "x"}, ValueError, "method"),
-        ({"method": None}, TypeError, "method"),
-        ({"loss_scale": 0.0}, ValueError, "loss_scale"),
-        ({"loss": "hinge"}, ValueError, "loss"),
-        ({"sketch_sise": 3}, TypeError, "did you mean 'sketch_size'"),
-        ({"loss": "x"}, ValueError, "loss"),
-        ({"loss": 1}, TypeError, "loss"),
-        ({"alpha0": -1.0}, ValueError, "alpha0"),
-        ({"method": "fd"}, ValueError, "alpha0 must be positive"),
-        ({"constraint": "x"}, ValueError, "constraint"),
-        ({"beta": 0.5}, ValueError, "beta"),
-        ({"method": "pfd", "alpha0": 1.0, "beta": 2.0}, ValueError, "beta"),
-    ],
-)
-def test_bad_parameters_are_named(options, error, match):
-    with pytest.raises(error, match=match):
-        papers.SketchedNewton(**options)
-
-
 def test_unfitted_and_bad_queries():
     model = papers.SketchedNewton(3)
     with pytest.raises(ValueError, match="no rows"):
