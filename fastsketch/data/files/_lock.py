@@ -58,8 +58,8 @@ def locked(target: Path) -> Generator[None]:
     Raises
     ------
     LockHeld
-        If another job holds it, in this process or another one. The lock file of a job on another machine counts as
-        held even if this machine can lock it: the message says what to remove if that job has ended.
+        If another job holds the lock, in this process or another one, or if the lock file is that of a job on another
+        machine, whose lock may be invisible here. The message says which file to delete if that job has ended.
     OSError
         If the lock file cannot be made, or the file system has no locks.
     """

@@ -226,13 +226,16 @@ def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
 
 # -- headers -----------------------------------------------------------------------------------------------------------
 def tell_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool | None:
-    """Return whether the first row is a header, None if nothing decides it.
+    """Return whether the first row is a header; None if that is undecided.
 
-    A row that numbers the columns is one (``_numbering``). So is a row with a name above a column of numbers, dates
-    and the like, or with a name without digits above CODES or more cells that all hold some (ids). The first row is no
-    header if a figure stands in it, or what is no name above figures, or if each of its cells occurs again below it, in
-    another row. With both nothing decides, and nothing does where the figures are unlike those below, next to names
-    without digits none of which occurs again: `Kunde,Artikel,2024` above `anna,milk,3`.
+    A row that numbers the columns is a header (``_numbering``). So is a row with a name above a column of numbers,
+    dates or similar figures, or with a name without digits above at least CODES cells that all contain digits (ids).
+
+    The first row is no header if it has a figure, if it has a cell that is neither name nor figure above a column of
+    figures, or if each of its cells occurs again below it.
+
+    If there is evidence for both, the result is None. It is also None if the figures of the first row are unlike those
+    below and it has names without digits that do not occur again, as in `Kunde,Artikel,2024` above `anna,milk,3`.
     """
     if numbering := _numbering(rows, dialect):
         return {"header": True, "row": False, "undecided": None}[numbering]
@@ -258,12 +261,12 @@ def is_numbering(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> boo
 
 
 def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
-    """Return what a first row of numbers is, as pandas writes those of the columns of a matrix without names.
+    """Classify a first row of numbers: "header", "row", "undecided", or "" if the numbers do not number the columns.
 
-    "header": the numbers are 0, 1, ..., or 1, 2, ..., or years, or they ascend, six and more of them, or three and more
-    at equal distances; the other cells are empty, or words that do not occur below. "row": it is one of these, and the
-    first row occurs again below. "undecided": it is 0, 1, ..., or 1, 2, ..., and most rows below count in the same way.
-    "": it is none of these.
+    pandas writes such a header for a matrix without column names. "header": the numbers are 0, 1, ..., or 1, 2, ..., or
+    years, or six or more that ascend, or three or more at equal distances; other cells are empty, or words that do not
+    occur below. "row": the same, but the first row occurs again below. "undecided": the numbers are 0, 1, ... or 1, 2,
+    ..., and most rows below count in the same way.
     """
     head = [cell.strip() for cell in rows[0]]
     is_number = [kind_of(cell, dialect) == NUMBER for cell in head]

@@ -35,14 +35,14 @@ def event_columns(
     names : sequence, optional
         Of the columns.
     times : sequence of str or None
-        For each column how a message calls the times in it, None where it holds others.
+        For each column a description of its times for messages, None if it holds no times.
     words : sequence of bool, optional
         For each column whether it holds words rather than numbers.
 
     Raises
     ------
     ValueError
-        If neither says which columns they are; the message lists them.
+        If neither names nor content decide; the message lists the columns.
     """
     width, called = len(times), [str(name).strip().lower() for name in names or ()]
     others = [k for k in range(width) if times[k] is None]

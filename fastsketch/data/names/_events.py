@@ -48,7 +48,7 @@ def read_events(
     table : str, path or data frame
         See open_table.
     dialect : Dialect
-        There is a header where a column is given by its name.
+        A column that is given by name implies a header.
     columns : sequence of str or int, optional
         Names, or numbers from 0, of the columns of users, items and, if there are any, values: by default see
         ``event_columns``.

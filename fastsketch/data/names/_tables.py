@@ -38,9 +38,9 @@ def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = Fa
     dialect : Dialect
         Of text.
     wanted : int, default 1
-        Columns that there are at least.
+        Least number of columns that the table must have.
     held : bool, default False
-        Whether the rows will be in memory as a whole: a csv file may not unpack to much more than its length then.
+        Whether the caller keeps all rows in memory; then ``most_unpacked`` limits what a csv file unpacks to.
 
     Raises
     ------

@@ -55,29 +55,29 @@ class Csv:
     Parameters
     ----------
     name : str
-        Of the file, in messages.
+        Name of the file for messages.
     start : bytes
         The first lines.
     dialect : Dialect
     numbers : bool, default False
-        Whether the rows are to be numbers: then a first line of words is a header whatever is below it, and a file
-        may hold bytes that are not UTF-8 in columns that are not read.
+        Whether the rows are read as numbers. Then a first line of words is a header if ``tell_header`` is undecided,
+        and columns that are not read may contain bytes that are not UTF-8.
 
     Attributes
     ----------
     separator : str
     width, header_bytes : int
-        Columns, 0 if there are no rows; bytes up to the end of the header.
+        Number of columns, 0 if there are no rows; bytes up to the end of the header.
     begins : int
         The line of the header, or of the first row.
     names : list of str or None
-        The cells of the header, without the blanks around them.
+        The cells of the header without surrounding blanks; None without a header.
     first : list of (line, cells)
         The first rows, at most DECIDING_LINES.
     numbered : bool
         Whether the header numbers the columns.
     hint : callable
-        Gives what a message about a cell of a column that is no number ends in.
+        Returns the end of a message about a cell that is no number, for the position of its column.
     """
 
     unit = "line"

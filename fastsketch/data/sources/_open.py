@@ -212,7 +212,10 @@ def _of_files(files: list[Path], name: Path, options: Options) -> Source:
 
 
 def _joined(sources: list[Source], options: Options) -> Source:
-    """Return sources as one; where some have taken their columns, the others take theirs before they are joined."""
+    """Concatenate sources. If some have selected their columns themselves, the others select theirs first.
+
+    Sources with the same column names in another order are reordered as the first.
+    """
     wanted = options.columns
     if wanted is not None and any(source.taken is not None for source in sources):
         sources = [

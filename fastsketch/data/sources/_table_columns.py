@@ -26,7 +26,7 @@ class Chosen:
     Attributes
     ----------
     columns : tuple of str
-        Their names, in the order in which they are wanted.
+        Their names, in the requested order.
     widths : tuple of int or None
         The length of the lists in each; None for a column of numbers.
     dtype : dtype
@@ -34,7 +34,7 @@ class Chosen:
     named : bool
         Whether the columns have names of their own.
     beside : str or None
-        The column that is read next to the rows.
+        The extra column.
     """
 
     columns: tuple[str, ...]
@@ -75,7 +75,7 @@ def choose(frames: Frames, options: Options) -> Chosen:
     SourceError
         If columns hold no numbers: it names all of them.
     ValueError
-        If there is no such column, or it is asked for twice.
+        If a requested column does not exist, or is requested twice.
     """
     names, of = list(frames.schema), frames.name
     beside = (
