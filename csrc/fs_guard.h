@@ -1,9 +1,10 @@
-/* Who is at work in an object: one who changes it, or any number who read it. Nobody waits.
+/* A readers-writer lock without waiting: one thread may change an object, or any number may read it; others are
+ * refused.
  *
- * The state is one word: bits 0 to 19 the number of readers, bit 20 set while somebody changes the object, bits 21 to
- * 31 the process: how many forks lie between it and the first one. What the word says of a parent's threads means
- * nothing in the child, which has but one thread: readers of another process are forgotten, a change by one of them is
- * not, for nobody will end it and the object is torn.
+ * The state is one word: bits 0 to 19 are the number of readers, bit 20 is set while a thread changes the object, bits
+ * 21 to 31 are the number of forks between the first process and this one. In a child of fork, which has one thread,
+ * readers of the parent are forgotten. A change that was going on in the parent is not: it will never end, and the
+ * object is torn.
  */
 #ifndef FS_GUARD_H
 #define FS_GUARD_H
@@ -19,8 +20,8 @@ typedef uint32_t fs_guard;
 
 enum {
     FS_GUARD_IN = 0,       /* entered: leave by fs_guard_leave */
-    FS_GUARD_CHANGING = 1, /* refused: somebody changes the object */
-    FS_GUARD_READING = 2,  /* refused: somebody reads it */
+    FS_GUARD_CHANGING = 1, /* refused: a thread changes the object */
+    FS_GUARD_READING = 2,  /* refused: a thread reads it */
     FS_GUARD_TORN = 3      /* refused: it was being changed when the process was forked */
 };
 

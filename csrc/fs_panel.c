@@ -8,10 +8,9 @@
 #include "fs_each_level.inc.h"
 #undef FS_LOOPS
 
-/* Below the first size the padding costs more than is saved; from the last on a Gram matrix is cut into blocks, which
- * BLAS computes as well (_kernels/sketching/products.pyx). Registers of AVX2 hold too small a tile for more than
- * BLAS reaches, so there only what it wastes on narrow products is gained. Without FMA BLAS has kernels that we have
- * not. */
+/* Below 32 rows the padding costs more than is saved; from 1024 on a Gram matrix is split into blocks, which BLAS
+ * computes as fast (_kernels/sketching/products.pyx). With the small tiles of AVX2 only narrow products are faster than
+ * by BLAS. Without FMA BLAS has faster kernels. */
 int fs_panel_pays(ptrdiff_t m, size_t real)
 {
 #if FS_X86

@@ -68,14 +68,14 @@ FS_INLINE void NAME(tile)(int columns, ptrdiff_t depth, const REAL *a, ptrdiff_t
     }
 }
 
-/* Of `left` rows or columns, those in vector v. */
+/* How many of `left` rows or columns are in vector v. */
 FS_INLINE int NAME(of_vector)(ptrdiff_t left, int v)
 {
     left -= v * LANES;
     return left >= LANES ? LANES : left > 0 ? (int)left : 0;
 }
 
-/* gram[:, 0 .. columns) for the ROWS rows of panel a: (+)= a b', rows beyond n_rows and columns beyond n left out. */
+/* gram[:, 0 .. columns) for the ROWS rows of panel a: (+)= a b', without rows beyond n_rows and columns beyond n. */
 FS_INLINE void NAME(gram_columns)(int columns, ptrdiff_t depth, const REAL *a, const REAL *const *b, ptrdiff_t n_rows,
                                   int n, int first, REAL *gram, ptrdiff_t ld)
 {
@@ -107,7 +107,7 @@ FS_INLINE void NAME(gram_columns)(int columns, ptrdiff_t depth, const REAL *a, c
     }
 }
 
-/* Often a few columns are left at the end: they do not cost a whole tile. */
+/* A few remaining columns do not cost a whole tile. */
 FS_LOOP void NAME(gram_tile)(ptrdiff_t depth, const REAL *a, const REAL *const *b, ptrdiff_t n_rows, int n, int first,
                              REAL *gram, ptrdiff_t ld)
 {
@@ -121,8 +121,8 @@ FS_LOOP void NAME(gram_tile)(ptrdiff_t depth, const REAL *a, const REAL *const *
         NAME(gram_columns)(TILE, depth, a, b, n_rows, n, first, gram, ld);
 }
 
-/* Fetch columns k0 .. k0 + depth - 1 of rows first .. last - 1 into the L2 cache ahead of their use: rows lie whole
- * pages apart, where the hardware does not look ahead. */
+/* Prefetch columns k0 .. k0 + depth - 1 of rows first .. last - 1 into the L2 cache: rows are pages apart, so that the
+ * hardware does not prefetch them. */
 FS_LOOP void NAME(fetch)(ptrdiff_t first, ptrdiff_t last, ptrdiff_t ld, const REAL *f, ptrdiff_t k0, ptrdiff_t depth)
 {
     for (ptrdiff_t i = first; i < last; i++)

@@ -1,4 +1,4 @@
-/* The door of the pool, a copy in every extension module: see fs_pool.h. Without fs_pool_share there are no threads. */
+/* Access to the pool, a copy in every extension module: see fs_pool.h. Without fs_pool_share there are no threads. */
 #include "fs_pool.h"
 
 static const fs_pool_service *shared;

@@ -1,35 +1,34 @@
-/* Work in parts, on the cores that the process may use.
+/* Run jobs in parts on a pool of threads.
  *
- * Who has work cuts it into parts by its size alone, never by the number of threads: so the result has the same bits
- * whatever that number is, and whichever thread takes a part. The calling thread takes parts too. There is one pool of
- * threads in a process; a caller that finds it at work for another one, or is itself a part, does all its parts alone.
- */
+ * A caller splits a job into parts by its size only, never by the number of threads, so that the result has the same
+ * bits whatever that number is, and whichever thread runs a part. The calling thread runs parts too. There is one pool
+ * of threads in a process. A caller that finds it busy, or is itself in a part, runs all its parts alone. */
 #ifndef FS_POOL_H
 #define FS_POOL_H
 #include <stddef.h>
 
-/* One part, 0 <= part < n_parts. scratch is the thread's own for the length of the part, aligned to 64 bytes if the
- * caller's is. No part may call into Python. */
+/* One part, 0 <= part < n_parts. scratch belongs to the thread during the part, aligned to 64 bytes if the caller's is.
+ * A part must not call Python. */
 typedef void (*fs_part)(void *context, ptrdiff_t part, void *scratch);
 
-/* All parts of a job; returns when they are done. `scratch` is that of the calling thread (NULL for 0 bytes): other
+/* Run all parts of a job; returns when they are done. `scratch` is that of the calling thread (NULL for 0 bytes): other
  * threads have `bytes` each of the pool's. */
 void fs_pool_run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, size_t bytes);
 
-/* How many parts for a job of so much work, each of about `least` or more, at most FS_PARTS: a number that depends on
- * nothing else, and a power of two: two, four or eight threads are then done with even parts at the same time. */
+/* The number of parts of a job: a power of two, at most FS_PARTS, such that each part has about `least` of the work or
+ * more. It depends on nothing else. With a power of two, 2, 4 or 8 threads finish equal parts at the same time. */
 enum { FS_PARTS = 16 };
 ptrdiff_t fs_pool_parts(double work, double least);
 
-/* Part number `part` of n things cut into n_parts, in multiples of `step`: [fs_pool_from(part), fs_pool_from(part +
- * 1)). */
+/* The first item of part `part`, if n items are split into n_parts at multiples of `step`; the part ends where the next
+ * begins. */
 ptrdiff_t fs_pool_from(ptrdiff_t n, ptrdiff_t n_parts, ptrdiff_t part, ptrdiff_t step);
 
-/* Between fs_blas_alone(1) and fs_blas_alone(0) the BLAS of scipy uses one thread, in the whole process: around the
- * parts of a job that call it, and around small LAPACK work; not longer. Pairs may overlap. */
+/* Between fs_blas_alone(1) and fs_blas_alone(0) the BLAS of SciPy uses one thread, in the whole process. To be called
+ * around the parts of a job that call BLAS, and around small LAPACK calls; not longer. Pairs may overlap. */
 void fs_blas_alone(int enter);
 
-/* What module `pool` has for all others. */
+/* What the module `pool` offers to all others. */
 typedef struct {
     void (*run)(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, size_t bytes);
     void (*blas_alone)(int enter);

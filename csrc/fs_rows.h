@@ -8,9 +8,9 @@
 #define fs_square_rows(n, d, ld, x, square) FS_TYPED(fs_square_rows, x)(n, d, ld, x, square)
 #define fs_centre_rows(n, d, ld, x, ...) FS_TYPED(fs_centre_rows, x)(n, d, ld, x, __VA_ARGS__)
 
-/* A mean takes in a block of mean base + shift: see fs_centre_rows. base becomes the correction. mean + low is a sum
- * of two doubles, low at most half a unit of rounding of mean: one double would know the small differences between
- * the means of blocks only to a unit of rounding of the mean. */
+/* Include a block of mean base + shift in a mean: see fs_centre_rows. base becomes the correction. The mean is a sum of
+ * two doubles, mean + low, with low at most half a unit of rounding of mean: in one double small differences between
+ * the means of blocks would be lost in the rounding of the mean. */
 void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
                   const double *shift);
 
@@ -31,7 +31,7 @@ void TYPED(fs_load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, 
 void TYPED(fs_square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square);
 
 /* Online centring of one block of n rows, which come as they are, not yet weighted, ld apart (FROSH Algorithm 1, step
- * 7). Columns do not meet: it may be done for some of them after others.
+ * 7). Columns are independent: the function may be called for some of them after others.
  *   base         = the heaviest row
  *   shift        = block mean - base
  *   x[i, :]      = root_weight[i] * (x[i, :] - base - shift), rounded once

@@ -5,7 +5,7 @@
 
 #include "fs_level.h"
 
-/* b where a is NaN, as fmax: which compilers call for, and on which gcc 12 for ARM comes to grief when it is nested. */
+/* b if a is NaN, like fmax, which compilers call as a function and gcc 12 for ARM miscompiles when nested. */
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 
 ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, double *d, double *z,
@@ -25,7 +25,7 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
         if (rho * fabs(z[j]) <= small)
             continue; /* d[j] and its column are an eigenpair */
         if (last >= 0) {
-            /* two close poles: rotate until the first has no weight */
+            /* two close poles: rotate such that the first has no weight */
             const double tau = hypot(z[last], z[j]), c = z[j] / tau, s = -z[last] / tau, gap = d[j] - d[last];
             if (fabs(gap * c * s) <= small) {
                 const double low = d[last], high = d[j];
@@ -34,7 +34,7 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
                 if (type[last] != type[j])
                     type[last] = type[j] = 2;
                 d[last] = low * c * c + high * s * s;
-                /* within the bounds that rounding may leave: kept poles stay sorted */
+                /* rounding must not move it out of [low, high]: kept poles stay sorted */
                 d[j] = LARGER(low, low * s * s + high * c * c);
                 d[j] = d[j] < high ? d[j] : high;
                 pair[2 * turns] = (int32_t)last;

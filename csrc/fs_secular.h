@@ -1,8 +1,8 @@
 /* The scalar part of divide and conquer for the symmetric tridiagonal eigenproblem: one merge of two solved halves.
  *
  * D + rho z z' = S diag(lambda) S', D diagonal, rho > 0.  Follows Cuppen's method as stabilised by Gu and Eisenstat
- * (SIAM J. Matrix Anal. Appl. 15, 1994), with deflation as in LAPACK's laed2; the roots of the secular equation are
- * found eight at a time, one in each lane.
+ * (SIAM J. Matrix Anal. Appl. 15, 1994), with deflation as in LAPACK's laed2; eight roots of the secular equation are
+ * found at a time, one in each lane.
  */
 #ifndef FS_SECULAR_H
 #define FS_SECULAR_H
@@ -12,10 +12,10 @@
 #define fs_secular_vectors(k, first, count, d, origin, tau, z, place, v, s) \
     FS_TYPED(fs_secular_vectors, s)(k, first, count, d, origin, tau, z, place, v, s)
 
-/* Roots found side by side. */
+/* Number of roots found at a time. */
 #define FS_ROOTS 8
 
-/* Set aside the values that need no equation.  d, z: n values, order: columns by ascending d, the first n1 columns
+/* Deflate: find the values that need no equation.  d, z: n values, order: columns by ascending d, the first n1 columns
  * belong to the upper half.  Columns in `keep` (returned count k, ascending d) stay; the others are eigenvectors
  * already, after the Givens rotations of columns pair[2 t], pair[2 t + 1] with turn[2 t] = c, turn[2 t + 1] = s, in
  * order. type[j]: 1 upper rows only, 2 both, 3 lower rows only. */

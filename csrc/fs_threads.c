@@ -1,8 +1,8 @@
 /* One pool of threads for a process: see fs_pool.h and fs_threads.h.
  *
- * A job is a counter of parts under one lock: parts are large (tens of microseconds and more), so a lock a part costs
- * nothing that could be measured, and needs nothing of a compiler's atomics. Our own pool rather than OpenMP: it can be
- * forked (GNU's hangs in a child), brings no second runtime beside those of numpy and torch, and is the same with every
+ * A job is a counter of parts under one lock: parts are large (tens of microseconds and more), so that a lock per part
+ * costs nothing measurable, and needs no atomics of a compiler. Our own pool instead of OpenMP, because it survives a
+ * fork (GNU's hangs in a child), needs no runtime in addition to those of NumPy and torch, and is the same with every
  * compiler. */
 #if !defined(_WIN32)
 #define _POSIX_C_SOURCE 200809L /* -std=c11 declares no more than C */
@@ -65,20 +65,20 @@ static double seconds(void)
 #endif
 #endif
 
-/* How long a thread looks before it sleeps: the work between two jobs of a shrink takes about as long. */
+/* Seconds that a thread spins before it sleeps: the work between two jobs of a shrink takes about as long. */
 static const double LOOK = 5e-4;
 
-/* Seconds beyond its time alone from which on a job was late; jobs that are done alone then. A worker that has lost its
- * core comes back after some milliseconds, ten jobs and more: tries cost little if most of them are successes. */
+/* A job is late if it takes this many seconds longer than on one thread; the next FIRST_REST to MOST_REST jobs are then
+ * run by the caller alone. A worker that has lost its core gets it back after some milliseconds, ten jobs and more. */
 static const double LATE = 2e-4;
 enum { FIRST_REST = 8, MOST_REST = 512 };
 
 static struct {
     mutex lock;
-    condition wake, done, spare; /* spare: of workers beyond the number that is wanted now */
+    condition wake, done, spare; /* spare: workers beyond the number wanted now wait for it */
     int wanted, cores, started;
-    int taken;                /* by a caller */
-    int alone_for, last_rest; /* jobs that callers do alone, and how many these were the last time */
+    int taken;                /* whether a caller uses the pool */
+    int alone_for, last_rest; /* jobs that callers still run alone, and their last number */
     /* the job, `number` of it; seats: workers that may still join; inside: those that have */
     int number, seats, inside;
     ptrdiff_t n_parts, next;
@@ -98,7 +98,7 @@ static struct {
           .cores = 1,
           .blas_lock = MUTEX};
 
-/* Whether this thread is a worker or a caller at its parts. */
+/* Whether this thread is a worker, or a caller that runs parts. */
 #if defined(_MSC_VER)
 static __declspec(thread) int busy;
 #else
@@ -115,7 +115,7 @@ static int write_word(int *word, int value)
     return value;
 }
 
-/* Parts until there are none, with the lock held at the beginning and at the end; returns how many. */
+/* Run parts until there are none left; return how many. The lock is held at the beginning and at the end. */
 static ptrdiff_t take_parts(void *scratch)
 {
     ptrdiff_t taken = 0;
@@ -128,7 +128,7 @@ static ptrdiff_t take_parts(void *scratch)
     return taken;
 }
 
-/* Look at a word for a moment, without the lock, until it is not `as_is`. */
+/* Spin until a word is not `as_is`, for `moment` seconds at most, without the lock. */
 static void look(int *word, int as_is, double moment)
 {
     double until;
@@ -231,13 +231,12 @@ static int start(void)
     return !failed;
 }
 
-/* Nobody sets BLAS's threads while the process is forked: OpenBLAS would leave its lock closed in the child for ever.
- */
+/* No thread may set BLAS's threads during a fork: OpenBLAS's lock would stay locked in the child for ever. */
 static void before_fork(void) { lock(&pool.blas_lock); }
 
 static void after_fork(void) { unlock(&pool.blas_lock); }
 
-/* A child of fork has the forking thread alone: whatever the others were at, its pool is a new one. */
+/* A child of fork has only the forking thread: reset the pool. */
 static void forked(void)
 {
     static const mutex fresh_mutex = MUTEX;
@@ -248,13 +247,13 @@ static void forked(void)
     pool.n_parts = pool.next = 0;
     pool.alone_for = pool.last_rest = 0;
     if (pool.alone)
-        pool.left_alone = 1; /* here BLAS may not be called: fs_threads_settle */
+        pool.left_alone = 1; /* BLAS must not be called here: fs_threads_settle restores it */
     pool.alone = 0;
 }
 #endif
 
-/* After a job of which this thread did `taken` parts in `mine` seconds of `whole`: where all parts alone would have
- * been done sooner, other processes have the cores, and the next jobs are done alone. Twice as many each time. */
+/* After a job of which this thread ran `taken` parts in `mine` seconds of `whole`: if running all parts alone would
+ * have been faster, other processes use the cores, and the next jobs are run alone, twice as many each time. */
 static void rest_if_late(ptrdiff_t taken, double mine, double whole)
 {
     if (!taken)
@@ -304,12 +303,12 @@ static void run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, s
     taken = take_parts(scratch);
     mine = seconds() - begun;
     busy = 0;
-    pool.seats = 0; /* who comes now comes too late */
+    pool.seats = 0; /* no worker may join any more */
     while (pool.inside > 0) {
         const int seen = pool.inside;
         unlock(&pool.lock);
-        /* Parts are even: a worker that runs is done within one more. One that does not run comes to this core as soon
-         * as the thread here sleeps. */
+        /* Parts are equal: a running worker ends within the time of one. A worker without a core gets this one as soon
+         * as this thread sleeps. */
         look(&pool.inside, seen, taken && 2 * mine < LOOK * (double)taken ? 2 * mine / (double)taken : LOOK);
         lock(&pool.lock);
         if (pool.inside == seen)
@@ -320,7 +319,7 @@ static void run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, s
     unlock(&pool.lock);
 }
 
-/* After a fork in the middle of another thread's work. */
+/* After a fork during another thread's job. */
 static void restore(void)
 {
     if (pool.left_alone) {

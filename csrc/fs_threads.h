@@ -1,4 +1,4 @@
-/* The threads behind fs_pool.h: part of one extension module, `pool`, alone. */
+/* The threads behind fs_pool.h: part of one extension module only, `pool`. */
 #ifndef FS_THREADS_H
 #define FS_THREADS_H
 #include "fs_pool.h"
@@ -10,20 +10,20 @@ const fs_pool_service *fs_threads_service(void);
 int fs_threads_get(void);
 void fs_threads_set(int n);
 
-/* Cores that the process may use: with no more threads than that a worker looks for the next job for a moment before it
- * sleeps. */
+/* Number of cores that the process may use: with at most as many threads a worker spins for a moment before it sleeps.
+ */
 void fs_threads_set_cores(int n);
 
 /* Worker threads that are alive in this process. */
 int fs_threads_started(void);
 
-/* The functions by which BLAS tells and takes its number of threads. */
+/* Set the functions that get and set the number of threads of BLAS. */
 void fs_threads_adopt_blas(int (*get)(void), void (*set)(int));
 
-/* That number, whatever fs_blas_alone has made of it for the moment; 0 if no BLAS was adopted. The second sets it, now
- * or once nobody is alone. */
+/* Get that number, as it is outside of fs_blas_alone; 0 if no BLAS was adopted. fs_threads_blas_set sets it, at once or
+ * after fs_blas_alone(0). */
 int fs_threads_blas_get(void);
-/* In a child of fork: give BLAS back the threads that somebody in the parent had taken for the moment. */
+/* In a child of fork: restore the threads of BLAS that a call in the parent had reduced. */
 void fs_threads_settle(void);
 void fs_threads_blas_set(int n);
 

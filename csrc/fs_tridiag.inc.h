@@ -34,7 +34,7 @@ FS_LOOP void NAME(update_and_multiply)(ptrdiff_t m, ptrdiff_t ld, REAL *b, const
             FS_UNROLL
             for (int c = 0; c < COLUMNS; c++) {
                 REAL *at = b + (k + c) * ld + k;
-                const int top = c < columns ? c : rows; /* of a column beyond the edge, nothing */
+                const int top = c < columns ? c : rows; /* nothing of a column beyond the edge */
                 NAME(wide) x = NAME(wide_load_range)(at, top, rows);
                 FS_UNROLL
                 for (int p = 0; p < PIECES; p++)
@@ -119,7 +119,7 @@ FS_LOOP void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL *
             const REAL x = a[j * n + i] < 0 ? -a[j * n + i] : a[j * n + i];
             largest = x > largest ? x : largest;
         }
-    /* entries to size 1, so that squares stay in range; a power of two rounds nothing */
+    /* scale entries to size 1, so that squares do not overflow; by a power of two, without rounding */
     frexp((double)largest, &exponent);
     if (exponent < -20 || exponent > 30)
         for (ptrdiff_t j = 0; j < n; j++)
@@ -139,8 +139,8 @@ FS_LOOP void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL *
         if (j + 1 == n)
             break;
         /* H = I - tau u u' maps column[j + 1 .. n) to (e, 0, .., 0), u[j + 1] = 1 */
-        /* in double: squares of a float column that is all rounding would leave the range, and a reflection with an
-         * inexact length is none */
+        /* in double: squares of a float column that is only rounding would underflow, and with an inexact length it
+         * would not be a reflection */
         double square = 0, lane[8] = {0};
         ptrdiff_t at_row = j + 2;
         for (; at_row + 8 <= n; at_row += 8)
@@ -152,7 +152,7 @@ FS_LOOP void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL *
             square += lane[l];
         const double head = (double)column[j + 1];
         u[j + 1] = 1;
-        if (square < (sizeof(REAL) == 4 ? 1e-60 : 1e-280)) { /* nothing beside entries of size 1 */
+        if (square < (sizeof(REAL) == 4 ? 1e-60 : 1e-280)) { /* negligible relative to entries of size 1 */
             e[j] = (REAL)head;
             tau[j] = 0;
             for (ptrdiff_t i = j + 2; i < n; i++)

@@ -1,7 +1,7 @@
-"""Bottom-k reservoir sampling: of rows with random priorities those of the k smallest are kept, whatever their order.
+"""Bottom-k reservoir sampling: each row has a random priority, and the rows of the k smallest are kept.
 
-Cohen and Kaplan (2007, PODC, "Summarizing data using bottom-k sketches"). Samples of two streams merge into that of
-both, as priorities are functions of the row alone.
+Cohen and Kaplan (2007, PODC, "Summarizing data using bottom-k sketches"). The sample does not depend on the order of
+rows, and the samples of two streams merge into that of both, as priorities depend on the row only.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from fastsketch._core.validation import is_sparse
 
 Priorities = NDArray[np.uint64]
 
-# Rows copied at a time: no second sample is held, and memory comes in pieces that are soon used again.
+# Rows copied at a time, so that there is never a second copy of the whole sample.
 COPIED_ROWS = 256
-# Neighbouring pieces of a few rows that are joined: every update copies the list of pieces.
+# After JOINED consecutive pieces of at most FEW rows these are joined, as every update copies the list of pieces.
 FEW, JOINED = 8, 32
 
 
 class Piece(NamedTuple):
-    """Some rows (n, d), array or CSR, with their priorities and weights (n,); no array is ever changed."""
+    """Some rows (n, d), array or CSR, with their priorities and weights (n,); arrays are never changed."""
 
     rows: Any
     priority: Priorities
@@ -33,21 +33,21 @@ class Piece(NamedTuple):
 
 
 class BottomK:
-    """At most `size` rows, those of the smallest priorities; up to twice as many are held while rows are added."""
+    """A sample of at most `size` rows, those of the smallest priorities; up to twice as many are held in between."""
 
     def __init__(self, size: int, empty: Piece) -> None:
         self._size, self._empty = size, empty
         self._hold(empty)
 
     def _hold(self, sample: Piece) -> None:
-        """Make these rows, in order, the whole sample."""
+        """Replace the sample by these rows, which are in order of priority."""
         n = len(sample.priority)
         self._pieces, self._n_held, self._in_order, self._n_small = [sample], n, True, 0
-        # no row of a higher priority can be among the smallest
+        # rows of higher priority cannot belong to the sample
         self._limit: np.uint64 | None = sample.priority[-1] if n >= self._size else None
 
     def copy(self) -> Self:
-        """Return an independent reservoir: arrays are shared, as none changes."""
+        """Return an independent reservoir; arrays are shared, as they never change."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _pieces=list(self._pieces))
         return other
@@ -58,19 +58,19 @@ class BottomK:
         return self._n_held
 
     def may_stay(self, priority: Priorities) -> NDArray[np.intp]:
-        """Return the indices of the rows, of these priorities (n,), that may be among the smallest."""
+        """Return the indices of the rows, given their priorities (n,), that may belong to the sample."""
         may = np.arange(len(priority)) if self._limit is None else np.flatnonzero(priority < self._limit)
         if len(may) > self._size > 0:
             may = np.sort(may[np.argpartition(priority[may], self._size - 1)[: self._size]])
         return may
 
     def merge(self, other: Self) -> None:
-        """Offer all rows of another reservoir."""
+        """Add the rows of another reservoir."""
         for piece in other._pieces:
             self.offer(piece)
 
     def offer(self, piece: Piece) -> None:
-        """Keep the rows that may be among the smallest: copies, or the piece itself before there is a limit."""
+        """Add the rows that may belong to the sample: copies, or the piece itself while the sample is not full."""
         if self._limit is not None:
             chosen = np.flatnonzero(piece.priority < self._limit)
             if not chosen.size:
@@ -84,11 +84,11 @@ class BottomK:
             self._n_small = 0
         self._n_held += n
         self._in_order = False
-        if self._n_held > 2 * self._size:  # sooner costs time, later memory
+        if self._n_held > 2 * self._size:  # more often costs time, less often memory
             self._trim()
 
     def _trim(self) -> None:
-        """Drop the rows that are not among the smallest."""
+        """Drop the rows that do not belong to the sample."""
         priority = np.concatenate([piece.priority for piece in self._pieces])
         limit = np.partition(priority, self._size - 1)[self._size - 1]
         self._pieces = [
@@ -97,8 +97,8 @@ class BottomK:
         self._n_held, self._limit, self._n_small = sum(len(piece.priority) for piece in self._pieces), limit, 0
 
     def settled(self) -> Piece:
-        """Sort the sample by priority, and return it as one piece."""
-        pieces = self._pieces  # once: another thread may sort it meanwhile
+        """Return the sample as one piece, sorted by priority."""
+        pieces = self._pieces  # read once, as another thread may sort it meanwhile
         if len(pieces) == 1 and self._in_order:
             return pieces[0]
         priority = np.concatenate([piece.priority for piece in pieces])
@@ -123,7 +123,7 @@ class BottomK:
 
 
 def stacked(parts: list[Any]) -> Any:
-    """Return the rows of all parts: CSR if all are, else an array."""
+    """Concatenate rows: CSR if all parts are, else an array."""
     if len(parts) == 1:
         return parts[0]
     if all(is_sparse(rows) for rows in parts):
@@ -134,7 +134,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
-    """Return the same rows in the same order, about COPIED_ROWS at a time."""
+    """Yield the same rows in the same order, about COPIED_ROWS at a time."""
     group: list[Piece] = []
     n = 0
     for piece in pieces:

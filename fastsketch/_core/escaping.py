@@ -1,4 +1,4 @@
-"""Text from files and names as it may be printed: control characters would command the terminal, or forge lines."""
+"""Escape text from files for printing: control characters could command the terminal, or forge lines."""
 
 import re
 
@@ -9,7 +9,7 @@ _CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def escaped(text: object) -> str:
-    r"""Return text on one line, its control characters as Python writes them: ``\x1b``, ``\n``, ``\u202e``.
+    r"""Return text on one line, with control characters as in Python source: ``\x1b``, ``\n``, ``\u202e``.
 
     Examples
     --------

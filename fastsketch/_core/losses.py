@@ -1,7 +1,7 @@
-"""The one table of losses: number, value, slope, curvature and kind of target, for every learner of the library.
+"""The table of losses, for all learners: number, value, slope, curvature and kind of target.
 
-A loss compares a score z with a target y; p is its parameter, where it has one. Compiled loops know losses by the
-numbers in _kernels/losses.pxd and compute the same formulas: tests hold both against this table.
+A loss compares a score z with a target y; p is its parameter, if it has one. Compiled loops refer to losses by the
+numbers in _kernels/losses.pxd and compute the same formulas; tests compare both with this table.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Loss:
 
     number: int
     value: Formula
-    slope: Formula  # d value / dz; of losses with kinks the mean of both sides, or 0
+    slope: Formula  # d value / dz; at kinks the mean of both sides, or 0
     curvature: Formula  # second derivative, 0 where there is none
     targets: Literal["real", "label", "count"] = "real"  # labels are -1 and +1 (0 and 1 are taken as these)
     lipschitz: float | None = None  # of the slope; None where there is none
@@ -45,8 +45,8 @@ class Loss:
     parameter: float | None = None  # default of loss_parameter; None where the loss takes none
     low: float = 0.0  # loss_parameter lies in (low, high)
     high: float = np.inf
-    mean: Callable[[Array], Array] | None = None  # from the score to what to expect of the target; None: the score
-    online: bool = False  # whether the online learners have it
+    mean: Callable[[Array], Array] | None = None  # from the score to the expected target; None: the score itself
+    online: bool = False  # whether the online learners offer it
 
 
 def _huber(z: Array, y: Array, p: float) -> Array:
@@ -141,7 +141,7 @@ ONLINE_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.online)
 
 
 def as_loss_parameter(loss: str, given: float | None) -> float:
-    """Return the parameter of a loss: the default if none is given, 0 for a loss that takes none, or ValueError."""
+    """Return the checked parameter of a loss: by default that of the table, 0 for a loss without parameter."""
     about = LOSSES[loss]
     if about.parameter is None:
         if given is not None:
@@ -156,7 +156,7 @@ def as_loss_parameter(loss: str, given: float | None) -> float:
 
 
 def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArray[Any]:
-    """Return finite targets as the loss takes them, in their dtype: labels 0 and 1 become -1 and +1; or ValueError."""
+    """Return finite targets as the loss takes them, with labels 0 and 1 as -1 and +1; ValueError for others."""
     kind = LOSSES[loss].targets
     if kind == "label":
         ones = values == 1
@@ -175,6 +175,6 @@ def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArra
 
 
 def expected(loss: str, z: NDArray[Any]) -> NDArray[Any]:
-    """Return what to expect of the target at score z: probability of +1 for "logistic", rate for "poisson", else z."""
+    """Return the expected target at score z: the probability of +1 for "logistic", the rate for "poisson", else z."""
     mean = LOSSES[loss].mean
     return z if mean is None else mean(z)

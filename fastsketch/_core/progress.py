@@ -1,4 +1,4 @@
-"""Line of progress on a terminal, or of JSON for machines."""
+"""Print the progress of a job: a line on a terminal, or JSON lines for programs."""
 
 import json
 import sys
@@ -13,9 +13,9 @@ PAUSE = 0.5
 
 
 class ProgressLine:
-    """Line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
+    """Progress as a line ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` or as JSON, at most twice a second.
 
-    rows: those before it began; seconds: since then.
+    rows, seconds: rows and time of an earlier run that is resumed.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ProgressLine:
         self._first: float | None = None  # fraction at the first call
 
     def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
-        """Show how far the work has come: fraction in [0, 1], rows so far, and what else there is to say."""
+        """Show the progress: fraction in [0, 1], rows so far, and further entries."""
         now = time.perf_counter()
         self._first = fraction if self._first is None else self._first
         if not self._shown or (now - self._last < self._pause and not final):
@@ -62,7 +62,7 @@ class ProgressLine:
     def _print(self, text: str, start: str, end: str) -> None:
         try:
             print(f"{start}{text}", end=end, file=self._stream, flush=True)
-        except OSError:  # nobody reads it any more
+        except OSError:  # the reader has closed it
             self._shown = False
 
 

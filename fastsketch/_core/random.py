@@ -1,7 +1,7 @@
-"""Random numbers that are a function of (key, seed, place) alone, and the list of all keys in use.
+"""Random numbers that are a function of (key, seed, position) only, and the list of all keys in use.
 
-numpy's Philox is counter-based: any stretch of any stream can be computed anywhere, in any order. Only its raw 64-bit
-output is used, which is the same in every version of numpy.
+NumPy's Philox is counter-based: any part of any stream can be computed anywhere, in any order. Only its raw 64-bit
+output is used, which is the same in every version of NumPy.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class Key(IntEnum):
-    """First half of the generator's key (the seed is the other). A number in use is never given another meaning."""
+    """First half of the generator's key; the seed is the other. The meaning of a number never changes."""
 
     SRHT = 0
     COUNTSKETCH = 1
@@ -31,7 +31,7 @@ class Key(IntEnum):
 
 
 class Normal(IntEnum):
-    """Streams of ``random_normal``. Those above 2**32 are families: the lower 32 bits count its members."""
+    """Streams of ``random_normal``. Above 2**32 they are families, whose members the lower 32 bits count."""
 
     ROTATION = 0
     COMPLETION = 1
@@ -40,8 +40,8 @@ class Normal(IntEnum):
 
 
 def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, first: int = 0) -> NDArray[np.uint64]:
-    """Return n uint64 (n,), a function of the other arguments alone: numbers `first` and later of their sequence."""
-    # Philox makes four numbers of each value of its counter
+    """Return n random uint64 (n,), a function of the other arguments: from number `first` of their sequence on."""
+    # Philox makes four numbers from each value of its counter
     generator = np.random.Philox(
         key=np.array([seed, key], np.uint64), counter=np.array([first // 4, stream, index, 0], np.uint64)
     )
@@ -50,19 +50,19 @@ def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, first: 
 
 @lru_cache(maxsize=64)
 def raw_block(seed: int, key: Key, index: int, n: int) -> NDArray[np.uint64]:
-    """Return n uint64 (n,), read-only, kept for the calls to come: rows that come singly ask for one number each."""
+    """Return n random uint64 (n,), read-only and cached, as a stream of single rows needs one number at a time."""
     numbers = raw_numbers(seed, key, index, 0, n)
     numbers.flags.writeable = False
     return numbers
 
 
 def random_normal(seed: int, stream: int, n: int) -> NDArray[np.float64]:
-    """Return n standard normal numbers (n,), a function of the other arguments alone."""
+    """Return n standard normal numbers (n,), a function of the other arguments."""
     return as_normal(raw_numbers(seed, Key.NORMAL, 0, stream, n))
 
 
 def as_normal(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return standard normal numbers from raw ones, by inversion."""
+    """Convert raw numbers to standard normal ones, by inversion."""
     from scipy.special import ndtri
 
     # uniform in the open interval (0, 1), in steps of 2**-53

@@ -1,9 +1,9 @@
-"""Sparse matrices at the public door: arrays that compiled code may read without a look at bounds.
+"""Check and convert sparse matrices, so that compiled code may read their arrays without bounds checks.
 
-scipy takes the arrays of a container at their word, as our kernels do: an index outside the matrix is then read and
-written outside of memory, and the flags of order that a container carries may be of other arrays. So all arrays are
-looked at here, once, before scipy or a kernel touches them; flags are never asked. What another thread changes in them
-during the call is not seen.
+SciPy and our kernels do not check the arrays of a container: an index outside of the matrix would access memory outside
+of the arrays, and the flags of order that a container carries may be wrong. All arrays are therefore checked here,
+once, before SciPy or a kernel reads them, and flags are ignored. Changes by another thread during a call are not
+detected.
 """
 
 from copy import copy
@@ -18,32 +18,32 @@ from fastsketch._kernels.linalg import csr as kernel
 Array = NDArray[Any]
 
 INT32, INT64, FLOAT16 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float16)
-# The code of a dtype, which long double has on every machine; its width differs.
+# Type code of long double, which is the same on all machines; its width differs.
 LONG_DOUBLE = np.dtype(np.longdouble).char
 
-# The kernels hold places of columns as int32.
+# The kernels store column indices as int32.
 MOST_COLUMNS = 2**31 - 1
-# What scipy or NumPy may raise over a container whose parts have been replaced.
+# Errors of SciPy or NumPy for a container whose attributes have been replaced.
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class _Fault(ValueError):
-    """A fault of a container, as its message says it."""
+    """An inconsistency of a container; its message describes it."""
 
 
 def check_width(n_columns: int, name: str) -> None:
-    """Raise ValueError for rows with more columns than the kernels number, before any of them is looked at."""
+    """Raise ValueError for more columns than the kernels can index, before anything else is checked."""
     if n_columns > MOST_COLUMNS:
         raise ValueError(f"{name} must have fewer than 2**31 columns, got {n_columns}")
 
 
 def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: bool = False) -> Any:
-    """Return a scipy.sparse container as CSR, itself where it can be: consistent, rows in order and without duplicates.
+    """Convert a scipy.sparse container to consistent CSR with ascending columns and without duplicates.
 
-    Duplicates are added up, in int64 if sums of small integers need it, or refused. data has a dtype of this machine
-    that scipy computes with, and no entry after the last row. `numbered`: in the place of each value stands where the
-    matrix, which is CSR, CSC or COO, has it in its own data. Raises TypeError for what is not real, ValueError naming
-    the fault for what is not consistent.
+    The container itself is returned if it is that already. Duplicates are added up, in int64 if sums of small integers
+    need it, or refused. data has a native dtype that SciPy computes with, and no entry after the last row. `numbered`:
+    replace each value by its index in the data of the matrix, which is CSR, CSC or COO. Raises TypeError if values are
+    not real, ValueError naming the fault if the container is inconsistent.
     """
     if matrix.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, got {matrix.ndim} dimensions")
@@ -51,7 +51,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
         if matrix.dtype.kind not in "fiub":
             raise TypeError(f"{name} must hold real numbers, got dtype {matrix.dtype}")
         if numbered:
-            values, matrix = _as_data(matrix.data, 1), copy(matrix)  # with the same arrays, which scipy does not see
+            values, matrix = _as_data(matrix.data, 1), copy(matrix)  # the caller's stays unchanged
             matrix.data = np.arange(len(values))
         out, ordered = _checked(matrix if matrix.format == "csr" else _converted(matrix))
     except _Fault as fault:
@@ -60,7 +60,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
         raise ValueError(f"{name} is not a consistent sparse matrix: {error}") from error
     check_width(out.shape[1], name)
     if not ordered:
-        # a copy: the caller's arrays stay as they are, and the new container has no flags
+        # a copy, as the caller's arrays must not change; the new container has no flags
         out = _container("csr", out.data.copy(), out.indices.copy(), out.indptr.copy(), out.shape)
         if not sum_duplicates:
             _refuse_duplicates(out, name)
@@ -70,7 +70,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
 
 # -- compressed formats ------------------------------------------------------------------------------------------------
 def _checked(csr: Any) -> tuple[Any, bool]:
-    """Return (CSR, the container itself if all its arrays are plain and full; whether its rows are in order)."""
+    """Return (checked CSR, whether the columns of its rows ascend); the same container if its arrays are fine."""
     indptr, indices, data = csr.indptr, csr.indices, csr.data
     plain = _is_index(indptr) and _is_index(indices) and indptr.dtype == indices.dtype and _is_data(data, 1)
     if not plain:
@@ -85,7 +85,10 @@ def _checked(csr: Any) -> tuple[Any, bool]:
 def _look(
     indptr: Array, indices: Array, data: Array, n: int, width: int, *, names: tuple[str, str] = ("row", "column")
 ) -> bool:
-    """Return whether indices, below `width`, ascend in each of n lines; raises _Fault unless all is consistent."""
+    """Return whether indices, all below `width`, ascend in each of n rows; raise _Fault for inconsistent arrays.
+
+    names: what rows and indices are called in errors.
+    """
     line, place = names
     if len(indptr) != n + 1:
         raise _Fault(f"indptr has {len(indptr)} entries, {n + 1} expected")
@@ -107,7 +110,7 @@ def _look(
 
 # -- the other formats -------------------------------------------------------------------------------------------------
 def _converted(matrix: Any) -> Any:
-    """Convert to CSR that is yet to be checked, with duplicates; raise _Fault for what scipy could not convert."""
+    """Convert to CSR, possibly with duplicates, to be checked; raise _Fault where SciPy could not convert."""
     kind, shape = matrix.format, matrix.shape
     try:
         m, n = shape
@@ -128,7 +131,7 @@ def _converted(matrix: Any) -> Any:
             _look_at_diagonals(matrix)
         row, column, data = _coordinates(matrix)
         coo = _container("coo", data, row, column, shape)
-        coo.has_canonical_format = True  # scipy is not to add up duplicates: that is done, or not, with the order
+        coo.has_canonical_format = True  # prevents SciPy from adding up duplicates, which `as_csr` does or refuses
         return coo.tocsr()
     except _Fault:
         raise
@@ -137,7 +140,7 @@ def _converted(matrix: Any) -> Any:
 
 
 def _of_lists(matrix: Any, n: int) -> Any:
-    """Return LIL as CSR."""
+    """Convert LIL to CSR."""
     rows, values = list(matrix.rows), list(matrix.data)
     lengths = [len(row) for row in rows]
     if len(rows) != n or lengths != [len(value) for value in values]:
@@ -155,7 +158,7 @@ def _look_at_diagonals(matrix: Any) -> None:
 
 
 def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
-    """Return (rows, columns, values) of COO, or of what scipy takes apart in Python (DOK, DIA)."""
+    """Return (rows, columns, values) of COO, DOK or DIA."""
     entries = matrix if matrix.format == "coo" else matrix.tocoo()
     row, column, data = _as_index(entries.row, "row"), _as_index(entries.col, "col"), _as_data(entries.data, 1)
     if not len(row) == len(column) == len(data):
@@ -168,7 +171,7 @@ def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
 def _is_index(array: Any) -> bool:
-    """Return whether the kernel can read an array of indices where it lies."""
+    """Return whether the kernel can read an array of indices in place."""
     if type(array) is not np.ndarray or array.ndim != 1:
         return False
     flags = array.flags
@@ -176,16 +179,16 @@ def _is_index(array: Any) -> bool:
 
 
 def _is_data(array: Any, ndim: int) -> bool:
-    """Return whether scipy computes with the values as they are."""
+    """Return whether SciPy can compute with these values without conversion."""
     if type(array) is not np.ndarray or array.ndim != ndim:
         return False
     return array.dtype.isnative and array.dtype != FLOAT16 and array.dtype.char != LONG_DOUBLE
 
 
 def _as_index(array: Any, what: str) -> Array:
-    """Return an array of indices as the kernel reads it.
+    """Convert an array of indices for the kernel.
 
-    One of uint64 that overflows turns negative, and is refused.
+    A uint64 that overflows becomes negative, and is refused later.
     """
     out: Array = np.asarray(array)
     if out.ndim != 1 or out.dtype.kind not in "iu":
@@ -194,7 +197,7 @@ def _as_index(array: Any, what: str) -> Array:
 
 
 def _as_data(array: Any, ndim: int) -> Array:
-    """Return values in a dtype of this machine that scipy computes with and state files hold."""
+    """Convert values to a native dtype that SciPy computes with and state files can hold."""
     out: Array = np.asarray(array)
     if out.ndim != ndim or out.dtype.kind not in "fiub":
         raise _Fault(f"data must hold real numbers in {ndim} dimensions, got dtype {out.dtype} and shape {out.shape}")
@@ -204,7 +207,7 @@ def _as_data(array: Any, ndim: int) -> Array:
 
 
 def without_long_double(values: Array) -> Array:
-    """Return values of long double as float64, and others as they are; what float64 cannot hold becomes infinite."""
+    """Convert long double to float64, where values that overflow become infinite; return other values unchanged."""
     if values.dtype.char != LONG_DOUBLE:
         return values
     with np.errstate(over="ignore"):
@@ -212,14 +215,14 @@ def without_long_double(values: Array) -> Array:
 
 
 def dense_as_csr(rows: Array) -> Any:
-    """Return checked dense rows as CSR, also those of a dtype that scipy refuses (float16, foreign byte order)."""
+    """Convert checked dense rows to CSR, also from dtypes that SciPy refuses (float16, other byte order)."""
     from scipy.sparse import csr_array
 
     return csr_array(_as_data(rows, 2))
 
 
 def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) -> Any:
-    """Return a new container, without flags: of indices and indptr, or of rows and columns."""
+    """Return a new container without flags, given (data, indices, indptr), for "coo" (data, rows, columns)."""
     from scipy import sparse
 
     if kind == "coo":
@@ -230,7 +233,7 @@ def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) 
 
 # -- duplicates --------------------------------------------------------------------------------------------------------
 def _add_up(csr: Any) -> None:
-    """Sort the rows and add up duplicate entries, without overflow of small integers."""
+    """Sort the columns of each row and add up duplicates in place, without overflow of small integers."""
     dtype = csr.data.dtype
     small = dtype.kind in "iu" and dtype.itemsize < INT64.itemsize
     if small:
@@ -241,7 +244,7 @@ def _add_up(csr: Any) -> None:
 
 
 def _refuse_duplicates(csr: Any, name: str) -> None:
-    """Sort the rows; ValueError naming the first entry that is stored more than once."""
+    """Sort the columns of each row in place; ValueError names the first entry that is stored more than once."""
     csr.sort_indices()
     indptr, indices = csr.indptr, csr.indices
     same = indices[1:] == indices[:-1]

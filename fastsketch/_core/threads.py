@@ -1,9 +1,8 @@
-"""How many threads fastsketch and the numerical libraries may use, shared by everything in the process.
+"""Limits of the number of threads of fastsketch and the numerical libraries, for the whole process.
 
-The kernels have one pool of threads (``_kernels/pool.pyx``), numpy and scipy each bring their own OpenBLAS with its
-own, and a limit set by one Python thread holds for all of them. So every limit in force is kept in one list under one
-lock: the smallest wins, and the values found before the first come back when the last one ends, in whatever order
-overlapping limits end.
+The kernels have one pool of threads (``_kernels/pool.pyx``), NumPy and SciPy each bring an OpenBLAS with its own pool,
+and a limit set by one Python thread affects all of them. All active limits are therefore in one set under one lock: the
+smallest wins, and the original values are restored when the last limit ends, in whatever order overlapping limits end.
 """
 
 import functools
@@ -18,14 +17,14 @@ from fastsketch._core.validation import as_integer
 from fastsketch._kernels import pool
 
 _lock = threading.RLock()
-# Limits in force. Weak references: a limit whose owner was interrupted between two lines ends with its owner.
+# Active limits. Weak references: a limit whose owner was interrupted between two lines ends with its owner.
 _limits: "weakref.WeakSet[_Limit]" = weakref.WeakSet()
 _before: list[tuple[Any, int]] = []
 _controller: tuple[int, list[Any]] | None = None
 
 
 def _blas_libraries() -> list[Any]:
-    """Return controllers of the BLAS pools loaded so far; looked up again only when a library was loaded since."""
+    """Return controllers of the BLAS pools loaded so far; cached until another library is loaded."""
     global _controller
     from threadpoolctl import ThreadpoolController
 
@@ -33,13 +32,13 @@ def _blas_libraries() -> list[Any]:
     if _controller is None or _controller[0] != loaded:
         pools: Any = ThreadpoolController()  # threadpoolctl has no types
         found: list[Any] = pools.select(user_api="blas").lib_controllers
-        # faiss brings an OpenMP pool, which counts per thread and is faiss's own business: no kernel calls it
+        # not the OpenMP pool of faiss, which no kernel calls
         _controller = (loaded, [library for library in found if "faiss" not in library.filepath])
     return _controller[1]
 
 
 class _Pool:
-    """The kernels' own threads, as threadpoolctl would show them."""
+    """The threads of the kernels, with the interface of a controller of threadpoolctl."""
 
     filepath = "the pool of the kernels"
 
@@ -59,14 +58,14 @@ def _set(library: Any, n: int) -> None:
         pool.use_blas(n)
         return
     library.set_num_threads(n)
-    # Newer versions of threadpoolctl let only one thread set a pool until it lets go of it; ours take turns by _lock.
+    # Newer versions of threadpoolctl let only one thread set a pool until it releases it; _lock makes ours take turns.
     release = getattr(library, "clear_controlling_thread", None)
     if release is not None:
         release()
 
 
 def _apply() -> None:
-    """Bring every pool to what the limits in force ask for; may be called at any time, any number of times."""
+    """Set every pool to the smallest active limit, or restore it; may be called any number of times."""
     limits = list(_limits)
     if limits:
         smallest = min(entry.limit for entry in limits)
@@ -86,11 +85,11 @@ def _apply() -> None:
 
 
 class _Limit:
-    """One limit in force from __enter__ to __exit__, or until it is collected and ``settle`` is called."""
+    """A limit that is active from __enter__ to __exit__, or until it is collected and ``settle`` is called."""
 
     def __init__(self, limit: int, own: bool) -> None:
         self.limit = limit
-        self.own = own  # numba follows too
+        self.own = own  # whether it limits Numba and the pool of the kernels, too
         self.thread = threading.get_ident()
         self.entered = 0
         self.numba_before: int | None = None
@@ -105,11 +104,11 @@ class _Limit:
             if numba is not None:
                 self.numba_before = numba.get_num_threads()
             if not _limits:
-                _apply()  # what an interrupted exit may have left
-            # also what was loaded since the limits in force began
+                _apply()  # end a limit that an interrupted exit has left
+            # also libraries loaded since the active limits began
             known = {library.filepath for library, _ in _before}
             for library in [_pool, *_blas_libraries()]:
-                if library.filepath not in known:  # while a kernel has scipy's BLAS for itself, the library says 1
+                if library.filepath not in known:  # during a kernel SciPy's BLAS has one thread
                     adopted = library.filepath == pool.adopted
                     _before.append((library, pool.blas_threads() if adopted else library.num_threads))
             _limits.add(self)
@@ -138,15 +137,15 @@ def _forked() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # nobody is in the middle of setting a pool: a lock of OpenBLAS would stay closed in the child
+    # no thread may be setting a pool during a fork: a lock of OpenBLAS would stay locked in the child
     os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forked)
 
 
 def settle() -> None:
-    """End the limit that an interrupt in an __enter__ or __exit__ left, after an exception in a kernel's work."""
+    """End the limit that an interrupt in __enter__ or __exit__ has left; called after an exception in a kernel."""
     if _before:
         with _lock:
-            # By looking for them: the traceback keeps them alive. Limits of kernels do not nest within a thread.
+            # They are searched for, as the traceback keeps them alive. Limits of kernels do not nest within a thread.
             for entry in [e for e in _limits if not e.own and e.thread == threading.get_ident()]:
                 _limits.discard(entry)
             _apply()
@@ -158,13 +157,13 @@ def thread_limit(n: int) -> _Limit:
     Parameters
     ----------
     n : int
-        Number of threads, at least 1 and below 2**16. More than there are cores are allowed, and bring nothing. A pool
-        of BLAS is never raised above the size it had outside.
+        Number of threads, at least 1 and below 2**16. More threads than cores are allowed, but not faster. The pool of
+        BLAS is never made larger than it was before.
 
     Returns
     -------
     context manager
-        On leaving, every pool is as it was, also when blocks of several Python threads overlap.
+        At its end every pool has its earlier size, also if blocks of several Python threads overlap.
 
     Raises
     ------
@@ -173,14 +172,14 @@ def thread_limit(n: int) -> _Limit:
 
     Notes
     -----
-    Without it, work that is large enough goes to as many threads as there are cores that the process may really use: by
-    its affinity, by the quota of its container, and by the environment variable OMP_NUM_THREADS where that is lower.
-    Results have the same bits for every number of threads. Limits are process-wide; while several overlap the smallest
-    holds. ``threadpoolctl.threadpool_limits`` sets the same pool (user API "fastsketch") once a model was made.
+    Without a limit, large computations use as many threads as the process has cores: by its affinity, by the quota of
+    its container, and by the environment variable OMP_NUM_THREADS if that is lower. Results have the same bits for
+    every number of threads. Limits hold for the whole process; of overlapping limits the smallest wins.
+    ``threadpoolctl.threadpool_limits`` sets the same pool (user API "fastsketch") once a model was made.
 
     Examples
     --------
-    A limit leaves cores to others, and changes no bit:
+    A limit leaves cores to other programs, and does not change the result:
 
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((500, 40))
@@ -193,9 +192,9 @@ def thread_limit(n: int) -> _Limit:
 
 
 def blas_limit() -> _Limit:
-    """Return a ``with`` block in which BLAS has one thread, so that its bits are those of a worker.
+    """Return a context manager in which BLAS has one thread, so that its bits are those of a worker process.
 
-    The pool keeps its own.
+    The pool of the kernels is not limited.
     """
     return _Limit(1, own=False)
 
@@ -205,9 +204,9 @@ Result = TypeVar("Result")
 
 
 def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Decorate a function of NumPy's and SciPy's linear algebra, whose bits depend on the number of threads.
+    """Decorate a function such that BLAS has one thread in it, as its bits depend on the number of threads.
 
-    For what is short: other threads' BLAS has one thread too while it lasts.
+    For short functions, because BLAS has one thread in the whole process meanwhile.
     """
 
     @functools.wraps(function)

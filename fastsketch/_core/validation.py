@@ -1,4 +1,4 @@
-"""The public door: what comes in is checked and converted here, once, with messages that name the argument."""
+"""Check and convert the arguments of public functions, with messages that name the argument."""
 
 import array
 import math
@@ -14,7 +14,7 @@ from fastsketch._core.sparse import as_csr, check_width, without_long_double
 
 
 class SparseRows(Protocol):
-    """A scipy.sparse container, or what converts itself to CSR as they do."""
+    """A scipy.sparse container, or an object with the same conversion to CSR."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -22,14 +22,14 @@ class SparseRows(Protocol):
         ...
 
     def tocsr(self) -> Any:
-        """Return the same as CSR."""
+        """Convert to CSR."""
         ...
 
 
-# Rows as they come in at a public door.
+# Rows as public functions take them.
 Rows = ArrayLike | SparseRows
 
-# Sizes of sketches, buffers and blocks lie below this: LAPACK counts in 32-bit integers.
+# Sizes of sketches, buffers and blocks are below this, as LAPACK uses 32-bit integers.
 MOST_SIZE = 1 << 31
 
 _BOOL: tuple[type, ...] = (bool, np.bool_)
@@ -57,7 +57,7 @@ def as_seed(value: Any, name: str = "seed") -> int:
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """Return True or False, and nothing that merely counts as one of them."""
+    """Return a bool or numpy.bool_ as bool; TypeError for anything else."""
     if not isinstance(value, _BOOL):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
@@ -66,12 +66,12 @@ def as_flag(value: Any, name: str) -> bool:
 def as_real(
     value: Any, name: str, low: float, high: float, *, low_open: bool = False, high_open: bool = False
 ) -> float:
-    """Return value as float within [low, high] (without an end that is open), or raise naming the argument."""
+    """Return value as float in [low, high], without open ends, or raise TypeError / ValueError naming the argument."""
     if isinstance(value, _BOOL) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     try:
         value = float(value)
-    except OverflowError:  # an int or a fraction beyond all floats
+    except OverflowError:  # an int or a fraction that is too large for a float
         value = math.inf if cast("Any", value) > 0 else -math.inf
     above, below = low < value if low_open else low <= value, value < high if high_open else value <= high
     if not (above and below) or math.isinf(value):
@@ -82,7 +82,7 @@ def as_real(
 
 
 def as_choice(value: Any, name: str, choices: Iterable[str | None]) -> str:
-    """Return value if it is one of the choices, or raise naming the argument."""
+    """Return value if it is one of the choices, or raise TypeError / ValueError naming the argument."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
     if value not in choices:
@@ -108,22 +108,19 @@ def is_sparse(value: Any) -> bool:
 
 
 def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that a model takes from its first rows: float32 for float16 and float32, float64 for all else.
-
-    The one rule for every model, and for a window of models, whose dtype its first rows decide.
-    """
+    """Return the default dtype of a model for its first rows: float32 for float16 and float32, else float64."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
-# What NumPy makes an array of without asking for items one after another.
+# Protocols and types that NumPy converts without iterating over items.
 _ARRAYS = ("__array__", "__array_interface__", "__array_struct__")
 _BUFFERS: tuple[type, ...] = (str, bytes, bytearray, memoryview, array.array, range)
 
 
 def refuse_final_nul(values: Any, name: str) -> None:
-    """Raise ValueError that names the first string which ends in NUL, in a list or an array of objects.
+    """Raise ValueError naming the first string that ends in NUL, in a list or an array of objects.
 
-    NumPy's arrays of strings, which labels become, do not keep NUL at the end: two different labels would be one.
+    NumPy's arrays of strings, which labels become, drop NUL at the end: two different labels would become equal.
     """
     if isinstance(values, list | tuple):
         entries = list(cast("list[Any]", values))
@@ -138,11 +135,11 @@ def refuse_final_nul(values: Any, name: str) -> None:
 
 
 def require_array_like(values: Any, name: str) -> None:
-    """Raise TypeError for a masked array, or an object that is no array, table, sparse matrix or list of rows.
+    """Raise TypeError for a masked array, or an object that is not an array, table, sparse matrix or list of rows.
 
-    The one check of all methods that take rows, targets or weights, made before NumPy converts them. NumPy drops the
-    mask of a masked array, and asks any other object that has a length for its items, one after another: that may never
-    end (an AnnData). Items of a list, and of lists in it, are checked by their types.
+    Called for all rows, targets and weights before NumPy converts them. NumPy would drop the mask of a masked array,
+    and iterate over the items of any other object that has a length, which may never end (an AnnData). Items of a list,
+    and of lists in it, are checked by their types.
     """
     kind = cast("type[Any]", type(values))
     if kind is np.ndarray:
@@ -174,10 +171,10 @@ def require_array_like(values: Any, name: str) -> None:
 
 
 def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
-    """Return a 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
+    """Convert rows to a 2-d array of real numbers, or to CSR in canonical form, without unnecessary copies.
 
-    Rows of long double become rows of float64, as no state file holds long double. Entries are not looked at here: the
-    kernels check them for NaN and infinity slice by slice.
+    A vector becomes one row. Long double becomes float64, as state files do not hold long double. Entries are not
+    checked: the kernels look for NaN and infinity, slice by slice.
     """
     if is_sparse(rows):
         out = as_csr(rows, name)
@@ -207,7 +204,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
 
 
 def _from_nullable(frame: Any, objects: NDArray[Any]) -> NDArray[Any]:
-    """Return a data frame of numbers in nullable dtypes of pandas as floats, missing ones as NaN; others as objects."""
+    """Convert a pandas data frame of nullable numbers to floats, missing ones to NaN; others stay objects."""
     kinds: list[Any] = list(frame.dtypes) if objects.ndim == 2 else [None]
     if not all(getattr(kind, "kind", "O") in "fiub" for kind in kinds):
         return objects
@@ -216,7 +213,7 @@ def _from_nullable(frame: Any, objects: NDArray[Any]) -> NDArray[Any]:
 
 
 def refuse_dicts(rows: Any, name: str) -> None:
-    """Raise TypeError for a dict or a list of dicts, which the online learners alone take."""
+    """Raise TypeError for a dict or a list of dicts, which only the online learners take."""
     first: Any = rows
     if isinstance(rows, list) and rows:
         first = cast("list[Any]", rows)[0]
@@ -228,7 +225,7 @@ def refuse_dicts(rows: Any, name: str) -> None:
 
 
 def refuse_iterator(rows: Any, name: str) -> None:
-    """Raise TypeError for a generator or another iterator, which no array can be made of."""
+    """Raise TypeError for a generator or another iterator, which cannot become an array."""
     if hasattr(rows, "__next__"):
         raise TypeError(
             f"{name} must be an array, not a {type(rows).__name__}: np.array(list(...)) has all rows in memory, and "
@@ -237,9 +234,9 @@ def refuse_iterator(rows: Any, name: str) -> None:
 
 
 def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArray[np.float64] | None:
-    """Return None, or a contiguous float64 vector of n_rows finite numbers >= 0.
+    """Return weights as a contiguous float64 vector of n_rows finite numbers >= 0, or None.
 
-    A scalar is one weight for every row.
+    A scalar is the weight of every row.
     """
     if weights is None:
         return None
@@ -252,9 +249,9 @@ def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArra
 
 
 def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.float64]:
-    """Return a contiguous float64 vector of n_rows finite numbers; a scalar will do for one row."""
+    """Return a contiguous float64 vector of n_rows finite numbers; for one row a scalar is allowed."""
     if n_rows == 1 and isinstance(values, float) and math.isfinite(values):
-        return np.array([values])  # a stream of single rows: numpy's checks would take longer than the row
+        return np.array([values])  # single rows of a stream: NumPy's checks would take longer than learning the row
     out = _as_column(values, n_rows, name, fill=n_rows == 1)
     if not all_finite(out):
         raise ValueError(f"{name} must be finite: entry {int(np.argmin(np.isfinite(out)))} is not")
@@ -262,7 +259,7 @@ def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.fl
 
 
 def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np.float64]:
-    """Return a contiguous float64 vector (n_rows,); `fill`: a scalar stands for all of its entries."""
+    """Return a contiguous float64 vector (n_rows,); with `fill` a scalar is repeated."""
     require_array_like(values, name)
     try:
         out: NDArray[Any] = np.asarray(values)
@@ -278,7 +275,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """Return values as an array; ValueError for lists of unequal lengths."""
+    """Convert values to an array; ValueError for lists of unequal lengths."""
     require_array_like(values, name)
     try:
         return np.asarray(values)
@@ -287,7 +284,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
-    """Return a float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
+    """Return a finite vector (d,) or matrix (d, k) as an array, without a copy where possible."""
     out = without_long_double(as_array(v, name))
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
@@ -299,12 +296,12 @@ def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
 
 
 def no_mask(values: NDArray[Any]) -> str:
-    """Return the hint that an error adds where indices are expected and a mask was given."""
+    """Return the hint for an error message if a mask was given instead of indices."""
     return ": np.flatnonzero gives those of a mask" if values.dtype.kind == "b" else ""
 
 
 def as_integer_vector(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return integers of any type, (n,); TypeError or ValueError for what is none."""
+    """Return a vector of integers (n,) in its own dtype; TypeError or ValueError for anything else."""
     out = as_array(values, name)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
@@ -316,7 +313,7 @@ def as_integer_vector(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Return different indices in [0, size), ascending; IndexError names those that are outside."""
+    """Return distinct indices in [0, size), ascending; IndexError names indices outside of that range."""
     out = as_integer_vector(values, name)
     outside = np.unique(out[(out < 0) | (out >= size)])
     if outside.size:
@@ -326,16 +323,13 @@ def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
 
 
 def not_finite(row: int, dtype: Any = None, name: str = "rows", column: int | None = None) -> ValueError:
-    """Return the error for a row that holds a NaN or an infinity (perhaps only as float32).
-
-    The one place of its message.
-    """
+    """Return the ValueError for a row with a NaN or an infinity, perhaps only after conversion to float32."""
     narrow = " (as float32)" if dtype == np.float32 else ""
     where = "" if column is None else f" in column {column}"
     return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}{where}")
 
 
-# Entries up to which one inner product answers sooner than two passes of numpy with an array between them.
+# Largest size at which an inner product is faster than two passes of NumPy with a temporary array.
 FEW = 4096
 
 
@@ -347,7 +341,10 @@ def all_finite(values: NDArray[Any]) -> bool:
 
 
 def check_finite(rows: Any, name: str = "rows", offset: int = 0, dtype: Any = None) -> None:
-    """Raise ValueError naming row (counted from offset) and column of the first entry that is not finite."""
+    """Raise ValueError naming row (counted from offset) and column of the first entry that is not finite.
+
+    dtype: that to which the rows were converted, for the message.
+    """
     dense = not is_sparse(rows)
     values: NDArray[Any] = np.asarray(rows if dense else rows.data)
     if values.dtype.kind != "f" or all_finite(values):
@@ -365,11 +362,10 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0, dtype: Any = No
 def rows_with_weight(
     rows: Any, weights: NDArray[np.float64] | None, *columns: Any, checked: bool = False
 ) -> tuple[Any, ...]:
-    """Leave out the rows of weight 0, which have the effect of no rows: return (rows, weights, *columns).
+    """Remove the rows of weight 0: return (rows, weights, *columns).
 
-    `columns` are arrays with an entry, or a row, for each of the rows, which are an array or CSR (n, d). Rows that are
-    left out are refused as others would be: unless they are `checked` already, ValueError names a row that is not
-    finite. Without a weight of 0 everything is returned as it is.
+    Rows are an array or CSR (n, d), `columns` arrays of length n. Unless `checked`, ValueError names a row that is not
+    finite, removed rows included. If no weight is 0 the arguments are returned unchanged.
     """
     if weights is None or weights.all():
         return rows, weights, *columns
@@ -380,6 +376,6 @@ def rows_with_weight(
 
 
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array as a kernel can read it: of this dtype, C-contiguous and aligned; itself if it is so."""
-    out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is
+    """Return an array with this dtype, C-contiguous and aligned, as kernels need it; unchanged if it is so."""
+    out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which does not copy an unaligned array
     return out if out.flags.aligned else out.copy()

@@ -1,7 +1,7 @@
-"""What comes at the door of a model that learns: rows in memory, tables with names, rows that are read in chunks.
+"""Rows as a model accepts them: arrays in memory, tables with column names, and rows that are read in chunks.
 
-Arrays, sparse matrices and lists are what they are. Everything else that has columns, a table or an array that lies
-elsewhere (in a file, on other machines), is a source (``fastsketch.data.sources``), and read a chunk at a time.
+Arrays, sparse matrices and lists are used as they are. Everything else that has columns, a table or an array outside of
+memory (in a file, on other machines), becomes a source (``fastsketch.data.sources``) that is read chunk by chunk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from fastsketch.data.sources._column_names import names_of_labels
 from fastsketch.data.sources._formats import refuse_lazy
 
 FeatureNames = tuple[str, ...]
-# What ``update`` takes; tables and arrays that lie elsewhere are arrays to a type checker.
+# What ``update`` takes; to a type checker tables and arrays outside of memory are arrays.
 Batch: TypeAlias = Rows | Source
 
 IN_MEMORY = (list, tuple, dict, bytes, memoryview)
@@ -26,14 +26,14 @@ SHOWN = 3
 
 
 def as_source(rows: Any) -> Source | None:
-    """Return rows that are read a chunk at a time, as a source; None for rows in memory.
+    """Return a source that reads these rows chunk by chunk; None for rows in memory.
 
-    What offers its memory (arrays of any library) is an array; what has columns or a shape and slices, and does not, is
-    read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files. A name is that of files.
+    Arrays of any library that expose their memory are in memory. Tables, data sets of HDF5 and Zarr, dask arrays and
+    memory-mapped files are read chunk by chunk. A text is the name of files.
     """
     if isinstance(rows, str | PathLike):
         return open_rows(rows)
-    if type(rows) is np.ndarray or isinstance(rows, IN_MEMORY) or is_sparse(rows):  # as most are
+    if type(rows) is np.ndarray or isinstance(rows, IN_MEMORY) or is_sparse(rows):  # most rows
         return None
     if isinstance(rows, Source):
         return rows
@@ -50,14 +50,14 @@ def as_source(rows: Any) -> Source | None:
 
 
 def is_table(rows: Any) -> bool:
-    """Return whether rows are a table with columns of their own types: of pandas, polars, pyarrow and their like."""
+    """Return whether rows are a data frame or table: of pandas, polars, pyarrow and similar libraries."""
     return hasattr(rows, "__arrow_c_stream__") or (hasattr(rows, "iloc") and hasattr(rows, "columns"))
 
 
 def _opened_table(rows: Any) -> Source | None:
     try:
         return open_rows(rows)
-    except ImportError:  # of a package that reads such tables: it is what NumPy makes of it, whole
+    except ImportError:  # of a package that reads such tables: NumPy converts the whole table
         return None
 
 
@@ -68,20 +68,20 @@ def labels_of(rows: Any) -> list[Any]:
 
 
 def names_of(rows: Any, name: str = "rows") -> FeatureNames | None:
-    """Return names of the columns of a table: see ``names_of_labels``. None of everything else."""
+    """Return the names of the columns of a table: see ``names_of_labels``; None for everything else."""
     return names_of_labels(labels_of(rows), name) if is_table(rows) else None
 
 
 def names_in(rows: Any) -> FeatureNames | None:
-    """Return the names of the columns of a table or a source; None of everything else."""
+    """Return the names of the columns of a table or a source; None for everything else."""
     return rows.feature_names if isinstance(rows, Source) else names_of(rows)
 
 
 def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> None:
     """Raise ValueError unless the named columns of rows are the ones that were learned, in the same order.
 
-    Every method that takes rows calls this function, or ``agreed`` below it. Rows without names of columns (arrays,
-    sparse matrices, lists) pass. Where `feature_names` is None so does everything but a data frame whose columns are
+    Every method that takes rows calls this function, or ``agreed``. Rows without column names (arrays, sparse matrices,
+    lists) are accepted. If `feature_names` is None everything is accepted, except a data frame whose columns are
     numbered in another order: see ``names_of_labels``.
     """
     if type(rows) not in (np.ndarray, list, dict):
@@ -89,11 +89,11 @@ def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "
 
 
 def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> list[int] | None:
-    """Match the columns of rows with those that were learned, by name: return the positions of these in `rows`.
+    """Return the positions in `rows` of the columns that were learned, matched by name.
 
-    For models whose columns are items: None if rows have no names, or these in this order; ValueError if any is missing
-    or unknown. Labels of a data frame that are no strings are names by their text, unless they are 0 to n - 1 in order
-    and these are not the names.
+    For models whose columns are items. None if rows have no names, or the same in the same order; ValueError if a name
+    is missing or unknown. Labels of a data frame that are not strings are compared as text, unless they are 0 to n - 1
+    in order and the learned names are others.
     """
     if feature_names is None or not is_table(rows):
         names = names_in(rows)
@@ -111,14 +111,17 @@ def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "row
 
 
 def with_columns(rows: Any, order: list[int] | None, name: str = "rows") -> Any:
-    """Return rows with the columns at these positions, as ``column_order`` gives them."""
+    """Return rows with the columns at these positions, which ``column_order`` returned."""
     if order is None:
         return rows
     return open_rows(rows, columns=order) if isinstance(rows, Source) else as_rows(rows, name=name)[:, order]
 
 
 def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str = "rows") -> FeatureNames | None:
-    """Return the names of both, of which one may have none; ValueError that says what differs, and what to do."""
+    """Return the column names of two sets of rows, which must be equal unless one set has none.
+
+    ValueError explains what differs, and what to do.
+    """
     if names is None or before is None or names == before:
         return before if names is None else names
     if len(names) != len(before):
@@ -149,7 +152,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
-    """Return the names of columns that a file states; ValueError unless they are one string for each feature."""
+    """Return the column names in a file; ValueError unless there is one string for each feature."""
     if names is None:
         return None
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
@@ -161,7 +164,7 @@ def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
 
 
 class WeightedChunks:
-    """The rows of a source with their weights, a chunk at a time; ``row`` is the first of the chunk at hand."""
+    """The rows of a source with their weights, chunk by chunk; ``row`` is the first row of the current chunk."""
 
     def __init__(self, source: Source, sample_weight: ArrayLike | None) -> None:
         self.source = source

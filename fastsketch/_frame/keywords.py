@@ -1,4 +1,4 @@
-"""Unknown keywords of the constructor of an estimator or optimiser: the error names the nearest one that there is."""
+"""Errors for unknown keywords of estimators and optimisers, which suggest the nearest parameter."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ Face = TypeVar("Face")
 
 
 def named_keywords(cls: type[Face]) -> type[Face]:
-    """Decorate a class: an unknown keyword raises TypeError naming the parameter that it may stand for.
+    """Decorate a class so that an unknown keyword raises TypeError with the most similar parameter.
 
     ``get_params`` and ``clone`` see the same signature as before.
     """

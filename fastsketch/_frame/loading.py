@@ -1,7 +1,7 @@
-"""Models read back from files and bytes: which class a file is of, and what makes its content a model again.
+"""Read models from files and bytes: find the class that a file names, and rebuild the model.
 
-A class is known once its module is imported. The file says which module that is, and a room of the library is imported
-when it is needed; ``Model`` fills ``kinds``.
+A class is known once its module is imported. The file names the module, and public packages of the library are imported
+when needed; ``Model`` registers classes in ``kinds``.
 """
 
 # pyright: reportPrivateUsage=false
@@ -24,11 +24,11 @@ from fastsketch.data.files._state import StateError
 
 kinds: dict[tuple[str, str], type[Any]] = {}  # classes of models by home and name
 
-# States that may be within each other: that of a model, and those of models that it holds.
+# Depth to which states may be nested: that of a model, and those of models in it.
 DEEPEST = 2
 _depth: ContextVar[int] = ContextVar("states being read", default=0)
 
-# What parameters, state or arrays raise that make no model; the last one where they ask for more than there is.
+# Errors that inconsistent parameters, states or arrays cause; MemoryError if they request more than there is.
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 
@@ -119,10 +119,10 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
 
 @contextlib.contextmanager
 def state_being_read(name: str) -> Generator[None]:
-    """Count a state that is being read in this block; StateError for a state within a state within a state.
+    """Count the nested states that are being read; StateError beyond DEEPEST.
 
-    A model may hold the states of others, as a window or an estimator does, but none of these holds a third: a file
-    that nests more would take many times its size of memory before it is refused.
+    A model may contain the states of others, as a window or an estimator does, but these contain no further ones. A
+    file with deeper nesting would take many times its size of memory before it is refused.
     """
     if (depth := _depth.get()) == DEEPEST:
         raise StateError(f"{name} is a state within a state within a state, and no model has such")
@@ -134,14 +134,14 @@ def state_being_read(name: str) -> Generator[None]:
 
 
 def inner_model(arrays: dict[str, NDArray[Any]], name: str, kinds: type[Any] | tuple[type[Any], ...]) -> Any:
-    """Return the model whose state an array of another state holds.
+    """Return the model whose state is in an array of another state.
 
-    Its kind is read first, and the rest only of a model of one of `kinds`.
+    Its kind is read first; the rest is read only if that is one of `kinds`.
 
     Raises
     ------
     ValueError
-        If there is no such array, it holds no state (StateError), or that of a model of another kind.
+        If there is no such array, it is not a state (StateError), or its model is of another kind.
     """
     content = arrays.get(name)
     if content is None:
@@ -168,8 +168,8 @@ def received(
     arrays: dict[str, NDArray[Any]],
     feature_names: Any,
 ) -> Any:
-    """Return the model that ``__reduce__`` took apart, here or in another process; StateError if it is inconsistent."""
-    # copies: what a pickle protocol hands over may be read-only, or the memory of another model
+    """Restore the model that ``__reduce__`` took apart, perhaps in another process; StateError if inconsistent."""
+    # copies: unpickled arrays may be read-only, or share memory with another model
     own = {name: np.array(array) for name, array in arrays.items()}
     try:
         return cls._built(parameters, notes, state, own, feature_names=feature_names, trusted=False)
@@ -180,9 +180,9 @@ def received(
 
 
 def _class_of(kind: str, home: Any) -> type[Any] | None:
-    """Return the class of a kind, whose home is imported if need be; None for one that is not known.
+    """Return the class of a kind, after importing its package if necessary; None if it is unknown.
 
-    A model of a script is found under the module's own name, too, and the other way round.
+    A class outside of the library is found by its name if the module differs, as "__main__" of a script does.
     """
     if not isinstance(home, str):
         return None
@@ -195,18 +195,18 @@ def _class_of(kind: str, home: Any) -> type[Any] | None:
 
 
 def home_of(cls: type) -> str:
-    """Return the name of the module whose import makes a class known: of the library the public package."""
+    """Return the name of the module whose import registers a class: for ours the public package."""
     public = cls.__module__.partition("._")[0]
     return public if public.startswith("fastsketch.") else cls.__module__
 
 
 def import_home(home: Any) -> None:
-    """Import a public package of the library, and nothing else: the name may come from a stranger's file."""
+    """Import a public package of the library, and nothing else: the name may come from an untrusted file."""
     if isinstance(home, str) and re.fullmatch(r"fastsketch(\.[a-z]+){1,2}", home):
         with contextlib.suppress(ImportError):
             import_module(home)
 
 
 def name_of(source: files.Source) -> str:
-    """Return what messages call a source."""
+    """Return the name of a source for messages."""
     return "the state" if isinstance(source, io.IOBase) else str(source)

@@ -1,6 +1,6 @@
-"""The frame of every model: parameters, notes, names of columns, copies, bytes, files, facts, merges, threads.
+"""Base of all models: parameters, notes, names of columns, copies, bytes, files, facts, merges, thread safety.
 
-A model declares its parameters (``_parameters``) and defines what the frame asks for:
+A model declares its parameters (``_parameters``) and defines the following hooks:
 
     class Total(MergeableModel):
         '''Weighted sum of the rows.'''
@@ -11,7 +11,7 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
         def update(self, rows, sample_weight=None):
             return self._take_rows(rows, sample_weight)
 
-        def _update(self, rows, sample_weight): # what can be an array, or is CSR: all of it or nothing
+        def _update(self, rows, sample_weight): # array-like or CSR: learn from all rows or none
             ...
 
         def _begin(self):                       # the state before the first row
@@ -23,16 +23,15 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
         def _restore(self, state, arrays):      # the inverse, on a model that has just begun
             self._total, self._n = arrays.get("total"), state["n"]
 
-        def _validate(self, state, arrays):     # ValueError for what is none, though a stranger's file may hold it
+        def _validate(self, state, arrays):     # ValueError for invalid states: a file may come from anyone
             as_integer(state["n"], "n", 0)
 
         n_rows and n_features as properties; _merge(other) if it merges.
 
-It then has a keyword constructor that checks and completes, readable parameters, ``copy``, ``deepcopy``, ``pickle``,
-``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it. ``_take_rows``
-gives it ``feature_names``, and sources of rows (batches.py), which are learned from whole or not at all. Methods that
-change it are decorated with ``changes``, methods that read what those change in place with ``reads``
-(_kernels/guard.pyx).
+From these it gets a keyword constructor with checks, readable parameters, ``copy``, ``deepcopy``, ``pickle``, ``save``,
+``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; ``fastsketch info`` shows it. ``_take_rows`` gives it
+``feature_names``, and sources of rows (batches.py), which are learned as a whole or not at all. Methods that change the
+model are decorated with ``changes``, methods that read what those change in place with ``reads`` (_kernels/guard.pyx).
 """
 
 # pyright: reportPrivateUsage=false
@@ -82,18 +81,18 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
 class Model(Parametrized, abstract=True):
-    """Base of the models: what they learn from rows, keep in files, and tell of themselves."""
+    """Base class of models, which learn from rows and are saved in files."""
 
     notes: dict[str, Any]
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Make the constructor; `abstract` classes are no kind of state file."""
+        """Make the constructor, and register the class for reading files unless it is `abstract`."""
         super().__init_subclass__(abstract=abstract, **kwargs)
         if not abstract:
             kinds[home_of(cls), cls.__name__] = cls
 
     def _set_up(self, given: dict[str, Any]) -> None:
-        """Check and keep the arguments, then begin."""
+        """Check and store the arguments, then begin."""
         values: dict[str, Any] = {}
         for name, declared in self._declared.items():
             value = given.get(name, declared.default)
@@ -111,36 +110,39 @@ class Model(Parametrized, abstract=True):
         raise NotImplementedError
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the state that a file holds beside parameters and notes: JSON values, and arrays (views will do)."""
+        """Return the state that a file holds in addition to parameters and notes: JSON values, and arrays (views are
+        allowed).
+        """
         raise NotImplementedError
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Take what ``_state`` gave, on a model that has just begun; the arrays are its own to keep."""
+        """Set the state to one that ``_state`` returned, on a model that has just begun; it may keep the arrays."""
         raise NotImplementedError
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Raise ValueError unless a model of these parameters could have this state, which a stranger may have made.
+        """Raise ValueError unless a model of these parameters could have this state, which may come from an untrusted
+        file.
 
-        Asked on a model that has just begun; no more memory may be taken than the arrays themselves have.
+        Called on a model that has just begun. Must not allocate more memory than the arrays take.
         """
 
     def _keep_in_memory(self, other: Any) -> None:
-        """Give a copy what no file holds (nothing by default)."""
+        """Copy to `other` what no file holds (nothing by default)."""
 
     def _facts(self) -> dict[str, Any]:
-        """Return what ``facts`` adds to the counts and the parameters."""
+        """Return the entries that ``facts`` adds to the counts and the parameters."""
         return {}
 
     def _learns_targets(self) -> bool:
-        """Return whether rows come with targets."""
+        """Return whether ``update`` takes targets."""
         return "targets" in signature(cast(Any, self).update).parameters
 
     def _in_order(self) -> str | None:
-        """Return why rows must come in their order, one after another, as a clause for a message; None if need not."""
+        """Return why rows must be learned in their order, as a clause for a message; None if they need not."""
         return f"a {type(self).__name__} does not merge"
 
     def _certificate(self) -> dict[str, float]:
-        """Return the bounds that are known without a computation; reports sum them over parts (default: none)."""
+        """Return the bounds that need no computation; reports sum them over parts (default: none)."""
         return {}
 
     @property
@@ -157,24 +159,25 @@ class Model(Parametrized, abstract=True):
     @property
     @reads
     def feature_names(self) -> FeatureNames | None:
-        """Return the names of the columns, from the first rows that had them (a table, a source); None before.
+        """Return the names of the columns, from the first rows that had names (a table, a source); None before.
 
-        Models of items that have ids, and rows without names, have the ids as text.
+        For models of items with ids, and rows without names, these are the ids as text.
         """
         return self._column_names()
 
     def _column_names(self) -> FeatureNames | None:
-        """Return ``feature_names``, for a call that is at work in the model itself."""
+        """Return ``feature_names``, for calls from within the model."""
         return self._feature_names
 
     def _update(self, rows: Any, sample_weight: Any) -> Any:
-        """Learn from rows in memory, all or nothing, for a model whose ``update`` is ``_take_rows``."""
+        """Learn from rows in memory, all or none of them, for a model whose ``update`` is ``_take_rows``."""
         raise NotImplementedError
 
     def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
-        """Call ``_update`` as all models do: names are checked, and sources are read chunk by chunk.
+        """Learn from rows by ``_update``: check the names of columns, and read sources chunk by chunk.
 
-        Of more than one chunk rows go to a copy of the state, which takes its place when all of them are in.
+        If there are several chunks, they are learned by a copy of the model, whose state replaces this one's at the
+        end.
         """
         if type(rows) is np.ndarray:
             self._update(rows, sample_weight)
@@ -214,7 +217,7 @@ class Model(Parametrized, abstract=True):
             self._agreed(names_in(rows), "rows")
 
     def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
-        """Return the names of the columns when rows with these come: ValueError if those before had others."""
+        """Return the names of the columns, given those of new rows; ValueError if they differ from earlier names."""
         return agreed(names, self._feature_names, whose)
 
     def _column_order(self, rows: Any, name: str = "rows") -> list[int] | None:
@@ -223,12 +226,15 @@ class Model(Parametrized, abstract=True):
         return None if in_memory else column_order(rows, self._column_names(), name)
 
     def _name_columns(self, source: Source) -> None:
-        """Take the names of a source whose rows come next, on a model that nobody else has yet."""
+        """Take the names of a source whose rows come next, on a model that is not shared yet."""
         self._feature_names = agreed(source.feature_names, self._feature_names, source.name)
 
     @contextlib.contextmanager
     def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
-        """Name the columns while rows are taken in, or not: ValueError if the columns before had others."""
+        """Set the names of the columns while rows are learned, and restore them if none was learned.
+
+        ValueError if earlier rows had other names.
+        """
         seen, before = self.n_rows, self._feature_names
         self._feature_names = self._agreed(names, whose)
         try:
@@ -282,7 +288,7 @@ class Model(Parametrized, abstract=True):
         return self._copied()
 
     def _copied(self) -> Self:
-        """Return a copy, for a call that is at work in the model itself."""
+        """Return a copy, for calls from within the model."""
         state, arrays = self._state()
         other = type(self)._built(
             self.parameters,
@@ -315,7 +321,7 @@ class Model(Parametrized, abstract=True):
         return files.pack(about_of(self, state), arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile.
+        """Write the state to a file that ``fs.load`` reads; an existing file is replaced atomically.
 
         Parameters
         ----------
@@ -335,16 +341,20 @@ class Model(Parametrized, abstract=True):
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """Read a model of this class, as ``fs.load`` reads any.
+        """Read a model of this class from a file.
 
         Parameters
         ----------
         source : str, path or binary file
 
+        Returns
+        -------
+        model
+
         Raises
         ------
         StateError
-            Also if the file holds a model of another kind.
+            As for ``fs.load``, and if the file holds a model of another class.
 
         Examples
         --------
@@ -390,18 +400,18 @@ class Model(Parametrized, abstract=True):
 
 
 class MergeableModel(Model, abstract=True):
-    """A model of which two, that have seen different rows, can become one."""
+    """A model of which two, that have seen different rows, can be merged."""
 
     # Parameters in which two models may differ and still merge.
     _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
 
     # Any stands for Self in these two: type checkers refuse an override of a method with an argument of type Self
     def _merge(self, other: Any) -> None:
-        """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
+        """Add the rows of `other`; both have seen rows of the same width and dtype. Atomic; `other` does not change."""
         raise NotImplementedError
 
     def _joins_columns(self, other: Any) -> bool:
-        """Return whether rows of another width can be added, because both know their columns by names."""
+        """Return whether rows of another width can be added, because both models know their columns by names."""
         return False
 
     def _must_agree(self) -> dict[str, Any]:
@@ -410,7 +420,7 @@ class MergeableModel(Model, abstract=True):
 
     @changes
     def merge(self, other: Self) -> Self:
-        """Add what another model has seen, as if its rows had passed through this one.
+        """Add the rows that another model has seen, as if this model had learned from them.
 
         Parameters
         ----------
@@ -424,9 +434,9 @@ class MergeableModel(Model, abstract=True):
         Raises
         ------
         TypeError, ValueError
-            If the two do not belong together; this model is then as it was.
+            If the two do not match; this model is then unchanged.
         RuntimeError
-            If another thread is at work in either of them, as for every method that changes or reads what changes.
+            If another thread is using either of them.
 
         Examples
         --------
@@ -450,7 +460,7 @@ class MergeableModel(Model, abstract=True):
         other._take(self)
 
     def _take(self, other: Any) -> None:
-        """Add what `other` has seen, if the two belong together."""
+        """Add what `other` has seen, if the two match."""
         mine, theirs = self._must_agree(), other._must_agree()
         for name in {**mine, **theirs}:
             if not same(theirs.get(name), mine.get(name)):
@@ -474,7 +484,7 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned apart and merged --------------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return the first block of each piece of a stream, if pieces of these lengths merge to its bits."""
+        """Return the index of each piece's first block, if pieces of a stream of these lengths merge to its bits."""
         return None
 
     def _in_order(self) -> str | None:
@@ -485,30 +495,30 @@ class MergeableModel(Model, abstract=True):
         return 1
 
     def _state_bytes(self, n_features: int) -> int:
-        """Estimate what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
+        """Estimate the memory of a part's model once its rows are learned; 0 if that is little (the default)."""
         return 0
 
     def _check_passes(self, passes: int) -> None:
-        """Raise ValueError unless models of these parameters have a use for so many passes, two at least."""
+        """Raise ValueError unless models of these parameters can use this many passes, at least two."""
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _passes_again(self, passes: int) -> Generator[Any, Any, Any]:
-        """Yield models that read the rows again, at most so many, each to come back; return the better model."""
+        """Yield models that read the rows again, at most `passes`; each is sent back. Return the better model."""
         raise NotImplementedError
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
-        """Return an empty model of the same parameters for a part of a job, or for its blocks from this one on."""
+        """Return an empty model of the same parameters for a part of a job, or for its blocks from `first_block` on."""
         return type(self)(**self.parameters)
 
     def _for_block(self, number: int) -> Self:
-        """Return an empty model of the same parameters for a block of a window, by the blocks before it."""
+        """Return an empty model of the same parameters for block `number` of a window."""
         return self._for_part(number)
 
     def _complete_part(self) -> None:
-        """Say that all rows of a part are in: what is kept only for rows to come may go (nothing by default)."""
+        """End a part: release what is only needed for further rows (nothing by default)."""
 
     def _adopt(self, other: Any) -> None:
-        """Take over the state of a model of the same parameters; this one has seen nothing."""
+        """Copy the state of a model of the same parameters; this one has seen nothing."""
         state, arrays = other._state()
         self._restore(state, {name: array.copy() for name, array in arrays.items()})
 

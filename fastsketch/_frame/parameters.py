@@ -4,8 +4,8 @@
         scale: float = real(default=1.0, low=0.0)
 
 declares the argument ``scale`` of ``Mean(scale=1.0)`` and the read-only attribute ``Mean.scale``. Type checkers read
-the annotation (PEP 681), the frame in ``_model`` builds the constructor, and the command line takes its flags from the
-declarations: ``from_text`` reads a value as a person types it, ``described`` finds what the docstring says of it.
+the annotation (PEP 681), ``constructor`` builds the constructor, and the command line takes its flags from the
+declarations: ``from_text`` parses the text of a value, ``described`` returns the docstring of each parameter.
 """
 
 import csv
@@ -28,7 +28,7 @@ from fastsketch._core.validation import as_choice, as_dtype, as_flag, as_integer
 Check = Callable[[Any, str], Any]
 Owner = TypeVar("Owner")
 
-# What parameters are called elsewhere: the first of ours that there is stands for them.
+# Names of parameters in other libraries, and ours, of which the first that exists is suggested.
 ELSEWHERE: Final = {
     "alpha": ("alpha0", "ridge", "penalty_strength"),
     "eta0": ("learning_rate",),
@@ -37,12 +37,12 @@ ELSEWHERE: Final = {
     "n_factors": ("rank",),
     "n_components": ("rank", "sketch_size"),
 }
-# Stands for "no default": the argument must be given.
+# Marks an argument without a default, which must be given.
 REQUIRED: Final = object()
 
 
 class Parameter(property):
-    """One argument of a model's constructor, and the attribute that reads it: no call of Python's own."""
+    """One argument of a model's constructor, and the read-only attribute of the same name."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class Parameter(property):
     ) -> None:
         self.check = check
         self.choices = choices
-        self.reads = reads  # a method of the model that says what its attribute shows, where that is more
+        self.reads = reads  # the method of the model that returns the attribute, if that is not the argument itself
         self.default = default  # as check returns it
         self.positional = positional
-        self.fixed = fixed  # no argument: a subclass has settled the value
+        self.fixed = fixed  # not an argument: a subclass has fixed the value
 
     def __set_name__(self, owner: type, name: str) -> None:
         value = attrgetter(f"_values.{name}") if self.reads is None else methodcaller(self.reads)
         super().__init__(value, partial(_refuse_change, name))
-        # the class says what an attribute shows that is more than its parameter
+        # other attributes are described by the class
         self.__doc__ = f"The parameter {name}, as it was given." if self.reads is None else None
 
 
@@ -76,9 +76,9 @@ def _refuse_change(name: str, instance: Any, value: Any) -> None:
 
 
 def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True) -> Any:
-    """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
+    """Declare an argument with its own check: check(value, name) returns the value to store, or raises.
 
-    reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
+    reads: the method of the model that returns the attribute, if that is not the argument itself.
     """
     return Parameter(check, default, not kw_only, reads=reads)
 
@@ -86,7 +86,7 @@ def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None
 def integer(
     *, default: Any = REQUIRED, at_least: int = 0, below: int = 1 << 62, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """Declare an integer in [at_least, below); without a bound of its own, what 64 bits hold."""
+    """Declare an integer in [at_least, below)."""
     return Parameter(partial(as_integer, minimum=at_least, below=below), default, not kw_only, not init)
 
 
@@ -99,13 +99,13 @@ def real(
     high_open: bool = False,
     kw_only: bool = True,
 ) -> Any:
-    """Declare a float within [low, high]; without low with low_open, without high with high_open."""
+    """Declare a float in [low, high]; `low_open` and `high_open` exclude the ends."""
     check = partial(as_real, low=low, high=high, low_open=low_open, high_open=high_open)
     return Parameter(check, default, not kw_only)
 
 
 def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bool = True) -> Any:
-    """Declare one of several strings, or None where that is one of the choices."""
+    """Declare one of several strings, or None if it is among the choices."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
@@ -129,15 +129,15 @@ def float_dtype(*, default: Any = None) -> Any:
     return Parameter(as_dtype, default)
 
 
-# -- the class that has them ---------------------------------------------------------------------------------------
+# -- the base class ------------------------------------------------------------------------------------------------
 class Parametrized:
-    """Base of the classes whose constructor takes what they declare, by keyword, and checks it."""
+    """Base of classes whose constructor takes the declared parameters by keyword, and checks them."""
 
     _declared: ClassVar[dict[str, Parameter]] = {}
     _values: SimpleNamespace
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Collect the declared parameters into a constructor."""
+        """Make the constructor from the declared parameters."""
         super().__init_subclass__(**kwargs)
         own = _own_parameters(cls)
         if "__init__" in vars(cls):
@@ -156,10 +156,10 @@ class Parametrized:
         raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
 
     def _check(self) -> None:
-        """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
+        """Raise ValueError for parameters that contradict each other; each has passed its own check."""
 
     def _resolved(self) -> dict[str, Any]:
-        """Return the values in use for parameters that were None or "auto"."""
+        """Return the values in use of parameters that were None or "auto"."""
         return {}
 
     @property
@@ -176,7 +176,7 @@ class Parametrized:
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """Return the parameters with the value in use for each that was None or "auto", as soon as that is decided.
+        """Return the parameters, with the value in use of each that was None or "auto" once it is known.
 
         Examples
         --------
@@ -188,7 +188,7 @@ class Parametrized:
         return {**vars(self._values), **self._resolved()}
 
     def _given(self) -> str:
-        """Return the arguments that are not their default, as they would be written."""
+        """Return the arguments that differ from their defaults, as source text."""
         return ", ".join(
             f"{name}={plain(value)!r}"
             for name, value in self.parameters.items()
@@ -202,9 +202,9 @@ def _own_parameters(cls: type) -> dict[str, Parameter]:
 
 # -- constructors --------------------------------------------------------------------------------------------------
 def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
-    """Return __init__ of a model's class, with the signature that its declared parameters give it.
+    """Return the __init__ of a model's class, with the signature of its declared parameters.
 
-    It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
+    It passes the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or superfluous.
     """
     declared = {name: item for name, item in all_declared.items() if not item.fixed}
     positional = [name for name, item in declared.items() if item.positional]
@@ -236,7 +236,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
         kind = Argument.POSITIONAL_OR_KEYWORD if item.positional else Argument.KEYWORD_ONLY
         default = Argument.empty if item.default is REQUIRED else item.default
         arguments.append(Argument(name, kind, default=default, annotation=annotation_of(cls, name)))
-    # required keywords may follow optional ones, required positional ones may not: the declarations see to that
+    # required keywords may follow optional ones, required positional ones may not; the declarations are in that order
     __init__.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     __init__.__module__ = cls.__module__
@@ -244,7 +244,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
 
 
 def bare_names(cls: type[Owner]) -> type[Owner]:
-    """Decorate a class: errors name the methods that it inherits from ours without the bases that they stand in."""
+    """Decorate a class so that errors of inherited methods do not name the base classes that define them."""
     for base in cls.__mro__[1:]:
         for method in vars(base).values() if base.__module__.startswith("fastsketch.") else ():
             function = unwrap(getattr(method, "__func__", method))
@@ -254,7 +254,7 @@ def bare_names(cls: type[Owner]) -> type[Owner]:
 
 
 def annotation_of(cls: type, name: str) -> Any:
-    """Return the type that a class, or the first of its bases that has one, declares for a name."""
+    """Return the annotation of a name in a class or the first of its bases that has one."""
     for base in cls.__mro__:
         declared = get_annotations(base)
         if name in declared:
@@ -263,9 +263,10 @@ def annotation_of(cls: type, name: str) -> Any:
 
 
 def unknown_keyword(what: str, key: str, known: Mapping[str, Any], owner: type | None = None) -> str:
-    """Return the message for a keyword that is not known: with the method of `owner` that takes it, else the nearest.
+    """Return the message for an unknown keyword.
 
-    Where nothing is near, with all that is known, if `owner` is given.
+    It names the method of `owner` that takes the keyword, or the most similar known one, or if `owner` is given and
+    nothing is similar, all known ones.
     """
     message = f"{what} has no parameter {key!r}"
     if owner is not None and (method := _taken_by(owner, key)):
@@ -277,7 +278,7 @@ def unknown_keyword(what: str, key: str, known: Mapping[str, Any], owner: type |
 
 
 def _taken_by(owner: type, key: str) -> str | None:
-    """Return the first public method of a class that has a parameter of this name."""
+    """Return the name of the first public method of a class that has a parameter of this name."""
     for base in owner.__mro__:
         for name, method in vars(base).items():
             function = unwrap(getattr(method, "__func__", method))
@@ -291,12 +292,12 @@ def _taken_by(owner: type, key: str) -> str | None:
 
 
 # -- values ------------------------------------------------------------------------------------------------------
-# Types that json writes as they are.
+# Types that json writes unchanged.
 JSON: Final = frozenset({bool, int, float, str, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """Return a value as json can write it: dtypes by name, dataclasses as dicts, NumPy numbers as Python's."""
+    """Convert a value for JSON: dtypes to names, dataclasses to dicts, NumPy numbers to Python's."""
     if isinstance(value, np.dtype):
         return value.name
     if is_dataclass(value) and not isinstance(value, type):
@@ -304,7 +305,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         if not all(map(isinstance, items, repeat(str))):
-            return [[plain(key), plain(item)] for key, item in items.items()]  # other keys stay what they are
+            return [[plain(key), plain(item)] for key, item in items.items()]  # pairs: other keys keep their type
         return {str(key): item if type(item) in JSON else plain(item) for key, item in items.items()}
     if isinstance(value, list | tuple):
         return [item if type(item) in JSON else plain(item) for item in cast("list[Any]", value)]
@@ -314,7 +315,7 @@ def plain(value: Any) -> Any:
 
 
 def same(one: Any, two: Any) -> bool:
-    """Return whether two values are equal and of one type."""
+    """Return whether two values are equal and of the same type."""
     return type(one) is type(two) and bool(one == two)
 
 
@@ -324,7 +325,7 @@ NUMBERS: Final = {int: "a whole number", float: "a number"}
 
 
 def from_text(text: str, name: str, annotation: Any) -> Any:
-    """Return the value that a text stands for where one of this type is expected; its check comes later.
+    """Parse the text of a value of the annotated type; the parameter's check follows later.
 
     "none" is None, "yes" and "no" are True and False, sequences and pairs have commas between their items, and a dict
     is A=X,B=Y with numbers X, Y.
@@ -332,7 +333,7 @@ def from_text(text: str, name: str, annotation: Any) -> Any:
     Raises
     ------
     ValueError
-        If the text is no such value.
+        If the text does not match the type.
     """
     kinds = _kinds(annotation)
     if text in kinds:  # one of several words
@@ -356,7 +357,7 @@ def from_text(text: str, name: str, annotation: Any) -> Any:
 
 
 def names_in(text: str, name: str) -> list[str]:
-    """Return the names between commas; one that holds commas stands in double quotes."""
+    """Return the names between commas; a name that contains commas is in double quotes."""
     try:
         (names,) = csv.reader([text], strict=True, skipinitialspace=True)
     except (csv.Error, ValueError) as error:
@@ -368,7 +369,7 @@ def names_in(text: str, name: str) -> list[str]:
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """Return the types and words that an annotation allows: those of a union, and the choices of a Literal."""
+    """Return the types and words that an annotation allows: members of a union, choices of a Literal."""
     kind = getattr(annotation, "__origin__", None)
     if isinstance(kind, type) and kind is not UnionType:  # dict[str, float]; a union is a type from Python 3.14 on
         return {kind}
@@ -394,7 +395,7 @@ def _numbers_by_name(text: str, name: str) -> dict[str, float]:
 
 
 def described(item: Any) -> dict[str, str]:
-    """Return what the docstring of a class or a function says of each parameter: {name: "name : type" and text}."""
+    """Return the parameter descriptions of a docstring: {name: "name : type" and text}."""
     _, _, section = (getdoc(item) or "").partition("Parameters\n----------\n")
     texts: dict[str, str] = {}
     names: list[str] = []

@@ -13,15 +13,18 @@ from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 Matrix = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
-# Largest squared norms between which no square of a row that counts leaves the range of a double.
+# If the largest squared norm is between these, no square of a row that matters overflows or underflows.
 _SMALL, _LARGE = 1e-250, 1e300
-# The part of a row's square that longer rows do not explain: from here on a Cholesky factor costs no digits.
+# Share of a row's square that is orthogonal to longer rows; at or above it a Cholesky factor loses no digits.
 _APART = 0.8
 
 
 @one_blas_thread
 def decompose(rows: Matrix) -> tuple[Matrix, Matrix]:
-    """Return (s, vt) of rows (m, d), without what is rounding.
+    """Return the singular values s (r,) and right singular vectors vt (r, d) of rows (m, d), without those that are
+    rounding.
+
+    The rows of a sketch are nearly orthogonal after a shrink, which makes this six times as fast as an SVD.
 
     Raises
     ------
@@ -30,13 +33,13 @@ def decompose(rows: Matrix) -> tuple[Matrix, Matrix]:
     """
     from scipy.linalg import svd
 
-    if not rows.size:  # scipy before 1.14 decomposes no empty matrix
+    if not rows.size:  # scipy before 1.14 refuses empty matrices
         return np.zeros(0, rows.dtype), np.zeros((0, rows.shape[1]), rows.dtype)
     squares = np.einsum("ij,ij->i", rows, rows)
     straight = None
     if _SMALL < squares.max() < _LARGE:
         straight = _straightened(rows, np.sqrt(squares))
-    elif not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
+    elif not np.isfinite(rows).all():  # with an infinity LAPACK may not terminate
         raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
     small, directions = straight or (rows, None)
     try:
@@ -52,10 +55,11 @@ def _rank(s: Matrix) -> int:
 
 
 def _straightened(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | None:
-    """Return a triangular matrix (r, r) and orthonormal rows (r, d) whose product the rows are; None if they are far.
+    """Return a triangular (r, r) and an orthonormal matrix (r, d) whose product the rows are; None if they are far from
+    that.
 
-    The longest row keeps its direction, the others give up what lies along longer ones; rows that are rounding beside
-    the longest are left out. Six times as fast as an SVD of all of them, and as exact.
+    The longest row keeps its direction, and the others lose their component along longer ones. Rows that are rounding
+    relative to the longest are left out. As exact as an SVD of all rows.
     # rows = S V0;  V0 V0' = L L';  V = L^-1 V0;  rows = (S L) V
     """
     from scipy.linalg.blas import dsyrk, dtrsm
@@ -73,19 +77,19 @@ def _straightened(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | None
     return s[:, np.newaxis] * factor, dtrsm(1.0, factor, base.T, side=1, lower=1, trans_a=1, overwrite_b=1).T
 
 
-# From this side on Lanczos is faster than a tridiagonal form of the whole matrix, where few pairs are wanted
-# (bench/README.md); a flat spectrum, on which it does not converge in these many restarts, goes the other way.
+# From this side on Lanczos is faster than a tridiagonal form of the whole matrix if at most n / LANCZOS_SHARE pairs are
+# needed (bench/README.md). If it has not converged after RESTARTS restarts, as on a flat spectrum, the latter is used.
 LANCZOS_FROM, LANCZOS_SHARE, RESTARTS = 600, 12, 30
-# Residual at which a pair has converged, and what the values may be off by, both as shares of the largest.
+# Residual at which a pair has converged, and the error of the values, both as shares of the largest.
 TOLERANCE, LEADING_ROUNDING = 1e-12, 2e-12
-# A pair that Lanczos has missed, a second one of a multiple eigenvalue, is found to this share of its size.
+# Relative accuracy of the search for a pair that Lanczos has missed, such as the second one of a double eigenvalue.
 MISSED = 1e-3
 
 
 def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
-    """Return (values (k,) descending, vectors (k, n)) of a symmetric matrix, its column-major lower triangle given.
+    """Return (values (k,) descending, vectors (k, n)) of a symmetric matrix, given its column-major lower triangle.
 
-    `overwrite`: the array may be used up, which saves a copy where the whole matrix is taken apart.
+    `overwrite`: the array may be overwritten, which saves a copy where Lanczos is not used.
     """
     n = len(lower)
     pairs = lanczos(lambda v: symmetric_product(lower, v), n, k) if takes_lanczos(n, k) else None
@@ -96,15 +100,15 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
 
 
 def takes_lanczos(n: int, k: int) -> bool:
-    """Return whether k pairs of a matrix of this side are looked for by Lanczos first."""
+    """Return whether k pairs of a matrix of side n are computed by Lanczos first."""
     return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
 
 
 @one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
-    """Return what ``leading`` does for a positive semidefinite matrix of side n that can multiply vectors.
+    """Return what ``leading`` returns for a positive semidefinite matrix of side n, given as its product with a vector.
 
-    None where some did not converge or one may have been missed.
+    None if some pairs did not converge, or one may have been missed.
     """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # slow to import
 
@@ -124,7 +128,7 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
             inside = values[:, np.newaxis] * product(vectors, v[:, np.newaxis])
             return times(v) - product(vectors, inside, turned=True).ravel()
 
-        # One start vector has one direction in the space of a multiple eigenvalue: look whether anything was missed.
+        # One start vector finds one direction of a multiple eigenvalue: search what is left for others.
         left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
         missed = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
     except ArpackError:
@@ -133,10 +137,10 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
 
 def steps(n: int, k: int) -> int:
-    """Return how many vectors Lanczos keeps."""
+    """Return the number of vectors that Lanczos keeps."""
     return min(n, max(2 * k + 20, 40))
 
 
 def leading_rounding(n: int, k: int) -> float:
-    """Return what the values of ``leading`` may be off by, as a share of the largest."""
+    """Return the rounding of the values of ``leading``, as a share of the largest."""
     return LEADING_ROUNDING if takes_lanczos(n, k) else ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps)

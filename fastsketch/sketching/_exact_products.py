@@ -1,8 +1,9 @@
-"""The sketch of rows that are all there at once, without a loss: from the products of rows, or of columns.
+"""The exact sketch of rows that are all in memory, from the matrix of products of rows, or of columns.
 
 ``RowProducts`` is (A - 1 mu')(A - 1 mu')', n x n, for few rows; ``column_products`` is the d x d matrix of an exact
 sketch. Both read dense rows in blocks, so that nothing of the size of the rows is ever copied, and CSR rows by sparse
-products."""
+products.
+"""
 
 from collections.abc import Iterator
 from math import frexp, ldexp
@@ -31,20 +32,20 @@ from fastsketch.sketching._engines import (
 
 Matrix = NDArray[np.float64]
 
-# Bytes of rows that are made float64, centred and multiplied at a time, and columns (or rows) of such a block at least:
-# fewer, and BLAS runs below its rate.
+# Bytes of rows that are converted to float64, centred and multiplied at a time, and the smallest number of columns (or
+# rows) of such a block: with fewer BLAS is slow.
 BLOCK_BYTES, LEAST = 4 << 20, 128
-# Multiply-adds that a dense product makes while scipy makes one of a sparse product.
+# Multiply-adds of a dense product in the time of one of a sparse product of scipy.
 SPARSE_STEP = 250.0
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class WholePass(NamedTuple):
-    """Result of one pass over all rows at once."""
+    """Result of one pass over all rows."""
 
     engine: DenseEngine | SparseEngine
-    certain_high: Matrix | None  # upper ends of the first eigenvalues of A'A, in squared units of the rows
+    certain_high: Matrix | None  # upper bounds of the leading eigenvalues of A'A, in squared units of the rows
     squares: Matrix  # (d,) sums of the squares of the weighted, centred columns, in the same units
 
 
@@ -83,12 +84,12 @@ class _Rows:
         return map(slice, range(0, length, step), range(step, length + step, step))
 
     def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
-        """Return (columns, their block (n, b)) of dense rows."""
+        """Yield (columns, their block (n, b)) of dense rows."""
         for part in self.parts(self.d, self.n):
             yield part, self._settled(self._rows[:, part], self.mean[part], self.root)
 
     def by_rows(self) -> Iterator[tuple[slice, Matrix]]:
-        """Return (rows, their block (b, d)); sparse ones are made dense."""
+        """Yield (rows, their block (b, d)); sparse rows are made dense."""
         for part in self.parts(self.n, self.d):
             block = self._rows[part]
             yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
@@ -105,7 +106,7 @@ class _Rows:
         return out
 
     def column_squares(self) -> Matrix:
-        """Return the sums of the squares of the centred, weighted columns of sparse rows."""
+        """Return the sums of squares of the centred, weighted columns of sparse rows."""
         x = self.csr()
         # adds in the order of ``numpy.bincount``, in a tenth of its time
         plain = type(x)((x.data * x.data, x.indices, x.indptr), shape=x.shape).T @ np.ones(self.n)
@@ -113,7 +114,7 @@ class _Rows:
         return np.maximum(plain - self.weight * self.mean**2, 0.0)
 
     def put_into(self, engine: DenseEngine | SparseEngine) -> None:
-        """Return what the engine knows of the rows beside their products."""
+        """Set weight, counts, scale and mean of an engine to those of the rows."""
         state: SketchState = engine.state
         state.weight, state.n_rows = self.weight, self.n
         if self.seen:
@@ -123,7 +124,7 @@ class _Rows:
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
-        """Return squares in the units of the rows."""
+        """Convert squares to the units of the rows."""
         back = ldexp(1.0, self.exponent)
         with np.errstate(over="ignore", under="ignore"):
             return squares * back * back
@@ -134,19 +135,19 @@ def _largest(values: Any) -> float:
 
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return rows whose columns lie side by side, in a dtype of the kernels."""
+    """Return rows with contiguous columns, in a dtype of the kernels."""
     if rows.dtype.type not in (np.float32, np.float64) or not rows.flags.aligned:
         rows = rows.astype(np.float64)
     return rows if rows.strides[1] == rows.itemsize and rows.strides[0] >= 0 else np.ascontiguousarray(rows)
 
 
 def rounding_of_sums(length: int, block: int, size: float) -> float:
-    """Bound the rounding of sums of `length` products in blocks whose sizes add up to `size`: all of one sign."""
+    """Bound the rounding of sums of `length` products of one sign, in blocks, whose total is `size`."""
     return (0.5 * min(block, length) + length / max(1, block) + 4.0) * _EPS * size
 
 
 class RowProducts:
-    """The n x n matrix of products of few rows: memory n^2, whatever the number of columns."""
+    """The n x n matrix of products of few rows; memory n^2, whatever the number of columns."""
 
     def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
         self._rows = _Rows(rows, weights, center=center)
@@ -178,11 +179,11 @@ class RowProducts:
         return lower, squares, rounding_of_sums(self.d, block, float(np.trace(lower)))
 
     def eigenvalues(self) -> Matrix:
-        """Return all of them, descending; takes a copy of the matrix."""
+        """Return all eigenvalues, descending; takes a copy of the matrix."""
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
     def whole(self, setting: EngineSetting) -> WholePass:
-        """Return the engine after one shrink of the exact singular values, and their upper ends. Uses the products up.
+        """Return the engine after one shrink of the exact singular values, and upper bounds. Overwrites the products.
 
         The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
         """
@@ -190,7 +191,7 @@ class RowProducts:
         values, u = leading(self._lower, min(n, size), overwrite=True)
         values = np.maximum(values, 0.0)
         delta = float(values[size - 1]) if len(values) >= size else 0.0
-        # U'A has orthogonal rows; its own singular values keep more digits than the roots of the eigenvalues
+        # U'A has orthogonal rows; its singular values are more accurate than the roots of the eigenvalues
         s, vt = decompose(self._times(u[: min(len(u), size - 1)]))
         allowance = self._rounding + LEADING_ROUNDING * float(values[0] if len(values) else 0.0)
         return _of_pairs(rows, setting, s, vt, self._squares, delta=delta, allowance=allowance)
@@ -207,9 +208,9 @@ class RowProducts:
 
 
 def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> WholePass:
-    """Return an engine of solver "exact" that has seen checked, finite rows (n, d) at once, in float64.
+    """Return an engine of solver "exact" that has seen checked, finite rows (n, d), in float64.
 
-    Memory d^2 beside the rows, and a copy of the nonzeros of CSR ones.
+    Takes memory d^2 in addition to the rows, and a copy of the nonzeros of CSR rows.
     """
     source = _Rows(rows, weights, center=setting.center)
     engine = ExactEngine(setting.resolved("exact"), source.d, dtype=np.dtype(np.float64))
@@ -242,7 +243,7 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
     """Return the engine of the k leading singular values of CSR rows (n, d), by Lanczos steps.
 
     Memory 2 k + 20 vectors of length min(n, d), and a copy of the nonzeros. The certificate is the square of the next
-    singular value. None where the steps come to no end, as on a flat spectrum.
+    singular value. None if the steps do not converge, as on a flat spectrum.
     """
     source = _Rows(rows, weights, center=setting.center)
     n, d, x, root, mean = source.n, source.d, source.csr(), source.root, source.mean
@@ -262,7 +263,7 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
     if wide:
         s, vt = decompose(np.stack([back(u) for u in vectors]))
     else:
-        # as the square roots of the eigenvalues, but with more digits
+        # the square roots of the eigenvalues, more accurately
         s, vt = np.array([float(np.linalg.norm(along(v))) for v in vectors]), vectors
     squares = source.column_squares()
     longest = max(int(np.diff(x.indptr).max(initial=0)), int(np.bincount(x.indices).max(initial=0)))
@@ -281,7 +282,7 @@ def _of_pairs(
     delta: float,
     allowance: float,
 ) -> WholePass:
-    """Return the engine whose rows are exact singular values and directions; `delta`: the square of the next value."""
+    """Return the engine with these exact singular values and directions; `delta`: the square of the next value."""
     setting = setting.resolved("gram")
     kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
     engine = kind(setting, rows.d, dtype=np.dtype(np.float64))
@@ -297,10 +298,10 @@ def _of_pairs(
 
 
 def row_steps(rows: Any) -> float:
-    """Return the multiply-adds of X'X for CSR rows X: of each row, all pairs."""
+    """Return the number of multiply-adds of X'X for CSR rows X: all pairs of entries of each row."""
     return float(np.sum(np.diff(rows.indptr).astype(np.float64) ** 2))
 
 
 def column_steps(rows: Any) -> float:
-    """Return the multiply-adds of X X' for CSR rows X: of each column, all pairs."""
+    """Return the number of multiply-adds of X X' for CSR rows X: all pairs of entries of each column."""
     return float(np.sum(np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64) ** 2))

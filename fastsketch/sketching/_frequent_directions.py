@@ -1,4 +1,4 @@
-"""Frequent Directions: a sketch takes rows, merges, and is read; and the second pass over its rows."""
+"""Frequent Directions: the sketch class, its results, merges and files, and the second pass over the rows."""
 
 from collections.abc import Generator, Sequence
 from copy import deepcopy
@@ -83,72 +83,84 @@ if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
 MOST = float(np.finfo(np.float64).max)
-# l of a sketch that grows to a tolerance: a start costs little where it is too small, and much where it is too large.
+# Initial l with a tolerance. A start that is too small costs some shrinks that are rolled back; l never decreases.
 START_SIZE = 4
-# Blocks that a part of a job may have, as a power of two.
+# A part of a job has at most 2**PART_BITS blocks.
 PART_BITS = 32
-# Share of what the rows weigh by which sums over rows read twice may differ, by size of the dtype.
+# Relative difference allowed between the squared norms of two passes over the same rows, by itemsize of the dtype.
 SAME_ROWS = {4: 1e-5, 8: 1e-9}
-# Directions of a pass beyond those that are wanted: n_oversamples of scikit-learn's randomized_svd.
+# Extra directions in each block of the Krylov method, as n_oversamples of scikit-learn's randomized_svd.
 OVERSAMPLING = 10
-# Shares of the bound and of the squared norm by which an audit may be beyond the bound: its own rounding.
+# By these shares of the bound and of the squared norm an audit may exceed the bound: its own rounding.
 OF_BOUND, OF_NORM = 1e-9, 1e-12
-# Directions of a state are orthonormal up to this.
+# Largest deviation from orthonormality of the directions in a state file.
 ORTHONORMAL = 1e-6
 
 
 class FrequentDirections(MergeableModel):
-    """Sketch B (at most l x d) of a stream of rows A (n x d) with B'B close to A'A and a certificate.
+    """Sketch a stream of rows by Frequent Directions, with a certified bound on the error.
+
+    The rows A (n x d) are summarised by a matrix B of at most ``sketch_size`` = l rows, such that B'B is close to A'A.
+    New rows go to a buffer. When the buffer is full, it is *shrunk*: its singular values and right singular vectors are
+    computed, the l-th squared singular value is subtracted from the squares of all, and l - 1 rows remain. The sum of
+    what was subtracted bounds the spectral norm of the error; it is the *certificate* (``error_bound``).
 
     Parameters
     ----------
     sketch_size : int, default 64
-        l >= 2, the most rows the sketch keeps. With l > d nothing is ever removed: the sketch is exact. With a
-        tolerance, where l starts, by default at 4.
+        l >= 2, the largest number of rows of the sketch. With l > d nothing is ever removed, and the sketch is exact.
+        With a tolerance: the initial l, by default 4.
     method : {"rfd", "fd", "pfd", "tfd", "cfd", "isvd"}, default "rfd"
-        Robust FD: Frequent Directions whose ``alpha`` grows by half of each shrink's delta, which halves the error
-        of B'B + alpha I; plain Frequent Directions, B'B <= A'A; its parameterized form (the top
-        l - floor(beta l) rows keep their length); Tracked FD, which spares as many rows, those that hold most of A by a
-        ledger that ``spectrum`` reads (docs/read-outs.md); the compensative read-out; iterative SVD (nothing is
-        subtracted, no a-priori guarantee). B is the same for "rfd" and "fd".
+        The member of the family:
+
+        - "fd": Frequent Directions; B'B <= A'A.
+        - "rfd": Robust Frequent Directions; the same B, and a regulariser ``alpha`` that grows by half of what each
+          shrink subtracts. B'B + alpha I has half of the error of B'B.
+        - "pfd": parameterized Frequent Directions; the top l - floor(beta l) rows keep their length in a shrink.
+        - "tfd": Tracked Frequent Directions; as many rows keep their length, namely those along which A'A is estimated
+          to be largest. The estimates come from a log of the mass that shrinks removed in each direction
+          (docs/read-outs.md), which ``spectrum`` uses too. Best for principal components.
+        - "cfd": compensative Frequent Directions; ``sketch`` adds what was subtracted to every squared singular value.
+        - "isvd": iterative SVD; nothing is subtracted, and there is no a-priori bound.
     alpha0 : float, default 0.0
         Initial regulariser of "rfd": the target is A'A + alpha0 I. In units of squared rows.
     beta : float in [0, 1], optional
-        Share of rows that "pfd" and "tfd" shrink; if not given 0.2 and 0.45.
+        Share of the rows that "pfd" and "tfd" shorten in a shrink; by default 0.2 and 0.45.
     buffer_size : int, optional
-        Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams; 48 l for
-        those of 131,072 features or more, for eight shrinks once as many have occurred. 0 shrinks at every row, as the
-        papers' basic algorithms do.
+        b, the number of rows collected between shrinks in addition to l. By default l for dense rows; 6 l for sparse
+        rows; 48 l for sparse rows with 131,072 columns or more, which are shrunk eight times at once when as many
+        columns have been seen. With 0 every row is followed by a shrink, as in the papers' basic algorithms.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
-        How a shrink is computed: from the Gram matrix of the buffer; by LAPACK's gesdd; or not at all: "exact"
-        accumulates A'A (d x d, float64) and shrinks once, at read-out. "auto" takes "exact" up to d = 11 l + 300,
-        where it is faster, else "gram".
+        How singular values are computed: "gram", from the Gram matrix of the buffer; "svd", by LAPACK's gesdd. "exact"
+        does not shrink: it accumulates A'A (d x d, float64), and ``sketch`` shrinks it once. "auto" chooses "exact" up
+        to d = 11 l + 300, where it is faster, else "gram".
     center : bool, default False
         Subtract the mean of all rows seen, exactly and online, so that B'B is close to (A - mu)'(A - mu).
     decay : float in (0, 1], default 1.0
-        Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
+        Each new row multiplies the weight of all earlier rows by this number. See also ``fade``.
     dtype : float32 or float64, optional
-        Of the sketch; by default float32 for a first batch of float16 or float32, else float64.
+        Of the sketch; by default float32 if the first batch is float16 or float32, else float64.
     compressor : fs.Compressor or its kind ("srht", "countsketch", "sparse", "gaussian", "sampling"), optional
-        A random map that turns every m rows into q before they reach the sketch (q = ``sketch_size`` unless given):
-        with "srht" Fast Frequent Directions of FROSH, Algorithm 2. Several times faster than a sketch without, and on
-        most rows several times less accurate, far more where few directions hold nearly all; the bound then covers
-        the shrinks, not the error of the random map, and ``squared_norm`` is an estimate.
+        A random map that turns every m rows into q before they reach the sketch (q = ``sketch_size`` unless given).
+        "srht" is Fast Frequent Directions of FROSH, Algorithm 2. It is several times faster than a sketch without, and
+        several times less accurate on most rows; far less accurate where few directions hold nearly all of A. The bound
+        then covers the shrinks only, not the error of the random map, and ``squared_norm`` is an estimate.
     tolerance : float in (0, 1), optional
-        A precision instead of a size: l grows while rows come, so that at any moment ``error_bound`` is at most this
-        share of what it is relative to, and ``sketch()`` has the fewest rows that meet it. Not with a compressor.
+        A precision instead of a size. l grows with the stream, so that ``error_bound`` never exceeds this share of the
+        reference named by ``tolerance_relative_to``, and ``sketch()`` has as few rows as meet it. Not with a
+        compressor.
     tolerance_relative_to : {"squared_norm", "largest_eigenvalue"}, default "squared_norm"
-        ||A||_F^2, or the largest eigenvalue of A'A: its certified lower end, so that what is said is true. The former
-        bounds l by about 1 / tolerance ("rfd": half of that), whatever the rows; the latter by d alone, and merges of
-        parts whose leading directions differ may use it up (a UserWarning says so).
+        ||A||_F^2, or the certified lower bound of the largest eigenvalue of A'A. With the former l is at most about
+        1 / tolerance ("rfd": half of that), whatever the rows. With the latter only d bounds l, and merging parts whose
+        leading directions differ may exceed the tolerance, with a UserWarning.
     max_sketch_size : int, optional
-        Bound on l for a tolerance, at least ``sketch_size``. Where it is reached before the tolerance is met, one
-        UserWarning says so, and ``error_bound`` what holds instead.
+        Upper bound on l with a tolerance, at least ``sketch_size``. If it is reached before the tolerance is met, one
+        UserWarning reports it; ``error_bound`` remains valid.
 
     Attributes
     ----------
     n_rows, n_features : int
-        Rows seen, whatever their weight unless it is 0, and columns d; n_features is None before the first batch.
+        Number of rows seen, except those of weight 0, and of columns d; n_features is None before the first batch.
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -159,28 +171,30 @@ class FrequentDirections(MergeableModel):
 
     Notes
     -----
-    Guarantee, at any moment and after any merges, with Delta = ``shrinkage``: 0 <= A'A - B'B <= Delta I for "fd",
-    "pfd", "tfd" and "isvd"; an error within [-Delta, Delta] for "cfd" and within [-Delta/2, Delta/2] of B'B + alpha I
+    Guarantees, at any moment and after any merges, with Delta = ``shrinkage``: 0 <= A'A - B'B <= Delta I for "fd",
+    "pfd", "tfd" and "isvd"; an error within [-Delta, Delta] for "cfd", and within [-Delta/2, Delta/2] of B'B + alpha I
     for "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l; for "pfd" and "tfd" the
-    same with floor(beta l) in place of l.
+    same holds with floor(beta l) instead of l.
 
-    Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. Of sparse rows d is the number of columns
-    that have occurred, and the b rows between shrinks stay sparse. An update that spans more than eight
-    buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
-    shorter one runs to its end before an interrupt is seen. While one thread updates a model, other threads that update
-    or read it get a RuntimeError.
+    Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 numbers. For sparse rows d is the number of columns
+    seen so far, and the b rows between shrinks stay sparse.
+
+    Updates are atomic. An update of more than eight buffers keeps a copy of the buffer while it runs, and restores it
+    if the update is refused or interrupted; a shorter update ends before an interrupt is handled. While a thread
+    updates a model, other threads that update or read it get a RuntimeError.
 
     Parameters read as they were given; ``resolved`` has the sketch_size, solver, buffer_size, dtype and compressor in
-    use. Sketches that differ in sketch_size alone merge, into the larger (not with a compressor).
+    use. Sketches that differ only in sketch_size merge into the larger size (not with a compressor).
 
-    With a tolerance, a shrink that would take more than nine tenths of what the rows so far allow is not made: l grows
-    by at least 15%, and nothing is lost. The rest is for the read-out. solver="auto" goes over to "exact" where l has
-    grown so far that it is faster; solver="exact" has nothing to grow, and its read-out chooses l.
+    With a tolerance, a shrink that would remove more than nine tenths of what the rows so far allow is rolled back: l
+    grows by at least 15%, and nothing is lost. The remaining tenth is left to ``sketch``. solver="auto" changes to
+    "exact" where l has grown so far that "exact" is faster; with solver="exact" only the size of ``sketch()`` follows
+    the tolerance.
 
     References
     ----------
-    Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016; Desai, Ghashami, Phillips 2016; RFD: Luo, Chen, Zhang,
-    Li, Zhang, JMLR 20 (2019), Algorithms 1, 2, 4, 5 and 8. Centring: FROSH Algorithm 1, step 7.
+    Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016; Desai, Ghashami, Phillips 2016; RFD: Luo, Chen, Zhang, Li,
+    Zhang, JMLR 20 (2019), Algorithms 1, 2, 4, 5 and 8. Centring: FROSH Algorithm 1, step 7.
 
     Examples
     --------
@@ -265,8 +279,8 @@ class FrequentDirections(MergeableModel):
         self._warned = False
         self._engine: AnyEngine | None = None
         self._reading: SketchReadOut | None = None
-        # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost;
-        # upper ends of the leading eigenvalues of A'A, and estimates, which hold until more comes in
+        # Results of a second pass, in squared units of the rows: the part of Delta that was given back to the retained
+        # directions; upper bounds and estimates of the leading eigenvalues of A'A, valid until more rows are added.
         self._regained = 0.0
         self._certain_high: NDArray[np.float64] | None = None
         self._estimates: NDArray[np.float64] | None = None
@@ -284,7 +298,7 @@ class FrequentDirections(MergeableModel):
         certain_high: NDArray[np.float64] | None = None,
         estimates: NDArray[np.float64] | None = None,
     ) -> None:
-        """Take another engine, and what is known beside it, all at once."""
+        """Set the engine and the results of a second pass together; the cached read-out is dropped."""
         known = regained, certain_high, estimates
         (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), known
 
@@ -317,11 +331,11 @@ class FrequentDirections(MergeableModel):
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), table, or source
-            Real and finite. Sparse rows are never made dense as a whole; explicit zeros are harmless. Tables, sources
-            (``fs.open_rows``) and arrays that lie elsewhere (h5py, Zarr, Dask, memory maps) are read in chunks.
+            Real and finite. Sparse rows are never made dense as a whole, and explicit zeros are allowed. Tables,
+            sources (``fs.open_rows``) and arrays outside of memory (h5py, Zarr, Dask, memory maps) are read in chunks.
         sample_weight : array_like (n,) or float, optional
-            Finite, >= 0: a row of weight w counts as sqrt(w) times itself, so that A'A is that of w equal rows. A row
-            of weight 0 is checked and then left out: it is not counted, and earlier rows do not decay by it.
+            Finite, >= 0. A row of weight w counts as sqrt(w) times itself, so that A'A is that of w equal rows. A row
+            of weight 0 is checked and then ignored: it is not counted, and earlier rows do not decay.
 
         Returns
         -------
@@ -330,8 +344,8 @@ class FrequentDirections(MergeableModel):
         Raises
         ------
         TypeError, ValueError
-            For anything that is no matrix of finite real numbers of the width seen before. The sketch is then as it
-            was before the call.
+            If the rows are not a matrix of finite real numbers with the number of columns seen before. The sketch is
+            then unchanged.
 
         Examples
         --------
@@ -353,7 +367,7 @@ class FrequentDirections(MergeableModel):
     def _absorb(self, checked: Any, weights: NDArray[np.float64] | None) -> None:
         """Learn from checked rows, all of them or none.
 
-        A row of weight 0 adds nothing, but with ``decay`` it ages the rows before it. ``update`` leaves such rows out
+        A row of weight 0 adds nothing, but with ``decay`` it ages the rows before it. ``update`` removes such rows
         before it calls this method; a model that holds rows out for validation passes them with weight 0.
         """
         engine = self._engine
@@ -377,7 +391,7 @@ class FrequentDirections(MergeableModel):
         certain, before = (self._certain_high, self._estimates), engine.n_rows
         try:
             self._certain_high = self._estimates = None
-            # in its place at once: an interrupt behind this line would find what was certain gone and no row learned
+            # assigned here: an interrupt after this line would otherwise find the bounds dropped and no row learned
             self._engine = engine = updated(engine, rows, weights)
         except BaseException:
             if engine.n_rows == before:
@@ -387,11 +401,15 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+        """Multiply the weight of all rows seen so far by a factor: decay per batch, or per day.
 
         Parameters
         ----------
-        factor : float
+        factor : float in (0, 1]
+
+        Returns
+        -------
+        self
 
         Examples
         --------
@@ -410,7 +428,10 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Take an engine of this setting that has seen rows elsewhere; nothing that it kept has lost length."""
+        """Take the state of an engine that has seen rows elsewhere, none of which a shrink has shortened.
+
+        certain_high: upper bounds of the leading eigenvalues of A'A, if they are known.
+        """
         unit = ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
             regained = engine.shrinkage * unit * unit
@@ -455,16 +476,20 @@ class FrequentDirections(MergeableModel):
     def sketch(self, *, sparse: Literal[True]) -> "csr_array": ...
     @reads
     def sketch(self, *, sparse: bool = False) -> "NDArray[Any] | csr_array":
-        """Return B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included.
+        """Return the matrix B, with every row seen so far included.
 
-        With a tolerance, r is the smallest number of rows that meets it.
+        With a tolerance, B has as few rows as meet it. The state does not change.
 
         Parameters
         ----------
         sparse : bool, default False
-            Return a scipy.sparse.csr_array, of a sketch of sparse rows in the memory and time of the columns that have
-            occurred: with millions of columns B itself may be too large. ``components`` are its rows divided by
-            ``singular_values``.
+            Return a scipy.sparse.csr_array. For a sketch of sparse rows this takes memory and time of the columns seen
+            so far only; with millions of columns a dense B may be too large.
+
+        Returns
+        -------
+        ndarray or csr_array (r, d), r <= sketch_size
+            A new array. Its rows are orthogonal, the longest first: ``singular_values`` times ``components``.
 
         Examples
         --------
@@ -493,28 +518,37 @@ class FrequentDirections(MergeableModel):
 
     @property
     def singular_values(self) -> NDArray[Any]:
-        """Return the lengths of the rows of ``sketch()``, descending, (r,): at most those of A (see ``spectrum``)."""
+        """Return the lengths of the rows of ``sketch()``, descending, (r,).
+
+        They are at most the singular values of A; ``spectrum`` gives estimates and intervals of those.
+        """
         return self._read().s.copy()
 
     @property
     def components(self) -> NDArray[Any]:
-        """Return orthonormal directions of the rows of ``sketch()``, (r, d); the largest entry of each is positive."""
+        """Return the orthonormal directions of the rows of ``sketch()``, (r, d).
+
+        The sign of each is chosen such that its largest entry is positive.
+        """
         return by_column(self._seen_engine(), self._read().vt.copy())
 
     @property
     def shrinkage(self) -> float:
-        """Return Delta, the sum of the squared singular values removed, for ``sketch()`` as it is now (squared)."""
+        """Return Delta, the sum of the squared singular values that shrinks have removed.
+
+        It belongs to ``sketch()`` as it is now, whose shrink is included.
+        """
         return 0.0 if self._engine is None else self._read().shrinkage
 
     @property
     @reads
     def error_bound(self) -> float:
-        """Return a bound on the spectral norm of A'A - B'B ("rfd": A'A + alpha0 I - B'B - alpha I), from one pass.
+        """Return the certificate: an upper bound on the spectral norm of A'A - B'B, known from one pass.
 
-        Delta (half of it for "rfd") plus an allowance for the rounding of shrinks and read-out, which matters in
-        float32 when Delta is within about 1e-5 of ||A||_2^2. It is relative to the spread of centred rows, not to
-        their mean. Infinite where squares leave the range of a double, and with a compressor: of what a random map does
-        to A nothing is certain (``shrinkage`` is about the mapped rows).
+        For "rfd" it bounds A'A + alpha0 I - B'B - alpha I. It is Delta (half of it for "rfd") plus an allowance for the
+        rounding of shrinks and read-out, which matters in float32 where Delta is within about 1e-5 of ||A||_2^2. For
+        centred rows it is relative to their spread, not to their mean. It is infinite if squares overflow, and with a
+        compressor, whose error no certificate covers (``shrinkage`` is that of the mapped rows).
 
         Examples
         --------
@@ -533,7 +567,7 @@ class FrequentDirections(MergeableModel):
 
     @property
     def alpha(self) -> float:
-        """Return the regulariser that goes with ``sketch()``: alpha0 + Delta / 2 for "rfd", else 0."""
+        """Return the regulariser that belongs to ``sketch()``: alpha0 + Delta / 2 for "rfd", else 0."""
         return self.alpha0 + self.shrinkage / 2 if self._method.regularises else 0.0
 
     @property
@@ -545,7 +579,10 @@ class FrequentDirections(MergeableModel):
     @property
     @reads
     def squared_norm(self) -> float:
-        """Return ||A||_F^2 of the weighted, decayed, with ``center`` centred rows; of mapped ones with a compressor."""
+        """Return ||A||_F^2 of the weighted, decayed and, with ``center``, centred rows.
+
+        With a compressor it is that of the mapped rows.
+        """
         engine = self._engine
         if engine is None:
             return 0.0
@@ -556,7 +593,7 @@ class FrequentDirections(MergeableModel):
 
     @property
     def total_weight(self) -> float:
-        """Return the sum of the (decayed) weights of all rows: n_rows if neither weights nor decay are used."""
+        """Return the sum of the decayed weights of all rows: n_rows if there are neither weights nor decay."""
         return 0.0 if self._engine is None else self._engine.weight
 
     def _facts(self) -> dict[str, Any]:
@@ -572,18 +609,18 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def spectrum(self) -> Spectrum:
-        """Estimate the leading eigenvalues of A'A (squared singular values of A), each with an interval.
+        """Estimate the leading eigenvalues of A'A (squared singular values of A), each with a certified interval.
 
         Returns
         -------
         Spectrum
-            ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,) with r <= min(sketch_size, d), float64, in
-            squared units of the rows; A is weighted, decayed and centred. The intervals hold on every stream, their
-            rounding included; eigenvalues that are not listed lie between 0 and the certificate (Delta and rounding).
-            Values lie in their intervals: they are exact with solver="exact" and as long as nothing was removed, nearly
-            so after ``refine``, best with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd"
-            and "isvd" the lower ones.
-            With a compressor values are about the mapped rows, and the intervals, from 0 to infinity, say nothing.
+            ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,), r <= min(sketch_size, d), float64, in
+            squared units of the rows. A is weighted, decayed and centred. The i-th largest eigenvalue lies in [low[i],
+            high[i]] for every stream, rounding included; the eigenvalues that are not listed lie between 0 and the
+            certificate. Values lie in their intervals. They are exact with solver="exact" and as long as nothing was
+            removed, nearly exact after ``refine``, and most accurate with method="tfd". For "fd", "cfd" and "rfd" they
+            are the upper ends, for "pfd" and "isvd" the lower ends. With a compressor values are those of the mapped
+            rows, and intervals are [0, inf).
 
         Raises
         ------
@@ -607,7 +644,10 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def _overview(self, most: int | None = None) -> SpectrumOverview:
-        """Return the spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
+        """Return the spectrum, norm, shrinkage, rounding, rank and mean, all of one read-out.
+
+        `most`: number of pairs to read from an exact sum.
+        """
         return overview_of(
             self._seen_engine(),
             self._method,
@@ -619,7 +659,7 @@ class FrequentDirections(MergeableModel):
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
-        """Return (r, 2): the i-th largest singular value of A lies between the numbers of row i, as in ``spectrum``.
+        """Return certified intervals of the singular values of A, (r, 2), from ``spectrum``.
 
         Examples
         --------
@@ -637,9 +677,9 @@ class FrequentDirections(MergeableModel):
     # -- the matrix as an operator -----------------------------------------------------------------------------------
     @reads
     def gram(self) -> NDArray[np.float64]:
-        """Return the d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
+        """Return the d x d approximation of A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
 
-        Memory d^2. With "exact" its error is that of rounding; ``error_bound`` is about ``sketch()``.
+        Takes memory d^2. With "exact" its only error is rounding, while ``error_bound`` is that of ``sketch()``.
 
         Examples
         --------
@@ -667,19 +707,19 @@ class FrequentDirections(MergeableModel):
         Parameters
         ----------
         inverse : bool, default False
-            The inverse serves as the preconditioner ``M`` of scipy.sparse.linalg.cg.
+            Return the inverse, for example as the preconditioner ``M`` of scipy.sparse.linalg.cg.
         alpha : float, optional
-            Regulariser in place of the sketch's own ``alpha``.
+            Regulariser used instead of the sketch's own ``alpha``.
 
         Returns
         -------
         LinearOperator
-            Of float64; O(d l) a vector.
+            Of float64; a product with a vector costs O(d l).
 
         Raises
         ------
         ValueError
-            If the inverse of a singular matrix is asked for.
+            If the inverse is requested and the matrix is singular.
 
         Examples
         --------
@@ -697,14 +737,14 @@ class FrequentDirections(MergeableModel):
         return inverse_operator(s, vt, alpha=alpha) if inverse else gram_operator(s, vt, alpha=alpha)
 
     def solve(self, v: ArrayLike, *, alpha: float | None = None) -> NDArray[np.float64]:
-        """Return (B'B + alpha I)^-1 v in O(d l) a vector (Woodbury).
+        """Solve (B'B + alpha I) x = v by the Woodbury identity, at O(d l) a vector.
 
         Parameters
         ----------
         v : array_like (d,) or (d, k)
             Finite right-hand sides.
         alpha : float, optional
-            Regulariser in place of the sketch's own ``alpha``; needed where that is 0 and B'B is singular.
+            Regulariser used instead of the sketch's own ``alpha``; required where that is 0 and B'B is singular.
 
         Returns
         -------
@@ -742,16 +782,16 @@ class FrequentDirections(MergeableModel):
     # -- second reads of the rows --------------------------------------------------------------------------------------
     @changes
     def refine(self, rows: Readable, sample_weight: ArrayLike | None = None) -> Self:
-        """Read the same rows once more: singular values and directions come out nearly exact.
+        """Read the same rows once more, and replace the sketch by a nearly exact one.
 
-        B becomes the Nystrom approximation Y (V Y)^-1 Y' of A'A with Y = A'A V', V the directions of the sketch. It
-        keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one, and ``spectrum`` gets upper ends
-        that are nearly as near, until more rows come in.
+        B becomes the Nystrom approximation Y (V Y)^-1 Y' of A'A with Y = A'A V', where V are the directions of the
+        sketch. It keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one. Until more rows are
+        added ``spectrum`` also has upper ends that are nearly exact.
 
         Parameters
         ----------
         rows : as for ``update``, or path, folder or glob, or several of them, as ``fs.open_rows`` takes them
-            All rows that the sketch has seen, in any order. They are rounded to its dtype, as ``update`` does.
+            All rows that the sketch has seen, in any order. They are rounded to its dtype, as in ``update``.
         sample_weight : array_like (n,) or float, optional
             The weights that ``update`` had.
 
@@ -762,18 +802,19 @@ class FrequentDirections(MergeableModel):
         Raises
         ------
         TypeError, ValueError
-            If the rows have another width, or the sketch has decayed rows or a compressor. It is then as it was.
+            If the rows have another number of columns, or the sketch has decayed rows or a compressor. The sketch is
+            then unchanged.
 
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number, in squared norm, or along the directions that the sketch
-            keeps by more than its certificate allows: it stays as it was then. So it does, with another warning, if
-            float32 rows are given to a sketch that has seen float64 ones.
+            If the rows are not those seen: in number, in squared norm, or along the directions of the sketch by more
+            than its certificate allows; or if float32 rows are given to a sketch of float64 rows. The sketch is then
+            unchanged.
 
         Notes
         -----
-        Cost 4 n d l flops, memory d l more (float64). Each further call is one more step of subspace iteration. With
+        Costs 4 n d l flops and memory d l (float64). Each further call is one more step of subspace iteration. With
         solver="exact" nothing has been lost: rows are checked, and not multiplied.
 
         Examples
@@ -802,7 +843,7 @@ class FrequentDirections(MergeableModel):
     def _refine_leading(
         self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, accuracy: float
     ) -> tuple[int, float]:
-        """Refine the sketch by passes of a block Krylov method; return their number, and the residual of k pairs."""
+        """Refine the sketch by a block Krylov method until k pairs are accurate; return (n_passes, residual)."""
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
         width = min(k + OVERSAMPLING, self.resolved["sketch_size"])
@@ -816,12 +857,15 @@ class FrequentDirections(MergeableModel):
         return by_column(engine, engine.known().vt)
 
     def _take_products(self, vt: NDArray[np.float64], reread: Product) -> None:
-        """Refine the sketch by the products of all rows with its directions."""
+        """Refine the sketch, given the products of all rows with its directions `vt` (r, d).
+
+        Does nothing but warn if the products cannot be those of the rows seen.
+        """
         refined = to_read(self._seen_engine())
         known, unit = refined.known(), ldexp(1.0, refined.exponent)
         if not self._compare(reread, "refine", "the sketch stays as it was", refined, known, vt=vt):
             return
-        assert not isinstance(refined, MappedEngine)  # it has no compressor
+        assert not isinstance(refined, MappedEngine)  # a sketch with a compressor was refused above
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
         result = nystrom(reread, vt, shrinkage=shrinkage, most=self.resolved["sketch_size"])
@@ -838,29 +882,30 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
-        """Measure the error that ``error_bound`` bounds, by block Lanczos steps, one pass over the same rows each.
+        """Measure the error that ``error_bound`` bounds, by block Lanczos with one pass over the same rows per step.
 
         Parameters
         ----------
         rows, sample_weight
             As for ``refine``.
         accuracy : float in (0, 1], default 0.01
-            Relative: passes end when the error found is that near to an eigenvalue, and has stopped to grow.
+            Passes end when the residual of the error found is at most this share of it, and the error has stopped
+            growing.
 
         Returns
         -------
         Audit
-            ``error``, a lower bound for certain, ``error_bound``, ``accuracy`` reached and ``passes``.
+            ``error``, which is a lower bound for certain, ``error_bound``, the ``accuracy`` reached, and ``passes``.
 
         Raises
         ------
         TypeError, ValueError
-            If the rows have another width, or the sketch has decayed rows or a compressor.
+            If the rows have another number of columns, or the sketch has decayed rows or a compressor.
 
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number or in squared norm, the error is beyond the bound, or
+            If the rows are not those seen, in number or in squared norm; if the error exceeds the bound; or if
             `accuracy` is not reached.
 
         Notes
@@ -916,10 +961,10 @@ class FrequentDirections(MergeableModel):
         *,
         vt: NDArray[np.float64] | None = None,
     ) -> bool:
-        """Return whether the rows read may be those seen; warn if not, raise ValueError if there are none.
+        """Return whether the rows read again can be those seen; warn if not, raise ValueError if there are none.
 
-        `engine`: a clone that has been reduced to `known`; `vt`: directions of which `reread` has the products, along
-        which B'B and A'A differ by at most the certificate.
+        `engine`: a clone that has been reduced to `known`. `vt`: the directions whose products `reread` has; along them
+        B'B and A'A may differ by no more than the certificate. `what` and `then` begin and end the warning.
         """
         if not reread.n_rows and self.n_rows:
             raise ValueError(f"{what} has read no rows, the sketch has seen {self.n_rows}")
@@ -953,7 +998,7 @@ class FrequentDirections(MergeableModel):
             raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
 
     def _basis_view(self) -> StoredForm:
-        """Return how the sketch stores rows."""
+        """Return the form in which the sketch stores rows."""
         engine, reading = self._seen_engine(), self._last_reading()
         mean = np.zeros(engine.n_features) if reading.mean is None else by_column(engine, reading.mean)
         return StoredForm(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))
@@ -965,7 +1010,7 @@ class FrequentDirections(MergeableModel):
         if not merges_in_place(engine, theirs):
             self._replace(merge_engines(engine.clone(), theirs), regained)
             return
-        # copies of its arrays, from which it is undone: a clone takes several times as long where they are short
+        # copies of the arrays, to undo a failed merge: with few rows a clone takes several times as long
         before, certain = engine.arrays(copy=True), (self._regained, self._certain_high, self._estimates)
         try:
             self._replace(merge_engines(engine, theirs), regained)
@@ -976,7 +1021,7 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _merge_in_order(self, others: Sequence[Self]) -> None:
-        """Merge others into a sketch that nobody else has yet, with the bits of ``merge``; an error is not undone."""
+        """Merge others into this sketch, with the bits of repeated ``merge``; not undone by an error."""
         for other in others:
             other._join(self)
 
@@ -1154,18 +1199,19 @@ class FrequentDirections(MergeableModel):
 
 
 class RobustFrequentDirections(FrequentDirections):
-    """Frequent Directions whose regulariser alpha grows by half of each shrink's delta: half the error bound.
+    """Sketch a stream of rows by Robust Frequent Directions, with half of the error bound of Frequent Directions.
 
-    ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, method="rfd", alpha0=alpha0)``; the other
-    parameters are the same, and the two merge. B'B + alpha I is positive definite as soon as anything was removed, and
-    never worse conditioned than Frequent Directions' B'B + alpha0 I (RFD paper, Theorem 3, what holds of Theorem 4).
+    ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, method="rfd", alpha0=alpha0)``. The other
+    parameters are the same, and the two merge. B'B + alpha I is positive definite as soon as a shrink has removed
+    anything, and never worse conditioned than Frequent Directions' B'B + alpha0 I (RFD paper, Theorem 3, and the part
+    of Theorem 4 that holds).
 
     Parameters
     ----------
     sketch_size, alpha0, beta, buffer_size, solver, center, decay, dtype, compressor
-        Those of FrequentDirections.
+        As for FrequentDirections.
     tolerance, tolerance_relative_to, max_sketch_size
-        Likewise.
+        As for FrequentDirections.
 
     Examples
     --------
@@ -1182,23 +1228,25 @@ class RobustFrequentDirections(FrequentDirections):
 
 
 class SecondPass(MergeableModel):
-    """The rows of a sketch, read once more: ``FrequentDirections.refine`` for rows that come in parts.
+    """Refine a sketch by a second pass over its rows, which come in parts.
 
-    ``SecondPass.of(sketch)`` begins it, ``update`` takes rows, ``finish`` gives the refined sketch. Passes that began
-    with the same sketch and have read different rows merge. It is saved and loaded as any model is, in the middle too.
+    Parts are batches, chunks of files, or partitions on other machines.
+
+    ``SecondPass.of(sketch)`` begins the pass, ``update`` takes rows, and ``finish`` returns the refined sketch, which
+    is that of ``FrequentDirections.refine``. Passes that began with the same sketch and have read different rows merge.
+    A pass is saved and loaded like any model, unfinished ones too.
 
     Attributes
     ----------
     n_rows, n_features : int
-        Rows read again so far, and columns d; n_features is None without a sketch.
+        Number of rows read again so far, and of columns d; n_features is None without a sketch.
     notes : dict
         Anything that json can write; saved with the state.
 
     Notes
     -----
-    Memory: beside the sketch its r directions and their products with A'A, (d, r) float64 each, twice for a moment.
-    Cost: 4 n d r flops. The result depends on how rows are cut into batches, and on the order of merges, by rounding
-    alone.
+    Memory: in addition to the sketch its r directions and their products with A'A, (d, r) float64 each, briefly twice.
+    Cost: 4 n d r flops. Only rounding depends on how rows are split into batches, and on the order of merges.
 
     Examples
     --------
@@ -1226,7 +1274,7 @@ class SecondPass(MergeableModel):
         Parameters
         ----------
         model : FrequentDirections
-            A sketch that has seen rows, without decay and without compressor; it is copied.
+            A sketch that has seen rows, without decay and without compressor. It is copied.
 
         Returns
         -------
@@ -1235,7 +1283,7 @@ class SecondPass(MergeableModel):
         Raises
         ------
         TypeError, ValueError
-            If it is no such sketch.
+            If the model is not such a sketch.
         """
         if not isinstance(model, FrequentDirections):
             raise TypeError(f"model must be a FrequentDirections, got {type(model).__name__}")
@@ -1245,7 +1293,7 @@ class SecondPass(MergeableModel):
 
     @classmethod
     def _along(cls, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> Self:
-        """Begin a pass that multiplies by any orthonormal rows."""
+        """Begin a pass that multiplies A'A by the given orthonormal rows `vt` (r, d)."""
         made = cls()
         made._start(sketch, vt)
         return made
@@ -1278,7 +1326,8 @@ class SecondPass(MergeableModel):
         Raises
         ------
         TypeError, ValueError
-            For anything that is no matrix of finite real numbers of the width of the sketch; none has been read then.
+            If the rows are not a matrix of finite real numbers with as many columns as the sketch. None of them counts
+            then.
         """
         return self._take_rows(rows, sample_weight)
 
@@ -1294,7 +1343,7 @@ class SecondPass(MergeableModel):
 
     @reads
     def finish(self) -> "FrequentDirections":
-        """Return the refined sketch, a new one: that of ``FrequentDirections.refine`` on all rows read again.
+        """Return the refined sketch, a new one: that of ``FrequentDirections.refine`` with all rows read so far.
 
         Returns
         -------
@@ -1308,7 +1357,7 @@ class SecondPass(MergeableModel):
         Warns
         -----
         UserWarning
-            If the rows differ from those of the sketch, in number or in squared norm.
+            If the rows are not those of the sketch, in number or in squared norm.
         """
         out = self._begun()[0].copy()
         if not self._sum.n_rows:

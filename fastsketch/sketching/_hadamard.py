@@ -29,13 +29,13 @@ def fwht(x: Array, axis: int = 0) -> Array:
     Raises
     ------
     TypeError, ValueError
-        If x is no such array: nothing has then been changed.
+        If x is not such an array; it is then unchanged.
 
     Notes
     -----
-    H has entries +-1 in natural (Hadamard) order, H[i, j] = (-1)^(number of common bits of i and j); H H = m I, so the
-    transform divided by m undoes it. m log2(m) additions a column. Between rows of a C-ordered array (axis 0) it runs
-    at about half the rate of a copy; arrays with other strides are copied in and out.
+    H has entries +-1 in natural (Hadamard) order, H[i, j] = (-1)^(number of common bits of i and j). H H = m I, so the
+    transform divided by m is its own inverse. It takes m log2(m) additions a column. Along axis 0 of a C-ordered array
+    it runs at about half the rate of a copy; arrays with other strides are copied to a buffer and back.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def fwht(x: Array, axis: int = 0) -> Array:
     if x.size == 0:
         return x
     view = x[np.newaxis] if x.ndim == 1 else np.moveaxis(x, axis, 1)
-    # now the transform is along axis 1 of the view: contiguous rows, contiguous columns, or neither
+    # the transform is along axis 1 of the view, which has contiguous rows, contiguous columns, or neither
     size = x.itemsize
     good = x.flags.aligned
     if good and view.strides[1] == size and view.strides[0] % size == 0:
@@ -84,7 +84,7 @@ def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
     q : int
         Rows of the result, 1 <= q <= n.
     seed : int, default 0
-        Chooses the signs and the sample.
+        Determines the signs and the sample.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
 
     Notes
     -----
-    A is read once and never padded or copied; O(q d) memory. For streams give a sketch ``compressor="srht"``.
+    A is read once and never padded or copied; memory O(q d). For streams use a sketch with ``compressor="srht"``.
 
     References
     ----------
@@ -111,7 +111,7 @@ def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
     >>> rows = np.random.default_rng(0).standard_normal((1000, 5))
     >>> few = fs.sketching.srht(rows, 300)
     >>> error = np.linalg.norm(few.T @ few - rows.T @ rows, 2) / np.linalg.norm(rows.T @ rows, 2)
-    >>> few.shape, bool(error < 0.2)  # three hundred rows in the place of a thousand
+    >>> few.shape, bool(error < 0.2)  # 300 rows instead of 1,000
     ((300, 5), True)
     """
     return Compressor("srht", as_integer(q, "q", 1), seed=seed).compress(rows)

@@ -1,7 +1,8 @@
-"""The members of the Frequent Directions family: which rows a shrink spares, and how its result is read.
+"""The members of the Frequent Directions family: which rows a shrink shortens, and how the sketch is read.
 
-The shrink finds the eigenvalues lambda_1 >= lambda_2 >= ... of F F' and removes delta = lambda_l. Every method keeps
-l - 1 rows; `spared` of them keep their length, the longest or those that a ledger names, the others lose delta.
+A shrink of the buffer F computes the eigenvalues lambda_1 >= lambda_2 >= ... of F F' and delta = lambda_l. Every method
+retains l - 1 rows. Some keep their length: the longest, or those with most of A'A according to a log of removed mass.
+From the squared lengths of the others delta is subtracted.
 """
 
 from dataclasses import dataclass
@@ -14,14 +15,14 @@ MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
 class Method:
     """One member of the family."""
 
-    share_lowered: float = 1.0  # of the rows, those that a shrink shortens, unless a beta is given
+    share_lowered: float = 1.0  # share of the rows that a shrink shortens, unless a beta is given
     takes_beta: bool = False
     compensates: bool = False  # the read-out adds Delta to every squared singular value
-    tracks: bool = False  # a ledger says what the directions hold, and which rows a shrink spares
-    regularises: bool = False  # alpha = alpha0 + Delta / 2 stands for the removed part
+    tracks: bool = False  # a log of removed mass selects the rows that keep their length
+    regularises: bool = False  # alpha = alpha0 + Delta / 2 replaces half of what was removed
 
     def error_bound(self, shrinkage: float) -> float:
-        """Return a bound on || A'A (+ alpha0 I) - estimate ||_2 that needs no second look at the rows."""
+        """Return the bound on the spectral norm of the error, given Delta."""
         return shrinkage / 2 if self.regularises else shrinkage
 
 
@@ -32,7 +33,7 @@ METHODS: Final[dict[str, Method]] = {
     "cfd": Method(compensates=True),
     "isvd": Method(0.0),
     "rfd": Method(regularises=True),
-    # With l = 2 k + 10 more than k rows are then shrunk, so that k weak directions that come late are not lost, for k
-    # up to 35. Less loses them; more costs accuracy of the read-out (docs/read-outs.md).
+    # With l = 2 k + 10 and k up to 35 more than k rows are then shortened, so that k weak directions that appear late
+    # are not lost. A smaller share loses them; a larger one makes the spectrum less accurate (docs/read-outs.md).
     "tfd": Method(0.45, takes_beta=True, tracks=True),
 }

@@ -1,4 +1,4 @@
-"""Sketches moved to other columns of a wider matrix; new columns are zero, and cost no more than that."""
+"""Move the columns of a sketch to other positions of a wider matrix, whose remaining columns are zero."""
 
 # pyright: reportPrivateUsage=false
 
@@ -12,9 +12,9 @@ from fastsketch.sketching._frequent_directions import FrequentDirections
 
 
 def with_columns(sketch: FrequentDirections, places: NDArray[np.int64], width: int) -> FrequentDirections:
-    """Return the sketch of the same rows with column j at places[j] of `width`, and zeros in all others; a new one.
+    """Return a new sketch of the same rows with column j at places[j] of `width`, and zeros in the others.
 
-    Of a sketch that neither centres nor has a compressor: rows of the buffer and kept ones are all that has columns.
+    For sketches without centring and compressor, whose only arrays with columns are the rows of the buffer.
     """
     state, arrays = sketch._state()
     out = type(sketch)(**sketch.parameters)
@@ -23,7 +23,7 @@ def with_columns(sketch: FrequentDirections, places: NDArray[np.int64], width: i
         return out
     assert not sketch.center
     assert sketch.compressor is None
-    # of a sketch of sparse rows the columns of the slots are all that changes; column 0 has the first
+    # for sparse rows only the numbers of the columns change; slot 0 always belongs to column 0
     moved = _sparse(arrays, places) if about["kind"] == "sparse" else {**arrays, **_dense(arrays, places, width)}
     out._restore({"engine": {**about, "n_features": width}}, moved)
     return out

@@ -1,4 +1,4 @@
-"""Dense rows as the kernels read them."""
+"""Conversion of dense rows to what the kernels read."""
 
 from typing import Any, cast
 

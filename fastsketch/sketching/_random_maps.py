@@ -1,4 +1,12 @@
-"""Random maps Phi (q x m) that turn m rows into q with E[Phi' Phi] = I."""
+"""Random maps Phi (q x m) that turn m rows into q, with E[Phi' Phi] = I.
+
+``Compressor`` is the user's choice of a map, ``SizedMap`` a map with all its sizes and random numbers, ``MappedBlock``
+a block of rows that is being mapped, a few rows at a time. Every random number is a function of (kind, seed, index of
+the block, position within the block): see fastsketch._core.random.
+
+Centring is folded into the map: Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c. The kernel subtracts c,
+the block's first row, and sums up the differences; one rank-one correction follows at the end. Each row is read once.
+"""
 
 from copy import copy
 from dataclasses import dataclass, field
@@ -29,7 +37,7 @@ from fastsketch.sketching._scalars import scalars, set_scalars
 MapKind = Literal["srht", "countsketch", "sparse", "gaussian", "sampling"]
 MAP_KINDS: Final[tuple[str, ...]] = get_args(MapKind)
 
-# Key of each kind's random numbers, and the loop of the kernel that serves it.
+# Key of the random numbers of each kind, and its loop in the kernel.
 _KEYS = {
     "srht": Key.SRHT,
     "countsketch": Key.COUNTSKETCH,
@@ -45,14 +53,14 @@ _LOOPS = {
     "sampling": kernel.SCATTER_LOOP,
 }
 
-# Rows of one step of the transform: at least 2 q, so that the q additions of sampled rows are few beside the
-# transform; beyond 1,024 its strips no longer fit the second cache.
+# Bounds on the rows of one step of the transform. It has at least 2 q rows, so that the additions of the q sampled rows
+# cost little; beyond 1,024 rows a strip of columns no longer fits the second cache.
 MOST_STEP = 1024
 LEAST_STEP = 64
 # Nonzeros per row of the sparse sign map: with 4 and more it is as accurate as a Gaussian one in practice.
 SPARSE_SIGNS = 4
 
-# Streams of the generator.
+# Streams of the random generator.
 _SIGNS, _PLACES = 0, 1
 
 
@@ -67,7 +75,7 @@ class MapNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class SizedMap:
-    """Phi for blocks of `block_rows` = m rows that become `rows_out` = q; checked by who makes it."""
+    """Phi for blocks of `block_rows` = m rows that become `rows_out` = q; the caller has checked the values."""
 
     kind: str
     rows_out: int
@@ -76,17 +84,17 @@ class SizedMap:
 
     @property
     def loop(self) -> int:
-        """Return which loop of the kernel serves this map."""
+        """Return the number of the kernel's loop for this kind of map."""
         return _LOOPS[self.kind]
 
     @property
     def scale(self) -> float:
-        """Return the factor of the kernel's output: it works with entries +-1 where it can."""
+        """Return the factor of the kernel's output, which uses entries +-1 where the kind allows it."""
         return float(1.0 / np.sqrt(self.rows_out)) if self.kind == "srht" else 1.0
 
     @cached_property
     def padded_rows(self) -> int:
-        """Return the rows of the block rounded up to whole steps of the map: absent rows count as zero."""
+        """Return the rows of the block rounded up to whole steps of the map; the added rows count as zero."""
         m = self.block_rows
         if self.kind == "srht":
             return max(8, 1 << (m - 1).bit_length())
@@ -94,17 +102,17 @@ class SizedMap:
 
     @cached_property
     def rows_per_call(self) -> int:
-        """Return p, the rows of one call of the kernel's inner loop, above q: a short block can stay as it is."""
+        """Return p > q, the number of rows of one step of the kernel."""
         if self.kind == "srht":
             return min(max(8, 1 << (2 * self.rows_out - 1).bit_length()), MOST_STEP, self.padded_rows)
         return max(LEAST_STEP, -(-(self.rows_out + 1) // 8) * 8)
 
     def most(self, dtype: np.dtype[Any]) -> float:
-        """Return the largest entry whose sums over a block stay in the range of the dtype."""
+        """Return the largest entry whose sums over a block do not overflow the dtype."""
         return float(np.finfo(dtype).max) / (4 * self.padded_rows)
 
     def space(self, dtype: np.dtype[Any]) -> int:
-        """Return the elements of scratch."""
+        """Return the length of the kernel's scratch array."""
         p = self.rows_per_call
         if self.kind == "srht":
             return kernel.srht_space(self.rows_out, p, dtype)
@@ -150,7 +158,7 @@ class SizedMap:
         q = self.rows_out
         if 4 * q >= m:
             return np.argsort(self._raw(index, _PLACES, n=m), kind="stable")[:q]
-        # the first q different ones of a sequence: half as many again are nearly always enough
+        # the first q distinct numbers of a sequence, of which 1.5 q are nearly always enough
         n = q
         while True:
             n += n // 2 + 8
@@ -166,7 +174,7 @@ def _signs(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> NDArray[
 
 
 def _below(raw: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """Return uniform integers below n < 2**31 from the upper halves (bias n / 2**32)."""
+    """Return uniform integers below n < 2**31 from the upper 32 bits (bias n / 2**32)."""
     return (((raw >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
 
 
@@ -175,17 +183,17 @@ def _hashed(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> tuple[N
 
 
 class Mapped(NamedTuple):
-    """A finished block."""
+    """A block that has been mapped."""
 
     rows: NDArray[Any]  # (r, d)
     mean: NDArray[np.float64] | None  # (d,)
     mean_low: NDArray[np.float64] | None  # (d,), what rounding took from mean
     weight: float
-    n_rows: int  # that went in
+    n_rows: int  # of the block
 
 
 class MappedBlock:
-    """Block `index` of a stream; the kernel updates its state in place."""
+    """Block `index` of a stream on its way through a map; the kernel updates its state in place."""
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool, index: int) -> None:
         self.map = sized_map
@@ -207,7 +215,7 @@ class MappedBlock:
             space=self.map.space(self.dtype),
             dtype=self.dtype,
         )
-        # arrays of the state, in its own memory
+        # views of the arrays of the state
         self._own: Arrays = {
             "out": state.out,
             "pending": state.pending,
@@ -218,7 +226,7 @@ class MappedBlock:
         }
 
     def _need_numbers(self) -> None:
-        """Make the random numbers, when a row comes or is mapped: of a file any length of a block is accepted."""
+        """Draw the random numbers, once a row is added or mapped; loading a file needs none."""
         if self._numbers is None:
             self._numbers = self.map.numbers(self.index, self.dtype)
             self.state.set_numbers(*self._numbers)
@@ -228,20 +236,20 @@ class MappedBlock:
 
     @property
     def room(self) -> int:
-        """Return how many rows complete the block."""
+        """Return the number of rows that complete the block."""
         return self.map.block_rows - self.state.n_rows
 
     def fits_step(self, n: int) -> bool:
-        """Return whether n rows pass in one step that either happens or not: nothing is mapped before a bad row."""
+        """Return whether n rows can be added without mapping any, so that a refused row leaves the state unchanged."""
         return n <= self.map.rows_per_call - self.state.pending_rows
 
     def add(self, rows: NDArray[Any], weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> int:
-        """Take rows (of dtype, columns contiguous) until the block is complete; return how many.
+        """Take rows (of dtype, columns contiguous) until the block is complete; return how many were taken.
 
         Raises ValueError naming the first row (counted from -offset) that is not finite or too large; the state may
         then have changed.
         """
-        # a few rows are learned from without a copy of the state: those must be refused before anything is changed
+        # the caller has no copy of the state if the rows are few: refuse them before anything changes
         if self.fits_step(len(rows)) and len(rows):
             self._refuse(max(float(rows.max()), -float(rows.min())), offset, len(rows))
         self._need_numbers()
@@ -252,7 +260,7 @@ class MappedBlock:
         return taken
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
-        """Raise ValueError if sums of so large entries may leave the range; NaN and infinity are the kernel's."""
+        """Raise ValueError if sums of entries of this size may overflow; NaN and infinity are left to the kernel."""
         if self._most < largest < np.inf:
             raise ValueError(
                 f"rows must be below {self._most:.0e} in magnitude to be compressed: one of rows {offset} to "
@@ -260,29 +268,29 @@ class MappedBlock:
             )
 
     def arrays(self, copy: bool = False) -> Arrays:
-        """Return everything that a resume needs, by name: views where there are any, or copies."""
+        """Return the complete state by name: views where there are any, or copies."""
         out = {**self._own, **scalars(self.state)}
         return {name: array.copy() for name, array in out.items()} if copy else out
 
     @staticmethod
     def validate(arrays: Arrays, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool) -> None:
-        """Raise ValueError unless such a block could have these arrays; takes no memory of its size."""
+        """Raise ValueError unless such a block could have these arrays; allocates nothing of the block's size."""
         d, p, q = n_features, sized_map.rows_per_call, sized_map.rows_out
         count = checks.named_numbers(arrays, "count", kernel.BlockState.COUNTS, np.dtype(np.int64))
         book = checks.named_numbers(arrays, "book", kernel.BlockState.SUMS, np.dtype(np.float64))
         n, pending = count["n_rows"], count["pending_rows"]
-        # a complete block is mapped, and a complete step too, before a call ends
+        # complete steps and blocks are mapped before a call ends
         checks.number_within(n, "rows of the block", 0, sized_map.block_rows - 1)
         checks.number_within(pending, "pending rows", 0, min(n, p - 1))
         if (n - pending) % p:
             raise ValueError(f"the {n} rows of the block, less {pending} pending ones, are no whole steps of {p}")
-        # from the first row of some weight on
+        # set by the first row of positive weight
         seen = int(center and n > 0 and book["weight"] > 0)
         checks.number_within(count["shifted"], "shifted", seen, seen)
         checks.number_within(book["weight"], "weight", 0.0, np.inf)
         checks.number_within(book["largest"], "largest", 0.0, sized_map.most(dtype))
         checks.finite(arrays, "out", (q, d), dtype)
-        checks.finite(arrays, "pending", (p, d), dtype)  # whatever lies in rows that are not there
+        checks.finite(arrays, "pending", (p, d), dtype)  # unused rows included
         checks.finite(arrays, "shift", (d,), dtype)
         checks.finite(arrays, "sums", (d if center else 0,))
         checks.finite(arrays, "ones", (q,))
@@ -292,7 +300,7 @@ class MappedBlock:
         checks.only(arrays, "out", "pending", "root", "shift", "sums", "ones", "book", "count")
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """Take arrays that another block of this map gave, or that have passed ``validate``."""
+        """Set the state to that of another block of this map, or to arrays that have passed ``validate``."""
         set_scalars(self.state, arrays)
         for name, mine in self._own.items():
             mine[...] = arrays[name]
@@ -303,7 +311,7 @@ class MappedBlock:
         """Return an independent block in the same state."""
         other = copy(self)
         other._begin()
-        if other._numbers is not None:  # which nothing changes
+        if other._numbers is not None:  # which never change
             other.state.set_numbers(*other._numbers)
         for name in (*self.state.SUMS, *self.state.COUNTS):
             setattr(other.state, name, getattr(self.state, name))
@@ -312,15 +320,15 @@ class MappedBlock:
         return other
 
     def close(self) -> Mapped:
-        """Return the finished block; its state is used up."""
+        """Return the mapped block; ``restart`` must follow."""
         state, q = self.state, self.map.rows_out
         n, weight, mean, low = state.n_rows, state.weight, None, None
         with np.errstate(under="ignore"):
-            if n == state.pending_rows and n <= q:  # short: as it is
+            if n == state.pending_rows and n <= q:  # a short block is not mapped
                 root = np.asarray(state.root)[:n, np.newaxis]
                 rows = state.pending[:n].astype(np.float64)
                 if self.center:
-                    # from the heaviest row: what is subtracted twice is then no larger than the spread
+                    # relative to the heaviest row, so that differences are no larger than the spread
                     shift = rows[root.argmax()].copy() if n else np.zeros(self.n_features)
                     rows -= shift
                     move = (root**2 / weight * rows).sum(axis=0) if weight > 0 else np.zeros_like(shift)
@@ -338,7 +346,7 @@ class MappedBlock:
             return Mapped(state.out * self.dtype.type(self.map.scale), mean, low, weight, n)
 
     def restart(self, index: int) -> None:
-        """Begin another block in the same space."""
+        """Clear the state, to begin an empty block with another index."""
         state = self.state
         for array in self._own.values():
             array[...] = 0
@@ -366,12 +374,12 @@ def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
         block.add(plain_rows(rows[start : start + step], dtype), offset=start)
     state = block.state
     if state.n_rows == state.pending_rows <= sized_map.rows_out:
-        kernel.finish(state.out, state)  # also a short one is to be transformed
+        kernel.finish(state.out, state)  # a short block is mapped as well
         return (state.out * sized_map.scale).astype(dtype)
     return block.close().rows
 
 
-# Rows of a block that become q: FROSH section 5.2 takes m = 4 d.
+# m / d by default: FROSH section 5.2.
 ROWS_PER_FEATURE = 4
 
 
@@ -382,8 +390,8 @@ class Compressor:
     Parameters
     ----------
     kind : {"srht", "countsketch", "sparse", "gaussian", "sampling"}, default "srht"
-        Subsampled randomized Hadamard transform (FROSH Algorithm 2), one signed sum a row, four signed sums a row,
-        dense Gaussian, uniform sampling of rows.
+        Subsampled randomized Hadamard transform (FROSH Algorithm 2); one signed sum a row; four signed sums a row;
+        dense Gaussian; uniform sampling of rows.
     rows_out : int, optional
         q >= 1; by default the ``sketch_size`` of the sketch behind it.
     block_rows : int, optional
@@ -391,7 +399,7 @@ class Compressor:
     seed : int, default 0
         Below 2**64. Block t of a stream always gets the same random numbers, wherever it is processed.
     first_block : int, default 0
-        Index of the first block: models that are to be merged take blocks of different indices.
+        Index of the first block. Models that are to be merged need blocks of different indices.
 
     Raises
     ------
@@ -400,9 +408,9 @@ class Compressor:
 
     Notes
     -----
-    Cost per element of a block: srht log2(2 q) additions, no m x d buffer: memory O((q + p) d) with steps of p >= 2 q
-    rows; countsketch 1, sparse 4, gaussian 2 q flops; sampling a look. Uniform sampling loses rare heavy rows. A block
-    that ends short of m rows is compressed if it has more than q rows, else kept as it is.
+    Cost per element of a block: srht log2(2 q) additions, in memory O((q + p) d) with steps of p >= 2 q rows instead of
+    an m x d buffer; countsketch 1, sparse 4, gaussian 2 q flops; sampling none. Uniform sampling loses rare heavy rows.
+    If the stream ends within a block, its rows are compressed if there are more than q, else kept unchanged.
 
     References
     ----------
@@ -443,7 +451,7 @@ class Compressor:
         rows : array_like or scipy.sparse (n, d)
             One block: real and finite, rows_out <= n <= block_rows.
         index : int, default 0
-            The block's index, which chooses the random numbers.
+            The block's index, which selects the random numbers.
 
         Returns
         -------
@@ -453,7 +461,7 @@ class Compressor:
         Raises
         ------
         TypeError, ValueError
-            If ``rows_out`` was not given, or the rows are no such block.
+            If ``rows_out`` was not given, or the rows are not such a block.
         """
         index, checked = as_integer(index, "index", 0, 1 << 62), as_rows(rows)
         n, q = checked.shape[0], self.rows_out
@@ -469,14 +477,14 @@ class Compressor:
 
 
 def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap:
-    """Return the map with all sizes known; `rows_out` counts where the compressor leaves it open."""
+    """Return the map of a compressor with all sizes known; `rows_out` is used if the compressor has none."""
     q = compressor.rows_out or rows_out
     m = compressor.block_rows or max(ROWS_PER_FEATURE * n_features, 2 * q)
     return SizedMap(compressor.kind, q, m, compressor.seed)
 
 
 def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
-    """Return a Compressor: given as one, by its kind, or as the dict that a state file holds."""
+    """Convert a Compressor, its kind, or the dict of a state file; TypeError for anything else."""
     if isinstance(value, Compressor):
         return value
     if isinstance(value, str):

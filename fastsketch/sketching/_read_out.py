@@ -1,4 +1,4 @@
-"""The read-out of a sketch: B = diag(s) vt, its certificate, and linear operators made from it."""
+"""The read-out of a sketch: B = diag(s) V', its certificate, and linear operators made from it."""
 
 from math import ldexp
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 
-# Features that are made double at a time: at l = 128 a block of them stays in the third cache.
+# Features that are converted to double at a time: at l = 128 a block of them fits the third cache.
 BLOCK = 4096
-# Units of rounding of the largest square below which the Gram matrix of the rows says nothing of one, for each row.
+# Squares below this many units of rounding of the largest, for each row, are rounding of the Gram matrix.
 GRAM_ROUNDING = 16.0
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class ByFeature(NamedTuple):
-    """A matrix that stands for A'A: directions' (squares directions), in squared units of the rows."""
+    """A read-out with its directions stored feature by feature; B'B = directions diag(squares) directions'.
+
+    Squares are in squared units of the rows. Used for float32 sketches of sparse rows, whose engine stores rows like
+    this: in addition to the engine's clone it takes a few blocks of features in double.
+    """
 
     squares: Matrix  # (r,) descending
     directions: NDArray[Any]  # (slots, r) orthonormal columns, C-ordered
@@ -33,13 +37,16 @@ class ByFeature(NamedTuple):
 
 
 def reads_by_feature(engine: AnyEngine) -> bool:
-    """Return whether an engine has rows that are settled where they lie."""
+    """Return whether ``columns_of`` can read this engine."""
     return isinstance(engine, SparseEngine) and not engine.setting.center and engine.setting.tolerance is None
 
 
 @one_blas_thread
 def columns_of(engine: AnyEngine) -> ByFeature:
-    """Read an engine that ``reads_by_feature``, which stays as it is."""
+    """Read an engine for which ``reads_by_feature`` is true; the engine does not change.
+
+    The singular values come from the Gram matrix of the rows, summed up in double.
+    """
     assert isinstance(engine, SparseEngine)
     engine = engine.clone()
     columns = engine.columns()
@@ -60,7 +67,7 @@ def columns_of(engine: AnyEngine) -> ByFeature:
     # the directions are Z turn
     turn = turn[:, :r] / np.sqrt(squares)
     turn = np.ascontiguousarray(gain[:, np.newaxis] * turn)
-    # over the columns themselves: what is written lies before all that is still to be read
+    # overwrites the columns: what is written lies before all that is still to be read
     flat = engine.z.reshape(-1)
     for start in range(0, d, BLOCK):
         part = product(columns[start : start + BLOCK].astype(np.float64, order="C"), turn)
@@ -77,7 +84,7 @@ def columns_of(engine: AnyEngine) -> ByFeature:
 
 
 def make_upright(directions: NDArray[Any]) -> None:
-    """Give columns the sign that makes their largest entry positive, in place."""
+    """Give columns the sign that makes the largest entry of each positive, in place."""
     r = directions.shape[1]
     largest, sign = np.zeros(r, directions.dtype), np.ones(r, directions.dtype)
     for start in range(0, len(directions), BLOCK):
@@ -90,9 +97,9 @@ def make_upright(directions: NDArray[Any]) -> None:
         directions[start : start + BLOCK] *= sign
 
 
-# Units of rounding of the largest squared singular value, by size of the dtype, by which a read-out itself may be off.
-# It runs in double: of a float32 sketch, its values and vectors are rounded once; of a float64 sketch, what counts is
-# the decomposition of its rows, whose error was measured up to 72 units on 6,000 streams (LAPACK's SVD: 71).
+# Rounding of the read-out itself, in units of the largest squared singular value, by itemsize of the dtype. It runs in
+# double: results of a float32 sketch are rounded once; for a float64 sketch the decomposition of its rows counts, whose
+# error was measured up to 72 units on 6,000 streams (LAPACK's SVD: 71).
 READ_OUT_ROUNDING = {4: 8.0, 8: 128.0}
 
 
@@ -108,7 +115,7 @@ class SketchReadOut(NamedTuple):
 
 
 def upright(vt: NDArray[Any]) -> NDArray[Any]:
-    """Return rows with the sign that makes their largest entry positive: the same from every solver."""
+    """Return rows with the sign that makes the largest entry of each positive, so that all solvers agree."""
     if not vt.size:
         return vt
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
@@ -120,12 +127,15 @@ def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
 
 
 def unspent(shrinkage: float, regained: float) -> float:
-    """Return the part of Delta that every kept direction of FD has lost: not what a second pass has given back."""
+    """Return the part of Delta that every retained direction of FD has lost and no second pass has given back."""
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
 
 
 def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> SketchReadOut:
-    """Read an engine, which stays as it is; `compensates`: add Delta less `regained` to the squared singular values."""
+    """Read an engine, which does not change.
+
+    `compensates`: add Delta - `regained` to the squared singular values, as method "cfd" does.
+    """
     if engine.dtype == np.float32 and reads_by_feature(engine):
         return _read_by_feature(engine, compensates=compensates, regained=regained)
     engine = to_read(engine)
@@ -149,7 +159,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
 
 
 def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> SketchReadOut:
-    """Read in less memory, of float32 rows: what their products in double leave of the smallest is rounded away."""
+    """Read a float32 engine of sparse rows in less memory than ``read_out``; the result is rounded to float32."""
     by_feature, unit = columns_of(engine), ldexp(1.0, engine.exponent)
     longest = float(by_feature.squares.max(initial=0.0)) / unit / unit
     rounding, squares = allowance(engine.dtype, by_feature.rounding, longest), by_feature.squares
@@ -167,7 +177,7 @@ Doubles = NDArray[np.float64]
 
 
 def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """Return the LinearOperator of V diag(s^2) V' + alpha I; cost 4 d l a vector."""
+    """Return the LinearOperator of V diag(s^2) V' + alpha I; a product with a vector costs 4 d l."""
 
     def apply(x: NDArray[Any]) -> NDArray[Any]:
         # V diag(s^2) V' x + alpha x
@@ -177,7 +187,7 @@ def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
 
 
 def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDArray[Any]:
-    """Return (V diag(s^2) V' + alpha I)^-1 v by Woodbury with orthonormal V; alpha = 0 only if V is square."""
+    """Return (V diag(s^2) V' + alpha I)^-1 v by the Woodbury identity; alpha = 0 is allowed only if V is square."""
     squares = s * s
     y = vt @ v
     if alpha > 0:
@@ -187,7 +197,7 @@ def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDA
 
 
 def inverse_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """Return the LinearOperator of the inverse, as the preconditioner M of scipy.sparse.linalg.cg, say."""
+    """Return the LinearOperator of the inverse, for example as the preconditioner M of scipy.sparse.linalg.cg."""
 
     def apply(x: NDArray[Any]) -> NDArray[Any]:
         return solve_gram(s, vt, alpha=alpha, v=x)

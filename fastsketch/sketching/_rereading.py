@@ -1,4 +1,8 @@
-"""Products of A'A with vectors, one pass over the rows each, and their uses: Nystrom, block Krylov, and an audit."""
+"""Products of A'A with vectors, each by one pass over the rows, and what they are used for.
+
+``RowsAgain`` reads the rows of a sketch again. ``nystrom`` turns the products with the sketch's directions into a
+refined sketch, ``block_krylov`` finds leading directions in several passes, ``spectral_norm`` measures the error.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,13 +25,13 @@ from fastsketch._kernels.sketching.state import SketchState
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming, open_rows
 
-# Bytes of rows that are made dense, centred and multiplied at a time.
+# Bytes of rows that are converted, centred and multiplied at a time.
 BLOCK_BYTES = 4 << 20
 
 Matrix = NDArray[np.float64]
 # Rows, their weights, and the number of the first.
 Block = tuple[Any, Matrix | None, int]
-# An array, a sparse matrix, a table, a source, or what ``open_rows`` makes one of: files, a folder, several of them.
+# An array, a sparse matrix, a table, a source, or what ``open_rows`` opens: files, a folder, several of them.
 Readable = Rows | str | PathLike[str] | Source | Iterable[str | PathLike[str] | Source]
 
 
@@ -49,11 +53,11 @@ class Product(NamedTuple):
         return cls(np.zeros(q.shape), 0.0, 0, 0.0)
 
     def plus(self, other: Self) -> Self:
-        """Return the product of the rows of both."""
+        """Return the sum of two products, as a new one."""
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Return the product with that of other rows added."""
+        """Return the sum of two products; overwrites the array of this one."""
         product = self.product
         product += other.product
         return type(self)(
@@ -66,7 +70,7 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredForm:
-    """Form in which a sketch stores rows: in its dtype, divided by a power of two, weighted, centred."""
+    """The form in which a sketch stores rows: in its dtype, divided by a power of two, weighted, centred."""
 
     n_features: int
     dtype: np.dtype[Any]
@@ -74,7 +78,10 @@ class StoredForm:
     scale: float
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
-        """Return A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
+        """Return A'A Q for a block of rows (n, d), array or CSR, and Q (d, r).
+
+        `offset` is the number of the first row, for errors. Sparse rows are centred by linearity and stay sparse.
+        """
         mean, q = self.mean * self.scale, np.ascontiguousarray(q)
         with np.errstate(over="ignore", invalid="ignore"):
             x = rows.astype(self.dtype, copy=False)
@@ -105,7 +112,7 @@ class StoredForm:
 
 
 class RowsAgain:
-    """The rows behind a sketch, which can be read any number of times."""
+    """The rows of a sketch, as a source that can be read any number of times."""
 
     def __init__(
         self,
@@ -119,7 +126,7 @@ class RowsAgain:
         self._chunks = _chunks_of(source, view.n_features, sample_weight, feature_names)
 
     def multiply(self, q: Matrix) -> Product:
-        """Return A'A Q for Q (d, r): reads all rows once."""
+        """Return A'A Q for Q (d, r) by one pass over all rows; ValueError for a source that can be read only once."""
         q, chunks = np.ascontiguousarray(q), self._chunks
         if self._read and not chunks.source.repeatable:
             raise ValueError(f"{chunks.source.name} comes once, and has to be read again: save its rows to a file")
@@ -134,9 +141,9 @@ class RowsAgain:
 
 
 def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
-    """Yield checked rows in blocks that are multiplied by `width` vectors in little memory.
+    """Yield checked rows in blocks, so that products with `width` vectors take little memory.
 
-    A block has as many rows as there are vectors at least, so that these are not read more often than the rows.
+    A block has at least as many rows as there are vectors, so that the vectors are not read more often than the rows.
     """
     n, d = rows.shape
     # a product of a sparse block is a dense (d, width), as large as what it is added to
@@ -150,7 +157,7 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
 def _chunks_of(
     rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
 ) -> WeightedChunks:
-    """Yield rows of any kind with their weights; ValueError for other columns than those of a sketch."""
+    """Open rows of any kind, with weights; ValueError if they have other columns than the sketch."""
     source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
         checked, names = as_rows(rows, n_features), names_of(rows)
@@ -172,12 +179,12 @@ def _names_files(item: Any) -> bool:
     return isinstance(item, str | PathLike)
 
 
-# Arrays of a sketch that a second pass leaves beside its engine.
+# Names of the arrays that a second pass adds to the state of a sketch.
 CERTAIN = ("regained", "certain_high", "estimates")
 
 
 class Refined(NamedTuple):
-    """The best approximation of A'A from below whose rows A'A maps the span of the sketch to (Nystrom)."""
+    """The Nystrom approximation of A'A from its products A'A V' with the sketch's directions V: at most A'A."""
 
     squares: Matrix  # (r,) eigenvalues, descending: at most those of A'A
     vt: Matrix  # (r, d)
@@ -191,13 +198,13 @@ class Refined(NamedTuple):
 
 @one_blas_thread
 def nystrom(products: Product, vt: Matrix, *, shrinkage: float, most: int) -> Refined:
-    """Read Y = A'A V' out as Y (V Y)^-1 Y' without forming an inverse: at most `most` pairs of it, with upper ends.
+    """Return at most `most` eigenpairs of Y (V Y)^-1 Y' with Y = A'A V', and upper bounds, without forming an inverse.
 
-    In a basis that begins with V, A'A = [[T, F'], [F, G]] with T = V Y and F = Y - V'T. All of B lies in V, so that
-    0 <= G <= g I with g = min(shrinkage, tr A'A - tr T), and lambda_i(A'A) <= lambda_i([[T, F'], [F, g I]]). Nystrom
-    takes the least G that there can be, F T^-1 F'. The estimates add to it what the last direction kept holds: where F
-    points, the rows outside V are about as heavy. Of ten sets with k = 10 and 32 that is nearer than Nystrom, by 1.3 to
-    17 times, on all but one (slow drift, k = 10: 2.0e-4 for 7.6e-5).
+    In a basis that begins with V, A'A = [[T, F'], [F, G]] with T = V Y and F = Y - V'T. All of B lies in V, so that 0
+    <= G <= g I with g = min(shrinkage, tr A'A - tr T), and lambda_i(A'A) <= lambda_i([[T, F'], [F, g I]]). Nystrom uses
+    the smallest possible G, F T^-1 F'. The estimates (`values`) add the eigenvalue of the last retained direction to
+    it, because the rows outside of V are about as heavy in the directions of F. On ten data sets with k = 10 and 32
+    that is 1.3 to 17 times as accurate as Nystrom, on all but one (slow drift, k = 10: 2.0e-4 instead of 7.6e-5).
 
     Source: Tropp, Yurtsever, Udell, Cevher, *Fixed-rank approximation of a positive-semidefinite matrix from streaming
     data*, NeurIPS 2017, Algorithm 3 (the shift keeps the Cholesky factor away from rounding).
@@ -241,7 +248,7 @@ def _bordered(core: Matrix, border: NDArray[Any], rest: NDArray[Any]) -> NDArray
 
 
 def _root(core: Matrix) -> Matrix:
-    """Return a lower triangular root; of a singular matrix, of one a few roundings away."""
+    """Return a lower triangular Cholesky factor; a singular matrix is shifted by some units of rounding first."""
     tiny = float(np.trace(core)) * np.finfo(np.float64).eps
     for _ in range(20):
         try:
@@ -253,7 +260,7 @@ def _root(core: Matrix) -> Matrix:
 
 
 def validate_refined(arrays: Arrays, most: int) -> None:
-    """Raise ValueError unless a sketch of at most `most` rows could have these, each of which may be absent."""
+    """Raise ValueError unless these results of a second pass can be those of a sketch of at most `most` rows."""
     if "regained" in arrays:
         checks.number_within(float(checks.array_of(arrays, "regained", (1,))[0]), "regained", 0.0, np.inf)
     for name in CERTAIN[1:]:
@@ -268,7 +275,7 @@ def validate_refined(arrays: Arrays, most: int) -> None:
 
 
 class KrylovSpace(NamedTuple):
-    """A space that the rows have been multiplied with."""
+    """A space of directions, and the products of A'A with them."""
 
     basis: Matrix  # (r, d) orthonormal; it begins with the directions of the sketch
     products: Product  # A'A V' (d, r) of all of it
@@ -280,25 +287,25 @@ class KrylovSpace(NamedTuple):
 def block_krylov(
     multiply: Callable[[Matrix], Product], start: Matrix, k: int, *, width: int, most_passes: int, accuracy: float
 ) -> KrylovSpace:
-    """Multiply A'A with directions, a block in each pass, until the residuals of k Ritz pairs are small.
+    """Multiply A'A with blocks of directions, one pass each, until the residuals of k Ritz pairs are small.
 
-    The next block are the residuals of the leading Ritz pairs, orthogonal to all before. The Ritz values lie below the
-    eigenvalues, as near as those of any space that these passes can reach (Musco and Musco 2015, Algorithm 2), and an
-    eigenvalue lies within the residual of each (Parlett 1998, 4.5).
+    Each block after the first consists of the residuals of the leading Ritz pairs, orthogonalised against all earlier
+    directions. The Ritz values lie below the eigenvalues, and are as close as in any space that these passes can reach
+    (Musco and Musco 2015, Algorithm 2). Within the residual of each Ritz value lies an eigenvalue (Parlett 1998, 4.5).
 
     Parameters
     ----------
     multiply : function
         Of Q (d, b) the product A'A Q of all rows: one pass over them.
     start : ndarray (r, d)
-        Orthonormal directions.
+        Orthonormal directions, the first block.
     k : int
-        Leading pairs that are wanted.
+        Number of leading pairs.
     width : int
-        Directions of a block after the first, k or more.
+        Largest number of directions of a block after the first, k or more.
     most_passes : int
     accuracy : float
-        The residual, as a share of the Ritz value, at which a pair is accepted: the test of ARPACK.
+        Residual, as a share of the Ritz value, at which a pair is accepted: the test of ARPACK.
     """
     block: Any = np.ascontiguousarray(start)
     basis: Any = block
@@ -327,9 +334,9 @@ def block_krylov(
         basis = np.vstack([basis, block])
 
 
-# Random directions to begin with, and the most steps: the basis is (d, 320) float64 then.
+# Number of initial random directions, and of steps at most: the basis is then (d, 320) float64.
 WIDTH, MOST_PASSES = 8, 40
-# What is left of a block of directions, relative to the error, that is rounding.
+# Directions whose remainder, relative to the error, is below this are rounding.
 NOTHING = 1e-10
 
 
@@ -339,15 +346,15 @@ class Audit(NamedTuple):
     Attributes
     ----------
     error : float
-        The norm of A'A + alpha0 I - B'B - alpha I that was found. It is a lower bound of the norm for certain (up to
-        rounding), and most probably within `accuracy` of it.
+        The norm of A'A + alpha0 I - B'B - alpha I that was found. It is a lower bound of that norm (up to rounding),
+        and most probably within `accuracy` of it.
     error_bound : float
         The certificate: an upper bound.
     accuracy : float
-        Relative: some eigenvalue differs from `error` by at most this share of it. (That none is larger, no finite
-        number of passes can show; eight random directions miss one with a probability that falls with every pass.)
+        Relative: some eigenvalue differs from `error` by at most this share of it. No finite number of passes can show
+        that there is no larger one; the probability that eight random directions miss it falls with every pass.
     passes : int
-        Over the rows.
+        Number of passes over the rows.
     """
 
     error: float
@@ -359,12 +366,13 @@ class Audit(NamedTuple):
 def spectral_norm(
     multiply: Callable[[Matrix], Matrix], d: int, *, accuracy: float, floor: float = 0.0
 ) -> tuple[float, float, int]:
-    """Return norm, relative accuracy reached and products of a symmetric matrix (d, d), given as products with (d, b).
+    """Return (norm, relative accuracy reached, number of products) of a symmetric matrix (d, d), given its products (d,
+    b).
 
-    Block Lanczos from random directions with full orthogonalization: the basis is all that is kept. It ends when the
-    residual of the largest |Ritz value| is at most `accuracy` of it and the last step has not raised it by more than a
-    tenth of that, when the basis can grow no more, or when residual or value are below `floor`; after MOST_PASSES, with
-    a UserWarning to the caller's caller if `accuracy` is not reached.
+    Block Lanczos from random directions with full orthogonalization; the basis is all that is stored. It stops when the
+    residual of the largest |Ritz value| is at most `accuracy` of it and the last step has raised that value by at most
+    a tenth of that; when the basis cannot grow; or when residual or value are below `floor`. After MOST_PASSES it stops
+    with a UserWarning if `accuracy` is not reached.
     """
     rng = np.random.default_rng(0)
     block = np.linalg.qr(rng.standard_normal((d, min(WIDTH, d))))[0]

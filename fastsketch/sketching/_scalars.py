@@ -1,4 +1,4 @@
-"""Scalars of a kernel's state as arrays, in the order that the state declares: how state files hold them."""
+"""Scalars of a kernel's state as the arrays of a state file, in the order that the state declares."""
 
 from operator import attrgetter
 from typing import Any
@@ -19,7 +19,7 @@ def scalars(state: SketchState | BlockState) -> dict[str, NDArray[Any]]:
 
 
 def set_scalars(state: SketchState | BlockState, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write the arrays that ``scalars`` gave, or that have been checked, to a state."""
+    """Set the scalars of a state from checked arrays, as ``scalars`` returns them."""
     for array, names in ((arrays["book"], state.SUMS), (arrays["count"], state.COUNTS)):
         for name, value in zip(names, array.tolist(), strict=True):
             setattr(state, name, value)

@@ -1,4 +1,4 @@
-"""A sketch for each group of rows: one pass over the rows of all groups, and a mapping from keys to sketches."""
+"""Sketch groups of rows separately: one pass over the rows of all groups, and a mapping from keys to sketches."""
 
 # pyright: reportPrivateUsage=false
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,14 +31,14 @@ from fastsketch.sketching._frequent_directions import FrequentDirections
 
 Key = int | str
 
-# Of strings in a state file: UTF-8, and where each ends. A lone surrogate, from a file name say, is a string as well.
+# Arrays of strings in a state file: UTF-8, and the end of each. Lone surrogates, as in file names, are kept.
 _TEXT = "key_text", "key_ends", "surrogatepass"
 
 
 def keys_at(values: Any, source: Source, first: int) -> list[Any]:
-    """Return the keys of the rows of a chunk as Python's ints, or as strings.
+    """Return the keys of the rows of a chunk, all Python ints or all strings.
 
-    ValueError for one that is missing, or none of the two, or of another type than the first; it names the row.
+    ValueError names the row if a key is missing, is neither, or has another type than the first.
     """
     with naming(source, first):
         try:
@@ -54,19 +54,19 @@ def keys_at(values: Any, source: Source, first: int) -> list[Any]:
 
 
 def kind_of(keys: Iterable[Key]) -> str:
-    """Return what kind of keys these are, "str" or "int"."""
+    """Return the type of keys, "str" or "int"."""
     return "str" if isinstance(next(iter(keys), None), str) else "int"
 
 
 def key_arrays(keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
-    """Return keys as arrays of a state file."""
+    """Return keys as the arrays of a state file."""
     if kind_of(keys) == "int":
         return {"keys": np.array(keys, np.int64)}
     return checks.text_arrays(cast("Sequence[str]", keys), *_TEXT)
 
 
 def keys_from(arrays: dict[str, NDArray[Any]]) -> Sequence[Key]:
-    """Return the inverse; ValueError for what is none."""
+    """Return the keys that ``key_arrays`` stored; ValueError for invalid arrays."""
     return arrays["keys"].tolist() if "keys" in arrays else checks.texts_of(arrays, *_TEXT)
 
 
@@ -75,7 +75,7 @@ Keyed = Iterator[tuple[Any, list[Any], int, int]]
 
 
 class KeyedRows:
-    """Rows, and beside each the key of its group, from a column that the rows then lack, or from an array."""
+    """Rows in chunks, with the key of each row, from a column that is then not part of the rows, or from an array."""
 
     def __init__(self, x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> None:
         if by is None:
@@ -88,14 +88,14 @@ class KeyedRows:
             return
         self.source, self._by = open_rows(x, columns=columns, **options), as_array(by, "by")
         if self._by.dtype.kind == "U" and isinstance(by, list | tuple):
-            self._by = np.asarray(by, object)  # NumPy makes strings of the numbers among strings, and drops final NULs
+            self._by = np.asarray(by, object)  # NumPy would make strings of numbers among strings, and drop final NULs
         if self._by.ndim != 1:
             raise ValueError(f"by must be a column, or the keys of the rows (n,), got shape {self._by.shape}")
         if self.source.n_rows is not None and len(self._by) != self.source.n_rows:
             raise ValueError(f"by has {len(self._by)} keys, {self.source.name} has {self.source.n_rows} rows")
 
     def chunks(self) -> Keyed:
-        """Yield chunks of rows; they hold until the next is asked for."""
+        """Yield (rows, keys, number of the first row, position in the source); rows are valid until the next chunk."""
         first = 0
         for rows, values, position in self.source.chunks_beside() if self._by is None else self._beside(self._by):
             yield rows, keys_at(values, self.source, first), first, position
@@ -114,22 +114,22 @@ class KeyedRows:
 
 
 MAX_FLOAT = float(np.finfo(np.float64).max)
-# "tfd" logs the mass removed in each direction, which is as large as the rows of a small sketch: it is for one sketch.
+# Without "tfd": its l x l log of the mass removed in each direction is as large as the rows of a small sketch.
 GroupMethod = Literal["rfd", "fd", "pfd", "cfd", "isvd"]
 FILL, KEPT = SketchState.COUNTS.index("fill"), SketchState.COUNTS.index("kept")
 
 
 class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
-    """One FrequentDirections for each group of rows, by the group's key: what ``fs.sketch_groups`` returns.
+    """One FrequentDirections for each group of rows, by the group's key: the result of ``fs.sketch_groups``.
 
     ``groups[key]`` is a copy of a ``FrequentDirections(sketch_size, solver="gram", ...)`` that has seen the rows of
-    this group, in their order, and no others. It can be saved, merged, updated and read like any sketch. Groups are
-    in the order in which their first rows came.
+    this group only, in their order. It can be saved, merged, updated and read like any sketch. Groups are in the order
+    of their first rows.
 
     Parameters
     ----------
     sketch_size : int, default 16
-        l >= 2 of every sketch. A group with fewer rows than the buffer is exact.
+        l >= 2 of every sketch. The sketch of a group with fewer rows than the buffer is exact.
     method : {"rfd", "fd", "pfd", "cfd", "isvd"}, default "rfd"
     alpha0, beta, buffer_size, center, dtype
         As for FrequentDirections.
@@ -137,11 +137,11 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     Attributes
     ----------
     n_rows, n_features : int
-        Rows of all groups, and columns d; n_features is None if there are none.
+        Number of rows of all groups, and of columns d; n_features is None if there are no rows.
     group_keys : ndarray (n_groups,)
         int64, or strings.
     group_rows : ndarray (n_groups,), int64
-        Rows of each group.
+        Number of rows of each group.
     squared_norms, shrinkages : ndarray (n_groups,), float64
         ``squared_norm`` and ``shrinkage`` of each group's sketch.
 
@@ -152,8 +152,8 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
 
     Notes
     -----
-    Two merge as their sketches do, group by group. All groups are in memory: each takes up (l + b) d numbers, b the
-    buffer size, however few its rows are; a file holds the rows in use only.
+    Two GroupSketches merge group by group. All groups are in memory: each takes (l + b) d numbers, b the buffer size,
+    however few rows it has. A file holds only the rows in use.
 
     Examples
     --------
@@ -176,20 +176,20 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     dtype: DTypeLike | None = float_dtype(default=None)
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # a mapping would compare sketch by sketch
+        return self is other  # that of a mapping would compare sketch by sketch
 
     def __hash__(self) -> int:
         return object.__hash__(self)
 
     def _check(self) -> None:
-        # the sketch of a group without rows, whose constructor refuses parameters that contradict each other
+        # an empty sketch, whose constructor refuses parameters that contradict each other
         self._empty = FrequentDirections(**self.parameters, solver="gram")
 
     def _begin(self) -> None:
         self._sketches: dict[Key, FrequentDirections] = {}
 
     def _add_rows(self, key: Key, rows: Any) -> None:
-        """Update the sketch of one group, or begin it; the rows of all groups have one dtype."""
+        """Update the sketch of one group, or begin it. The rows of all groups have the same dtype."""
         if key not in self._sketches:
             self._sketches[key] = self._empty.copy()
         self._sketches[key].update(rows)
@@ -224,19 +224,22 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     @property
     @reads
     def group_rows(self) -> NDArray[np.int64]:
-        """Return the number of rows of each group, (n_groups,)."""
+        """Return the number of rows of each group, (n_groups,) int64."""
         return np.array([sketch.n_rows for sketch in self._sketches.values()], np.int64)
 
     @property
     @reads
     def squared_norms(self) -> NDArray[np.float64]:
-        """Return ``squared_norm`` of each group's sketch, (n_groups,): sums over its rows, centred with ``center``."""
+        """Return ``squared_norm`` of each group's sketch, (n_groups,)."""
         return np.array([sketch.squared_norm for sketch in self._sketches.values()])
 
     @property
     @reads
     def shrinkages(self) -> NDArray[np.float64]:
-        """Return ``shrinkage`` of each group's sketch, (n_groups,): certificates before rounding; "rfd": twice."""
+        """Return ``shrinkage`` of each group's sketch, (n_groups,).
+
+        It bounds the error of each B'B, apart from rounding; for "rfd" the bound is half of it.
+        """
         return np.array([sketch.shrinkage for sketch in self._sketches.values()])
 
     # -- required by the frame -----------------------------------------------------------------------------------------
@@ -293,7 +296,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         }
 
     def _tail_size(self, state: dict[str, Any]) -> int:
-        """Return the numbers that a group which has shrunk has in addition to its rows: lam, gain, mean, mean_low."""
+        """Return the total length of lam, gain, mean and mean_low, which a file has for groups that were shrunk."""
         return 2 * (self.sketch_size + 1 + (state["n_features"] if self.center else 0))
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -349,7 +352,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
             lam, gain, mean, low = (part.copy() for part in np.split(of_group, [l1, 2 * l1, 2 * l1 + d]))
             own = {"lam": lam, "gain": gain, "mean": mean, "mean_low": low, "root": np.ones(fill - kept)}
             own |= {"book": book.copy(), "count": count.copy(), "buffer": arrays["rows"][row : row + fill].copy()}
-            # every sketch is checked as one of a file of its own
+            # each sketch is checked as if it had a file of its own
             parameters = {**self.parameters, "solver": "gram"}
             self._sketches[key] = FrequentDirections._built(parameters, {}, {"engine": engine}, own, trusted=False)
             row, tail = row + fill, tail + (kept > 0)
@@ -385,17 +388,17 @@ def sketch_groups(
     zero_based: bool = False,
     progress: bool | None = None,
 ) -> GroupSketches:
-    """Sketch every group of rows separately, in one pass over rows that come in any order.
+    """Sketch every group of rows separately, in one pass over rows in any order.
 
     The rows of each chunk are sorted by key, stably, and each group's sketch is updated once a chunk.
 
     Parameters
     ----------
     source
-        Whatever ``fs.open_rows`` takes. Rows that are sparse are made dense, a chunk's rows of one group at a time.
+        Whatever ``fs.open_rows`` takes. Of sparse rows, a chunk's rows of one group at a time are made dense.
     by : str, int, or array_like (n,)
-        The column whose values are the keys of the groups, by name or position: the rows are then without it. Or the
-        keys of the rows themselves. Integers of 64 bits, or strings, as keys of csv text always are.
+        The column whose values are the keys of the groups, by name or position; it is then not part of the rows. Or the
+        keys of the rows. Keys are 64-bit integers or strings; those of csv text are always strings.
     sketch_size, method, alpha0, beta, buffer_size, center, dtype
         Of every sketch: see ``GroupSketches``. Without a dtype, that of the first chunk of rows.
     columns, fill, key, header, separator, decimal, n_features, zero_based
@@ -410,13 +413,13 @@ def sketch_groups(
     Raises
     ------
     TypeError, ValueError
-        For rows or keys that cannot be: a row without a key (null) is named by its file and place.
+        For invalid rows or keys; the message names the file and row of a missing key (null).
 
     Notes
     -----
-    ``groups[key]`` is bitwise the ``FrequentDirections(sketch_size, solver="gram", ...)`` that has been updated with
-    the rows of this group only, in their order. All groups are in memory: (l + b) d numbers each, b the buffer size.
-    More groups than that allows are sketched in parts, each of a share of the keys, which ``fs.merge`` puts together.
+    ``groups[key]`` equals, bit for bit, a ``FrequentDirections(sketch_size, solver="gram", ...)`` that was updated with
+    the rows of this group only, in their order. All groups are in memory: (l + b) d numbers each, b the buffer size. If
+    that is too much, sketch parts that each have a share of the keys, and combine them with ``fs.merge``.
 
     Examples
     --------
@@ -466,7 +469,7 @@ def sketch_groups(
 def _update(
     groups: GroupSketches, batch: Any, numbers: NDArray[np.int64], keys: list[Any], dtype: np.dtype[Any]
 ) -> None:
-    """Update the sketch of each group with its rows of a chunk; a row that is not finite in this dtype is named."""
+    """Update each group's sketch with its rows of a chunk; ValueError names a row that is not finite in this dtype."""
     check_finite(batch)
     with np.errstate(over="ignore"):
         converted = batch.astype(dtype, copy=False)

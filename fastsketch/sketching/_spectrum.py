@@ -1,4 +1,4 @@
-"""Eigenvalues of A'A from a sketch: intervals that always hold, and a point inside each.
+"""Eigenvalues of A'A from a sketch: certified intervals, and an estimate inside each.
 
 The proofs are in docs/read-outs.md.
 """
@@ -21,14 +21,14 @@ MOST, LEAST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).smalle
 
 
 class Spectrum(NamedTuple):
-    """Estimates of the leading eigenvalues of A'A (squared singular values of A), and what is certain of them.
+    """Estimates of the leading eigenvalues of A'A (squared singular values of A), with certified intervals.
 
     Attributes
     ----------
     values : ndarray (r,)
         Estimates, descending, in squared units of the rows.
     vectors : ndarray (r, d)
-        Orthonormal directions that belong to them.
+        Orthonormal directions, in the same order.
     low, high : ndarray (r,)
         The i-th largest eigenvalue of A'A lies in [low[i], high[i]].
     """
@@ -40,7 +40,7 @@ class Spectrum(NamedTuple):
 
 
 class SpectrumOverview(NamedTuple):
-    """A spectrum and what belongs to it, in one read-out, in squared units of the rows."""
+    """A spectrum with norm, shrinkage, rounding, rank and mean, all of one read-out, in squared units of the rows."""
 
     spectrum: Spectrum
     squared_norm: float
@@ -59,10 +59,11 @@ def overview_of(
     estimates: Matrix | None = None,
     most: int | None = None,
 ) -> SpectrumOverview:
-    """Read an engine, which stays as it is; of an exact sum the `most` leading pairs, by default as many as it keeps.
+    """Read the spectrum of an engine, which does not change.
 
-    Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
-    lost; `certain_high` and `estimates`, upper ends and values that are known better.
+    `most`: number of leading pairs to read from an exact sum, by default as many as the sketch keeps. Results of a
+    second pass, in squared units of the rows: `regained`, the part of Delta that was given back to the retained
+    directions; `certain_high` and `estimates`, better upper bounds and values.
     """
     exact = isinstance(engine, ExactEngine) and engine.accumulated
     if not (isinstance(engine, ExactEngine) and engine.is_settled_sum):
@@ -70,7 +71,7 @@ def overview_of(
     known = engine.known(most)
     top = float(known.squares.max(initial=0.0))
     if exact:
-        # rows of float32 are rounded when they are weighted and fade, also where few of them make a sum
+        # float32 rows are rounded when they are weighted and decayed, also in a sum of few rows
         rounding = sqrt(engine.rounding) + 4.0 * float(np.finfo(engine.dtype).eps) * engine.squared_norm
         rounding += leading_rounding(engine.n_features, len(known.squares)) * top
     else:
@@ -95,7 +96,7 @@ def _spectrum(
     rounding: float,
     beside: tuple[float, Matrix | None, Matrix | None],
 ) -> Spectrum:
-    """Return the spectrum; `rounding` in stored units, `beside`: regained, certain_high, estimates."""
+    """Return the spectrum. `rounding` is in stored units; `beside` is (regained, certain_high, estimates)."""
     regained, certain_high, estimates = beside
     unit = ldexp(1.0, engine.exponent)
     values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
@@ -112,44 +113,47 @@ def _spectrum(
         n = min(len(values), len(estimates))
         values[:n] = estimates[:n] / unit / unit
     values = np.clip(values, low, high)
-    if isinstance(engine, MappedEngine):  # of the rows before the map nothing is certain
+    if isinstance(engine, MappedEngine):  # nothing is certified for the rows before the map
         low, high = np.zeros_like(low), np.full_like(high, np.inf)
     with np.errstate(over="ignore", under="ignore"):
-        # what leaves the range of a double is still between the two ends
+        # values that overflow stay between the two bounds
         low, high = np.minimum(low * unit * unit, MOST), high * unit * unit + LEAST
         return Spectrum(np.clip(values * unit * unit, low, high), by_column(engine, upright(vectors)), low, high)
 
 
 @one_blas_thread
 def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matrix]:
-    """Return point estimates, descending, and their directions; `spent`: what FD took from every kept direction."""
+    """Return point estimates, descending, and their directions; `spent`: what FD took from every retained direction."""
     if not method.tracks:
-        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
+        # every shrink shortens a leading direction of FD: nearly all of Delta is lost
         return known.squares + (spent if method.share_lowered == 1.0 else 0.0), known.vt
     squares, turn = _held(known)
     return squares, known.vt if turn is None else turn.T @ known.vt
 
 
 def _held(known: Known) -> tuple[Matrix, Matrix | None]:
-    """Return squares by a ledger, and their directions in terms of those known, by columns; None for the same."""
+    """Return the squares estimated by the log of removed mass, and their directions in the basis of `known`.
+
+    Directions are None if they are the same as those of `known`.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         both = known.seen + known.leaked
-    if not np.isfinite(both).all():  # of sums beyond the range of a double
+    if not np.isfinite(both).all():  # sums that overflow
         return known.squares, None
     values, turn = np.linalg.eigh(both)
     return np.maximum(values[::-1], 0.0), np.ascontiguousarray(turn[:, ::-1])
 
 
 def _sum_rounding(engine: AnyEngine) -> float:
-    """Return relative rounding: three roundings of a row at most (root weight, product, decay), and a sum in double."""
+    """Return the relative rounding of the sum of squares: three roundings of a row at most, and a sum in double."""
     return 4 * float(np.finfo(engine.dtype).eps) + 2 * engine.n_rows * float(np.finfo(np.float64).eps)
 
 
 def _trace_bound(low: Matrix, total: float) -> Matrix:
-    """Return the most that each eigenvalue can be, for descending lower bounds and a sum of at most `total`.
+    """Return upper bounds of the eigenvalues, given descending lower bounds and their sum, at most `total`.
 
-    If the i-th is x, so are those before it at least: sum of max(low_j, x) over j <= i, and of low_j over j > i, is at
-    most `total`. The largest such x shares what is left over among the last of the first i, up to the level of others.
+    If the i-th eigenvalue is x, those before it are at least x: the sum of max(low_j, x) over j <= i, and of low_j over
+    j > i, is at most `total`. The largest such x is reached by raising the last of the first i bounds to one level.
     """
     spare = max(0.0, total - float(low.sum()))
     out = np.empty_like(low)
@@ -163,9 +167,9 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """Return values (r,) descending and vectors (r, d) of an engine with a ledger: what the kept directions saw.
+    """Return (values (r,) descending, vectors (r, d)) of an engine with a log of removed mass: what its directions saw.
 
-    Without what was lost before the directions came in: that part of the trace was not seen along any of them.
+    Mass that was removed before a direction was retained is not included.
     """
     engine = to_read(engine)
     known = engine.known()

@@ -1,7 +1,6 @@
-"""What differs between two sketches: changes of variance with certified intervals, columns, significance."""
+"""Compare two sketches: changes of variance with certified intervals, the columns that changed, and significance."""
 
 # pyright: reportPrivateUsage=false
-# (the read-out of a sketch is asked for its allowance for rounding)
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -22,56 +21,57 @@ from fastsketch.streams._window import Window, joined
 Matrix: TypeAlias = NDArray[np.float64]
 Compared: TypeAlias = FrequentDirections | Window | Sequence[FrequentDirections]
 
-# Leading directions of both sides together that significance looks at: their change is a matrix of so many rows, whose
-# eigenvalues every permutation needs. More cost more, and see directions that hold little beside the noise of the rest.
+# Leading directions of both sides together that p-values are restricted to. Every permutation needs the eigenvalues of
+# a matrix of this size; further directions cost more, and have little variance relative to the noise of the others.
 MOST_DIRECTIONS = 32
-# Units of rounding of the largest eigenvalues by which those of a difference may be off (LAPACK, and two products).
+# Bound on the rounding of the eigenvalues of a difference, in units of the largest (LAPACK, and two products).
 ROUNDING = 64.0
-# Of the median weights of the blocks of both sides, beyond which shorter blocks alone make a difference.
+# Largest ratio of the median weights of both sides' blocks: beyond it the shorter blocks differ by their length alone.
 MOST_RATIO = 1.1
-# Of both sides' sums of squares, beyond which products of them overflow.
+# Largest sum of squares of both sides: beyond it products overflow.
 MOST_MASS = 1e300
-# Each takes some kilobytes.
+# Largest number of permutations; each takes some kilobytes.
 MOST_ARRANGEMENTS = 100_000
 
 
 class Comparison(NamedTuple):
-    """What has changed between two sketches: C = A'A / (sum of weights) after, less the same before.
+    """Differences between two sketches, of C = A'A / (sum of weights): C after minus C before.
 
-    Of sketches with ``center`` C is the covariance; else squares about zero, in which a change of means is too.
+    For sketches with ``center`` C is the covariance matrix. For others it is the matrix of second moments about zero,
+    which a change of means changes too.
 
     Attributes
     ----------
     values : ndarray (n,)
-        Eigenvalues of the difference of the sketches, the largest in size first; > 0 where variance has grown. In
+        Eigenvalues of the difference of the sketches, by decreasing magnitude; positive where variance has grown. In
         squared units of the rows, per unit of weight.
     low, high : ndarray (n,)
-        Certified: where values[i] is the j-th largest (if > 0, else smallest), the j-th largest (smallest) eigenvalue
-        of the difference of the rows themselves is within [low[i], high[i]]. The variance of the rows along
-        directions[i] has also changed by a number in that interval.
+        Certified intervals. If values[i] is the j-th largest (for values[i] < 0: j-th smallest) eigenvalue, the j-th
+        largest (smallest) eigenvalue of the difference of the rows themselves lies in [low[i], high[i]]. So does the
+        change of the variance of the rows along directions[i].
     directions : ndarray (n, d)
-        Orthonormal, of the difference of the sketches. Not certified: where two eigenvalues are nearer than the
-        intervals are long, any mixture of their directions may be that of the rows.
+        Orthonormal eigenvectors of the difference of the sketches. Not certified: where two eigenvalues are closer than
+        their intervals are long, the eigenvectors of the rows may be any mixture of theirs.
     before, after : ndarray (n,)
-        Variance along each direction, by the sketches.
+        Variance along each direction, according to the sketches.
     p_value : float or None
-        Of any change, the larger ones in units of the variance there too: at most .01 in 1% of the streams that do not
-        change. None if there were no blocks.
+        p-value of the hypothesis that nothing changed, sensitive to changes that are large relative to the variance in
+        their direction too. None if no blocks were given.
     p_values : ndarray (n,) or None
-        For each change, the share of arrangements of the blocks in which the largest change of all is as large. All
-        may be large where `p_value` is small: then what changed holds little variance.
+        For each change the share of arrangements of the blocks whose largest change is at least as large. If all are
+        large and `p_value` is small, then what changed has little variance.
     column_changes : ndarray (d,)
         Change of the variance of each column.
     column_low, column_high : ndarray (d,)
         Certified intervals of these.
     mean_change : ndarray (d,) or None
-        Change of the means, exact; of sketches with ``center``.
+        Change of the means, exact; None for sketches without ``center``.
     angles : ndarray (k,)
-        Principal angles between the leading directions before and after, in radians, ascending: n, or fewer where a
+        Principal angles between the leading directions before and after, in radians, ascending; k = n, or fewer if a
         side has fewer directions.
     outside : ndarray (2, 2)
-        Share of the variance that lies outside the n leading directions of the sketch before: certified least and most,
-        before and after.
+        Share of the variance outside of the n leading directions of the sketch before: certified lower and upper bound,
+        in the first row before, in the second row after.
     feature_names : tuple of str or None
 
     Examples
@@ -101,14 +101,15 @@ class Comparison(NamedTuple):
     feature_names: tuple[str, ...] | None
 
     def columns(self, n: int = 10, *, change: int | None = None) -> list[tuple[str | int, float]]:
-        """Return the columns that carry the change, the largest share first, as (name or number, value).
+        """Return the columns with the largest share of the change, as (name or number, value), in descending order.
 
         Parameters
         ----------
         n : int, default 10
+            Number of columns.
         change : int, optional
-            The change of this number alone: values are the squares of the entries of its direction, of sum 1. By
-            default of all: values are ``column_changes``.
+            Index of a change: values are then the squared entries of its direction, which sum to 1. By default values
+            are ``column_changes``.
 
         Examples
         --------
@@ -147,7 +148,7 @@ class Comparison(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """S, what a sketch knows of A'A divided by the sum of the weights."""
+    """S, the sketch's approximation of A'A divided by the sum of the weights."""
 
     gram: Matrix | None  # S (d, d) of an exact sketch
     rows: Matrix | None  # of others B (r, d), S = B'B
@@ -160,7 +161,7 @@ class Moments(NamedTuple):
         return cls(None, sketch.sketch().astype(np.float64) / np.sqrt(sketch.total_weight))
 
     def within(self, basis: Matrix | None) -> Matrix:
-        """Return Q S Q' for an orthonormal basis Q (q, d), None for all of the space."""
+        """Return Q S Q' for an orthonormal basis Q (q, d); S itself for None."""
         if self.gram is not None:
             # Q S Q'
             return self.gram if basis is None else basis @ self.gram @ basis.T
@@ -189,7 +190,7 @@ class Side(NamedTuple):
     mean: Matrix | None
 
     def share_outside(self, vt: Matrix) -> tuple[float, float]:
-        """Return the least and most share of the trace outside orthonormal directions (k, d)."""
+        """Return certified (lower, upper) bounds of the share of the trace outside of orthonormal directions (k, d)."""
         # trace(V S V')
         held = float(np.trace(self.moments.within(vt)))
         least, most = held - len(vt) * self.under, held + len(vt) * self.over
@@ -217,21 +218,22 @@ def _side_of(sketch: FrequentDirections, name: str) -> Side:
 
 @one_blas_thread
 def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, seed: int = 0) -> Comparison:
-    """Say what has changed from one sketch to another: two days, two shops, before and after.
+    """Report what has changed from one sketch to another: two days, two shops, before and after.
 
     Parameters
     ----------
     a, b : FrequentDirections, Window, or sequence of FrequentDirections
-        Before and after. Of one number of columns, of the same names where both have some, both with ``center`` or
-        both without; any method, size and weights, no compressor. A sequence is the blocks of one side, in their order;
-        it, or a window, on both sides gives ``p_values``, if blocks are about equally long.
+        Before and after. They must have the same number of columns, the same names if both have names, and both
+        ``center`` or both not. Methods, sizes and weights may differ; a compressor is refused. A sequence holds the
+        blocks of one side, in order. If both sides are sequences or windows, whose blocks are about equally long, the
+        result has ``p_values``.
     n : int, default 5
-        Changes that are listed, at most.
+        Largest number of changes that are listed.
     permutations : int, default 999
-        Arrangements of the blocks that p-values are counted in, at most 100,000: p-values are at least
-        1 / (permutations + 1).
+        Number of random arrangements of the blocks for p-values, at most 100,000. p-values are at least 1 /
+        (permutations + 1).
     seed : int, default 0
-        Of these.
+        Seed of the arrangements.
 
     Returns
     -------
@@ -240,20 +242,27 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     Raises
     ------
     TypeError, ValueError
-        For what is no such sketch, has seen no rows, or does not go together.
+        If an argument is not such a sketch, has seen no rows, or does not match the other.
+
+    Warns
+    -----
+    UserWarning
+        If the blocks of one side are more than 1.1 times as long as those of the other; there are no p-values then.
 
     Notes
     -----
-    With D the difference of A'A / n of the rows, M that of the sketches, and what their certificates bound,
-    M - (Delta_a / n_a) I <= D <= M + (Delta_b / n_b) I: eigenvalues of D are in order within these of those of M
-    (Weyl), zeros of the d x d matrix included, and so is x'Dx of any unit vector x. M is a matrix of at most 2 l rows
-    in the directions of both. That holds for B'B of "fd", "pfd", "tfd", "isvd" and "rfd" (without alpha); "cfd" has
-    Delta on both sides; of solver="exact" only rounding is left.
+    Let D be the difference of A'A / n of the rows, M that of the sketches, and Delta_a and Delta_b the certificates.
+    Then M - (Delta_a / n_a) I <= D <= M + (Delta_b / n_b) I. By Weyl's inequality the j-th largest eigenvalues of D and
+    M differ by no more than that, the zeros of the d x d matrix M included, and so do x'Dx and x'Mx for any unit vector
+    x. The eigenvalues of M are those of a matrix of at most 2 l rows, in the directions of both sketches. This holds
+    for B'B of "fd", "pfd", "tfd", "isvd" and "rfd" (without alpha); "cfd" has Delta on both sides; with solver="exact"
+    only rounding remains.
 
-    A p-value asks how large the largest change would be if the blocks were put to the two sides by chance, within the
-    32 leading directions of both together (of sketches at most l - 1): blocks must be exchangeable if nothing changes,
-    so long that rows of one say nothing about the next, and about equally long (those of less than half of the median
-    weight are left out). Certified intervals say what the rows did; p-values whether the next rows would do it again.
+    A p-value is the share of random assignments of the blocks to the two sides that make as large a change, within the
+    32 leading directions of both together (for sketches at most l - 1). Blocks must be exchangeable if nothing changes,
+    that is, so long that the rows of one block do not predict the next, and about equally long; blocks of less than
+    half of the median weight are ignored. Certified intervals are statements about the rows that were seen; p-values
+    tell whether further rows would show the change again.
 
     Examples
     --------
@@ -308,7 +317,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
 
 
 def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDirections]]:
-    """Return the sketch of a side, and its blocks where they are there."""
+    """Return the sketch of a side, and its blocks if there are any."""
     blocks: list[Any] = []
     if isinstance(value, Window):
         blocks, value = list(value.block_models.values()), value.model
@@ -326,7 +335,7 @@ def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDire
 
 
 def _are_alike(blocks: Sequence[list[FrequentDirections]]) -> bool:
-    """Return whether blocks of one side could be of the other: where weights differ, they say whose a block is."""
+    """Return whether the blocks of both sides are about equally long; warn if not, as lengths tell sides apart."""
     one, two = (float(np.median([block.total_weight for block in side])) for side in blocks)
     if max(one, two) <= MOST_RATIO * min(one, two):
         return True
@@ -346,10 +355,10 @@ def _agreed(one: FrequentDirections, two: FrequentDirections) -> tuple[str, ...]
 
 
 def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[list[FrequentDirections]]) -> Matrix:
-    """Return the leading directions (q, d) of all rows, of both sides alike.
+    """Return the leading directions (q, d) of the rows of both sides together.
 
-    The blocks are merged in turn from one side and the other: directions of the two merged sketches would know the
-    noise of their own side, and find it again there.
+    Blocks are merged alternately from one side and the other. If the two merged sketches were merged, their directions
+    would fit the noise of their own side, and find it again there.
     """
     if one._is_exact() and two._is_exact():
         moments = sum(
@@ -361,7 +370,7 @@ def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[l
 
 
 def _joint_basis(old: Side, new: Side) -> Matrix | None:
-    """Return an orthonormal basis of the rows of both sketches, or None where it is as well to take the whole space."""
+    """Return an orthonormal basis of the rows of both sketches, (q, d); None where the whole space is as cheap."""
     d = old.vt.shape[1]
     if old.moments.gram is not None or new.moments.gram is not None or len(old.vt) + len(new.vt) >= d:
         return None
@@ -371,9 +380,9 @@ def _joint_basis(old: Side, new: Side) -> Matrix | None:
 def _chances(
     blocks: Sequence[list[FrequentDirections]], leading: Matrix, n: int, permutations: int, seed: int
 ) -> tuple[float, Matrix]:
-    """Return p-values of any change, and of each of the n largest: shares of arrangements with a change as large.
+    """Return the p-value of any change, and those of the n largest: shares of arrangements with a change as large.
 
-    `leading` (q, d) are directions in which the blocks' moments are looked at: they must not know the sides.
+    The blocks' moments are restricted to the directions `leading` (q, d), which must not depend on the sides.
     """
     if not len(leading):  # rows of zeros, or rows that all equal their mean: every arrangement has no change
         return 1.0, np.ones(n)
@@ -408,12 +417,12 @@ def _chances(
 
 
 def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
-    """Return the share of numbers that are as large as each value, or equal up to another order of sums."""
+    """Return the share of numbers that are at least as large as each value, up to rounding."""
     return 1.0 - np.searchsorted(ascending, values * (1.0 - 1e-9)) / len(ascending)
 
 
 def whitening(moments: Matrix) -> Matrix:
-    """Return W (r, q) with W moments W' = I, for what is more than rounding of the largest."""
+    """Return W (r, q) with W moments W' = I, without the directions in which `moments` (q, q) is rounding."""
     values, vectors = np.linalg.eigh(moments)
     held = values > ROUNDING * float(np.finfo(np.float32).eps) * values[-1]
     return vectors[:, held].T / np.sqrt(values[held])[:, np.newaxis]

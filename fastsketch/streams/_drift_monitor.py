@@ -1,4 +1,4 @@
-"""Alarms when a stream is no longer as it was: blocks of rows against a reference, at a stated rate of false alarms."""
+"""Detect changes of a stream: blocks of rows against a reference, at a stated rate of false alarms."""
 
 # pyright: reportPrivateUsage=false
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,17 @@ from fastsketch.streams._drift_tests import (
 
 
 class Carried(NamedTuple):
-    """A column that changed, in an alarm.
+    """A column that changed, as part of an alarm.
 
     Attributes
     ----------
     column : str or int
         Its name, or number.
     what : {"mean", "variance", "direction"}
-        Moment of the column that changed; "direction": the column is a part of the direction whose variance changed.
+        What changed: the mean or the variance of the column; "direction" means that the column has a large entry in the
+        direction whose variance changed.
     before, after : float
-        That moment in the reference and since the change; of a direction the variance along it.
+        That mean or variance in the reference and since the change; for "direction" the variance along the direction.
 
     Examples
     --------
@@ -69,8 +70,8 @@ class Alarm(NamedTuple):
     begin : int
         First row of the block in which the change most likely began.
     score : {"columns", "means", "directions"}
-        What deviates most: the mean or variance of one column, the means along leading directions, or the covariances
-        of these and the variance outside of them.
+        The group of statistics that deviates most: means and variances of single columns; means along the leading
+        directions; or covariances of these directions and the variance outside of them.
     columns : tuple of Carried
         The columns that changed, at most 5, by decreasing deviation. Each deviates at least half as much as the first.
 
@@ -91,7 +92,10 @@ class Alarm(NamedTuple):
 
 
 def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
-    """Return the names and values of a dict {name: number} or a list of them; None of other rows."""
+    """Return (names, values) of a dict {name: number} or a list of such; None for other rows.
+
+    Every dict must have the same names as `names`, or as the first dict if `names` is None; ValueError otherwise.
+    """
     if is_sparse(rows):  # scipy's dok_array is a dict
         return None
     listed = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
@@ -106,14 +110,14 @@ def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, lis
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Return the rows of all parts, which are all dense or all CSR."""
+    """Concatenate rows that are all dense or all CSR."""
     if len(parts) == 1:
         return parts[0]
     return sparse.vstack(parts, format="csr") if is_sparse(parts[0]) else np.vstack(parts)
 
 
 def arrays_of(rows: Any) -> Arrays:
-    """Return rows as the arrays of a state."""
+    """Return rows as the arrays of a state file."""
     if not is_sparse(rows):
         return {"rows": rows}
     indices, indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
@@ -121,7 +125,7 @@ def arrays_of(rows: Any) -> Arrays:
 
 
 def rows_from(arrays: Arrays, d: int) -> Any:
-    """Return the rows that ``arrays_of`` has written."""
+    """Return the rows that ``arrays_of`` took apart."""
     if "rows_indptr" not in arrays:
         return arrays["rows"]
     parts = (arrays["rows"], arrays["rows_indices"], arrays["rows_indptr"])
@@ -129,7 +133,7 @@ def rows_from(arrays: Arrays, d: int) -> Any:
 
 
 def check_rows(arrays: Arrays, shape: tuple[int, int], *, are_sparse: bool) -> None:
-    """Raise ValueError unless arrays of a state are rows of this shape in double."""
+    """Raise ValueError unless the arrays of a state file hold float64 rows of this shape."""
     if not are_sparse:
         checks.finite(arrays, "rows", shape)
         return
@@ -140,24 +144,21 @@ def check_rows(arrays: Arrays, shape: tuple[int, int], *, are_sparse: bool) -> N
     checks.csr_rows(indptr, indices, n_stored=stored, n_columns=shape[1], what="the rows held")
 
 
-# (a monitor is made of sketches, by the frame's hooks)
-
-
-# Most latest blocks that are compared with the others; of what has changed so many blocks of `every` rows are kept.
+# Largest number of latest blocks that are compared with the others, and of blocks whose rows are held for `sides`.
 MOST_LATEST, MOST_KEPT = 40, 8
-# Blocks become at most so many times as long as `every`: the rows of the one that is being filled are held.
+# Largest ratio of the length of blocks to `every`: the rows of the block being filled are held in memory.
 MOST_LONGER = 16
-# Covariances of blocks are squared in turn when they are compared.
+# Largest entry of a row: covariances are squared when blocks are compared.
 LARGEST_ENTRY = 1e150
 MANY = 2**40
-# Arrangements of the blocks that are tried before an alarm: seconds.
+# Largest run_length: an alarm tries about as many arrangements of the blocks, which takes seconds.
 MOST_ARRANGEMENTS = 100_000
-# Bytes that a monitor may take.
+# Largest memory of a monitor, in bytes.
 MOST_BYTES = 2**32
 
 
 class Past(NamedTuple):
-    """What is known of the closed blocks; an immutable value."""
+    """Summary of the closed blocks; an immutable value."""
 
     n_rows: int
     start: int  # first row of the reference
@@ -262,7 +263,8 @@ class DriftMonitor(Model):
 
     @property
     def _wanted(self) -> int:
-        # reciprocal of the level of a test: of streams that do not change so many get longer blocks, and a second turn
+        # reciprocal of the level of a test. Of the streams that do not change 2 DEPENDENT get longer blocks, and
+        # with them a second chance of a false alarm.
         return int(self.run_length / (1.0 - 2.0 * DEPENDENT))
 
     @property
@@ -330,10 +332,11 @@ class DriftMonitor(Model):
     @property
     @reads
     def sides(self) -> tuple[FrequentDirections, FrequentDirections]:
-        """Return sketches of the reference and of the changed rows of the latest alarm, for ``fs.compare``.
+        """Return sketches of the rows before and after the latest change, for ``fs.compare``.
 
-        The changed rows are those of at most 8 blocks. The comparison has no p-value: these rows were chosen because
-        they differ, so that chance would seem too small; how rare a false alarm is, ``run_length`` says.
+        The first is of the reference, the second of the latest rows of the change, at most 8 blocks. The comparison has
+        no p-value: these rows were selected because they differ, so that a p-value would be too small. The rate of
+        false alarms is bounded by ``run_length``.
 
         Raises
         ------
@@ -425,12 +428,14 @@ class DriftMonitor(Model):
         return (past.n_rows - past.start) // past.span
 
     def _n_kept(self, past: Past) -> int:
-        """Return the number of rows of closed blocks that are kept: those after the reference, and of the latest."""
+        """Return the number of rows of closed blocks that are held: the latest ones after the reference."""
         return max(0, min(past.n_rows - past.start - self.reference * past.span, MOST_KEPT * self.every))
 
     @changes
     def rearm(self) -> Self:
-        """Make the rows that come next the reference; those of the block being filled are left out.
+        """Drop the reference; the rows that come next are the new one.
+
+        The rows of the block being filled are not part of it.
 
         Returns
         -------
@@ -474,18 +479,19 @@ class DriftMonitor(Model):
         return past
 
     def _looked_at(self, past: Past) -> Past:
-        """Return what the first blocks say: in which units later ones are compared."""
+        """Choose the units in which later blocks are compared, given the first third of the reference."""
         assert past.sketch is not None
         units = Units.of(past.sketch)
         along = (past.first - units.centre) @ units.directions.T / units.unit
         return self._of_blocks(past._replace(first=along, units=units), along)
 
     def _of_blocks(self, past: Past, *values: Floats) -> Past:
-        """Return the past, or a new beginning if blocks resemble the ones before them.
+        """Return the past; or a new beginning if a block depends on the one before it.
 
-        The rows of this decision are not compared then, so that a false alarm stays as rare as it is. Before the first
-        alarm blocks become twice as long, up to MOST_LONGER times `every` (Fishman 1978). The reference before an alarm
-        has shown that blocks of this length do not depend on each other: those after it do because the change goes on.
+        The rows of this decision are not compared afterwards, so that false alarms do not become more frequent. Before
+        the first alarm blocks become twice as long, up to MOST_LONGER times `every` (Fishman 1978). After an alarm they
+        keep their length: the earlier reference has shown that blocks of this length do not depend on each other, so
+        that dependence now means that the change goes on.
         """
         if not any(are_dependent(each, self.seed, past.n_rows, len(values)) for each in values):
             return past
@@ -515,7 +521,7 @@ class DriftMonitor(Model):
         return Past(n, n, span, alarms=past.alarms, sides=past.sides)
 
     def _compared(self, past: Past, latest: int, rows: Any) -> Past:
-        """Return what is known when the latest blocks have been compared with all: perhaps an alarm."""
+        """Check whether the latest blocks differ from all others; return the past, with a new alarm if they do."""
         assert past.units is not None and past.sketch is not None
         families, table, n = past.units.families, past.table, past.n_rows
         found = tried(table, latest, families, self._wanted, self.seed, n)
@@ -636,7 +642,7 @@ class DriftMonitor(Model):
                 checks.as_figure(after, "after")
 
     def _check_sketch(self, arrays: Arrays, name: str, rows: tuple[int, int], d: int) -> None:
-        """Raise ValueError unless an array holds one of this monitor's sketches, of so many rows."""
+        """Raise ValueError unless an array holds one of this monitor's sketches, of rows[0] to rows[1] rows."""
         own = self._empty()
         sketch = inner_model(arrays, name, type(own))
         if type(sketch) is not type(own) or not same(own.parameters, sketch.parameters):

@@ -1,9 +1,10 @@
-"""Whether the latest blocks of a stream differ from those before: a permutation test after every block.
+"""Permutation tests of whether the latest blocks of a stream differ from those before, and the statistics of a block.
 
-If blocks are exchangeable, their order says nothing. Whatever a statistic of the last blocks is, and whatever the
-distribution of the rows: that it is larger than in each of N random arrangements of all blocks has a probability of at
-most 1 / (N + 1), and that this ever happens within n blocks one of at most n / (N + 1). Arrangements are tried until
-one is as large: about log N of them while nothing changes."""
+If blocks are exchangeable, their order carries no information. Whatever statistic of the last blocks is used, and
+whatever the distribution of the rows, the probability that it is larger than in each of N random arrangements of all
+blocks is at most 1 / (N + 1), and the probability that this ever happens within n blocks at most n / (N + 1).
+Arrangements are tried until one is as large; while nothing changes that takes about log N of them.
+"""
 
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -19,23 +20,22 @@ from fastsketch.streams._compare import whitening
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
 
-# Blocks of the shortest stretch that is compared with all others, and by how much each is longer than the one before.
+# Smallest number of latest blocks that is compared with all others, and the ratio of consecutive numbers.
 SHORTEST, LONGER = 3, 1.5
-# Deviations of a block are cut here: no single one may hide what all others do.
+# Deviations of a block are clipped here, so that no single block hides the others.
 LARGEST_DEVIATION = 4.0
-# Of a normal distribution the standard deviation, in medians of distances; units of rounding of what is constant.
+# Standard deviation of a normal distribution in median absolute deviations; rounding of a constant statistic, in units.
 NORMAL_SPREAD, ROUNDING = 1.4826, 8.0
-# Arrangements that say how large a statistic usually is, before those that are compared; the first of these at a time,
-# and numbers in memory.
+# Arrangements that estimate the usual size of a statistic; those of the first batch of the test; numbers in memory.
 USUAL, FIRST, MOST_NUMBERS = 16, 8, 1 << 21
-# The farthest of many features has a longer tail than the sum of their squares, in its standard deviations.
+# Weight of the maximum of a group: in units of its standard deviation its tail is longer than that of a sum of squares.
 FARTHEST = 0.7
-# Arrangements of the test of dependence, and its level.
+# Number of arrangements of the test of dependence, and its level.
 OF_DEPENDENCE, DEPENDENT = 499, 0.01
 
 
 class Family(NamedTuple):
-    """Features [begin, end) that are looked at as one statistic: all of them together, or the farthest."""
+    """Statistics [begin, end) of a block that are tested as a group: the sum of squares (`together`) or the largest."""
 
     score: str
     begin: int
@@ -44,7 +44,7 @@ class Family(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What a test found: arrangements before one was as large, of the stretch and family that deviate most."""
+    """Result of a test: arrangements tried before one was as large, and the length and family that deviate most."""
 
     n_less: int
     length: int
@@ -52,7 +52,7 @@ class Tried(NamedTuple):
 
 
 def stretches(most: int) -> Places:
-    """Return the numbers of latest blocks that are compared with all others, at most so many."""
+    """Return the numbers of latest blocks that are compared with all others: 3, 4, 6, 9, ..., at most `most`."""
     out = [SHORTEST]
     while (longer := int(LONGER * out[-1])) <= most:
         out.append(longer)
@@ -60,13 +60,13 @@ def stretches(most: int) -> Places:
 
 
 def standardised(table: Floats) -> Floats:
-    """Return features (w, f) of blocks about their mean and of variance 1, the farthest cut; 0 where constant."""
+    """Standardise statistics (w, f) of blocks by medians, and clip outliers; 0 where a statistic is constant."""
     columns = np.ascontiguousarray(table.T)
     out = columns - _medians(columns)
     spread = NORMAL_SPREAD * _medians(np.abs(out))
     # where more than half are alike
     spread = np.where(spread > 0.0, spread, columns.std(axis=1, keepdims=True))
-    # what is constant but for rounding
+    # statistics that are constant up to rounding
     still = spread <= ROUNDING * float(np.finfo(float).eps) * np.abs(columns[:, :1] - out[:, :1])
     cut = LARGEST_DEVIATION * np.where(still, 0.0, spread)
     out = np.clip(out, -cut, cut)
@@ -76,13 +76,16 @@ def standardised(table: Floats) -> Floats:
 
 
 def _medians(columns: Floats) -> Floats:
-    """Return the upper median of each row (f, 1)."""
+    """Return the upper median of each row, (f, 1)."""
     half = columns.shape[1] // 2
     return np.partition(columns, half, axis=1)[:, half : half + 1]
 
 
 def deviations(z: Floats, places: Places, lengths: Places) -> Floats:
-    """Return means of the blocks at the first places (p, w) in units of their chance deviation (p, lengths, f)."""
+    """Return the means of the first blocks of each arrangement in units of their standard deviation, (p, lengths, f).
+
+    `places` (p, w): arrangements of the blocks; `lengths`: how many of the first are averaged.
+    """
     n = len(z)
     chosen = (places[:, np.newaxis] < lengths[:, np.newaxis]).astype(np.float64)
     chosen /= np.sqrt(lengths * (n - lengths) / (n - 1.0))[:, np.newaxis]
@@ -90,7 +93,7 @@ def deviations(z: Floats, places: Places, lengths: Places) -> Floats:
 
 
 def sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
-    """Return a size for each family (..., families), which is about normal where features are."""
+    """Return the size of each family's deviation, (..., families), on a scale that is about normal."""
     out = np.empty((*deviating.shape[:-1], len(families)))
     for i, family in enumerate(families):
         part = deviating[..., family.begin : family.end]
@@ -99,18 +102,18 @@ def sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
 
 
 def arranged(seed: int, moment: int, batch: int, n: int, width: int) -> Places:
-    """Return the places of blocks in random arrangements (n, width)."""
+    """Return n random arrangements of `width` blocks, (n, width)."""
     raw = raw_numbers(seed, Key.ALARM, moment, batch, n * width)
     return np.argsort(raw.reshape(n, width), axis=1)
 
 
 def latest_first(n: int) -> Places:
-    """Return the places of blocks, the latest one first (1, n)."""
+    """Return the arrangement that puts the latest block first, (1, n)."""
     return np.arange(n)[np.newaxis, ::-1]
 
 
 def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: int, seed: int, moment: int) -> Tried:
-    """Return in how many arrangements of blocks (w, f) none deviates as the latest do, `wanted` at most."""
+    """Count random arrangements of blocks (w, f) until one deviates as much as the latest blocks; at most `wanted`."""
     z, lengths, width = standardised(table), stretches(n_latest), len(table)
     if not len(lengths):
         return Tried(0, 0, 0)
@@ -118,7 +121,7 @@ def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: in
     def found(places: Places) -> Floats:
         return sizes(deviations(z, places, lengths), families)
 
-    # a function of which blocks there are, not of their order: the test stays one
+    # depends on the set of blocks only, not on their order: the test stays valid
     usual = found(arranged(seed, moment, 0, USUAL, width)).reshape(-1, len(families))
     centre, spread = usual.mean(axis=0), usual.std(axis=0)
     spread = np.where(spread > 0.0, spread, 1.0) / [1.0 if family.together else FARTHEST for family in families]
@@ -138,16 +141,17 @@ def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: in
 
 
 def likeliest_length(table: Floats, n_latest: int, family: Family) -> int:
-    """Return with how many of the latest blocks a family deviates most from what is usual."""
+    """Return the number of latest blocks for which a family deviates most."""
     lengths = np.arange(1, n_latest + 1)
     found = deviations(standardised(table), latest_first(len(table)), lengths)
     return 1 + int(np.argmax(sizes(found, (family,))))
 
 
 def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
-    """Return whether blocks (n, f) resemble the ones before them, by a permutation test of their serial correlation.
+    """Return whether consecutive blocks (n, f) are correlated, by a permutation test of their serial correlation.
 
-    Wald and Wolfowitz (1943). The chance that one of n_tests says so of exchangeable blocks is at most DEPENDENT.
+    Wald and Wolfowitz (1943). For exchangeable blocks the probability that any of n_tests answers yes is at most
+    DEPENDENT.
     """
     if not values.size:
         return False
@@ -155,30 +159,30 @@ def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
     order = np.vstack([np.arange(len(z)), arranged(seed, moment, 0, OF_DEPENDENCE, len(z))])
     drawn = z[order]
     alike = (drawn[:, 1:] * drawn[:, :-1]).sum(axis=1)
-    # of all features together, or of one
+    # the maximum of all statistics together, and of each
     largest = np.maximum(alike.sum(axis=1) / np.sqrt(z.shape[1]), alike.max(axis=1))
     return bool((largest >= largest[0]).mean() <= DEPENDENT / n_tests)
 
 
-# What an alarm may be said by.
+# Groups of statistics that an alarm may name.
 SCORES = ("columns", "means", "directions")
-# Columns that are watched each by itself: of more those whose variance was largest in the beginning.
+# Largest number of columns watched individually: those with the largest variance in the first blocks.
 MOST_WATCHED = 1024
-# Leading directions whose covariances are watched. More see weaker ones among more noise.
+# Leading directions whose covariances are watched. More of them include weaker ones, and more noise.
 MOST_DIRECTIONS = 16
 MOMENTS = ("mean", "variance", "direction")
-# Columns that an alarm names, and of the largest deviation (or part of a direction) the least share that they have.
+# Largest number of columns that an alarm names, and their smallest deviation as a share of the largest.
 MOST_CARRIED, LEAST_SHARE = 5, 0.5
-# A change is told by moments of columns unless that of a direction is so many times as unusual.
+# An alarm names means and variances of columns unless a covariance deviates more, by this factor.
 PLAINER = 1.25
-# Of the mean variance of all columns, the share that is added to variances before their logarithm is taken.
+# Share of the mean variance of all columns that is added to variances before their logarithm is taken.
 SHRUNKEN = 1e-3
-# Rows in units of the first blocks, and features, are at most this: squares must be finite.
+# Scaled rows and statistics are clipped to this, so that their squares are finite.
 LARGEST = 1e100
 
 
 class Units(NamedTuple):
-    """Where blocks are looked at, and in which units: what the first of them say, which are not compared then."""
+    """Coordinates in which blocks are described: columns, centre, scale and directions, from the first blocks."""
 
     watched: Places  # (k,) columns that are looked at each by itself
     centre: Floats  # (d,)
@@ -187,7 +191,7 @@ class Units(NamedTuple):
 
     @classmethod
     def of(cls, sketch: FrequentDirections) -> Self:
-        """Return the units of the rows of a sketch."""
+        """Return the coordinates that the sketch of the first blocks determines."""
         v, d = sketch.components.astype(np.float64), int(sketch.n_features or 0)
         assert sketch.mean is not None
         unit = float(np.sqrt(sketch.squared_norm / sketch.total_weight / d)) or 1.0
@@ -199,14 +203,16 @@ class Units(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """Return where features end: means, variances, means along directions, their covariances, variance outside."""
+        """Return where the groups of statistics end: means, variances, means along directions, their covariances, the
+        rest.
+        """
         (q, _), k = self.directions.shape, len(self.watched)
         c = min(q, MOST_DIRECTIONS)
         return np.cumsum([k, k, q, c * (c + 1) // 2, 1]).tolist()
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Return which features are looked at as one."""
+        """Return the groups of statistics that are tested as one."""
         means, variances, along, inside, outside = self.ends
         every = [
             Family("columns", 0, means, together=False),
@@ -219,7 +225,7 @@ class Units(NamedTuple):
         return tuple(family for family in every if family.begin < family.end)
 
     def features(self, rows: Any) -> Floats:
-        """Return the features of a block of rows (f,)."""
+        """Return the statistics of a block of rows, (f,)."""
         n = rows.shape[0]
         scaled, centre = rows.astype(np.float64) / self.unit, self.centre / self.unit
         if is_sparse(rows):
@@ -237,7 +243,7 @@ class Units(NamedTuple):
         c = min(u.shape[1], MOST_DIRECTIONS)
         inside = u[:, :c].T @ u[:, :c] / n
         outside = trace - (u**2).sum() / n
-        # what rounding leaves where the directions span all rows (the tolerance of numpy.linalg.matrix_rank)
+        # 0 where only rounding is left, as the directions span all rows (the tolerance of numpy.linalg.matrix_rank)
         outside = outside if outside > max(rows.shape) * float(np.finfo(float).eps) * trace else 0.0
         beyond = np.log(outside + SHRUNKEN)
         variances = np.log(x.var(axis=0) + SHRUNKEN)
@@ -245,12 +251,14 @@ class Units(NamedTuple):
         return np.clip(np.concatenate(parts), -LARGEST, LARGEST)
 
     def watched_for_dependence(self, table: Floats) -> tuple[Floats, Floats]:
-        """Return the means along directions and the variances of columns of blocks."""
+        """Return the means along directions and the variances of columns of blocks, for the test of dependence."""
         means, variances, along, *_ = self.ends
         return table[:, variances:along], table[:, means:variances]
 
     def carrying(self, table: Floats, length: int, score: str) -> list[tuple[int, str, float, float]]:
-        """Return (column, what, before, after) of the columns that carry the change to the last blocks of a table."""
+        """Return (column, what, before, after) of the columns that changed most, given the `length` latest blocks of a
+        table.
+        """
         k, (means, variances, along, inside, _) = len(self.watched), self.ends
         before, now = table[:-length].mean(axis=0), table[-length:].mean(axis=0)
         z = np.abs(deviations(standardised(table), latest_first(len(table)), np.array([length]))[0, 0])
@@ -262,7 +270,7 @@ class Units(NamedTuple):
             ]
         c = min(len(self.directions), MOST_DIRECTIONS)
         old, new = (_symmetric(side[along:inside], c) for side in (before, now))
-        # u with the largest change of u'Su in units of u'Su before
+        # the direction u with the largest relative change of u'Su
         white = whitening(old)
         values, vectors = np.linalg.eigh(white @ (new - old) @ white.T)
         u = vectors[:, np.argmax(np.abs(values))] @ white
@@ -272,7 +280,7 @@ class Units(NamedTuple):
         return [(int(column), MOMENTS[2], was, became) for column in _largest(on, 0.0)]
 
     def _moment_of(self, features: Floats, f: int) -> float:
-        """Return the mean or variance of a watched column in the units of the rows."""
+        """Return statistic f, the mean or variance of a watched column, in the units of the rows."""
         k, value = len(self.watched), float(features[f])
         if f < k:
             return float(self.centre[self.watched[f]]) + value * self.unit
@@ -280,14 +288,14 @@ class Units(NamedTuple):
 
 
 def _symmetric(upper: Floats, c: int) -> Floats:
-    """Return a matrix (c, c) from its upper triangle."""
+    """Return a symmetric matrix (c, c) from its upper triangle."""
     out = np.zeros((c, c))
     out[np.triu_indices(c)] = upper
     return out + np.triu(out, 1).T
 
 
 def _largest(found: Floats, least: float) -> NDArray[np.intp]:
-    """Return the places of the largest, in descending order: the first, and those of at least `least`."""
+    """Return the indices of the largest numbers, descending; all but the first are at least `least` and half of it."""
     best = np.argsort(-found, kind="stable")[:MOST_CARRIED]
     share = max(LEAST_SHARE * float(found[best[0]]), least)
     return best[(found[best] > 0) & ((found[best] >= share) | (np.arange(len(best)) == 0))]

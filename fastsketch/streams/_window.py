@@ -1,4 +1,7 @@
-"""A model of the latest blocks of a stream, whatever the model is, as long as it merges."""
+"""A model of the latest blocks of a stream, for any model that merges.
+
+Also the times of rows, and the merges of blocks that a window keeps for its next model.
+"""
 
 # pyright: reportPrivateUsage=false
 import contextlib
@@ -46,7 +49,7 @@ def as_block_length(value: Any, name: str) -> int | str:
 
 
 def microseconds_in(text: str, name: str) -> int:
-    """Return the microseconds of a length of time."""
+    """Convert a text such as "15min" to microseconds; ValueError for other texts."""
     match = re.fullmatch(r"(\d{1,9})\s*(ms|s|min|h|d)", text.strip())
     if match is None or int(match[1]) == 0:
         raise ValueError(
@@ -59,9 +62,9 @@ def microseconds_in(text: str, name: str) -> int:
 
 
 def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
-    """Return the moments of rows in microseconds since 1970; an error names the row.
+    """Convert the times of rows to microseconds since 1970, (n_rows,) int64; an error names the row.
 
-    Of datetime64, seconds since 1970, ISO 8601 text or datetimes; without a time zone they are taken for UTC.
+    Times are datetime64, seconds since 1970, ISO 8601 text or datetimes. Those without a time zone are taken as UTC.
     """
     given = as_array(values, "by")
     if given.shape != (n_rows,):
@@ -86,7 +89,7 @@ def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
 
 
 def _moment_of(value: Any, row: int) -> int:
-    """Return microseconds since 1970 of text, a datetime, a number of seconds, or nothing."""
+    """Convert one time to microseconds since 1970; MISSING for None, empty text, NaN, or seconds out of range."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if value is None or value == "" or value != value:
@@ -107,27 +110,41 @@ def _moment_of(value: Any, row: int) -> int:
     return (since.days * 86400 + since.seconds) * SECOND + since.microseconds
 
 
-# A model that nobody changes any more; None where no row came.
+# A model that is not changed any more; None for a block without rows.
 Node = Any
 
 
 def joined(one: Node, two: Node) -> Node:
-    """Return the model of the rows of both, in this order; neither is changed."""
+    """Return the merge of two models, in this order, as a new model; None stands for a model without rows."""
     if one is None or two is None:
         return two if one is None else one
     return one.copy().merge(two)
 
 
 class BlockMerges(NamedTuple):
-    """Merges of blocks that are known; an immutable value."""
+    """The merges of closed blocks that are kept for the next time; an immutable value.
+
+    Blocks are grouped into chunks of m = ceil(V / 2) by their numbers, so that the last V blocks lie in at most three
+    chunks. Of the first chunk the merges from each block to the end of the chunk are kept (suffixes), since a sliding
+    window needs one after another. Of the other chunks the merge of all blocks so far is kept (prefixes):
+
+        suffixes: merges from block i to the end     prefix: whole      prefix [ . . i . . . . . . . . . . . . . . . . ]
+        [ . . . . . . ]    [ . . ]
+
+    Every merge is of neighbours in a fixed order, so that its bits do not depend on when it was requested. Each request
+    also makes one suffix of the second chunk, which later requests need: a model that is requested after every block
+    waits for at most four merges, the first request for as many as there are blocks. Blocks that are never requested
+    cost none.
+    """
 
     suffixes: Mapping[int, Node] = {}  # by the number of the first block: to the end of its chunk
     prefixes: Mapping[int, tuple[int, Node]] = {}  # by the number of a chunk: its last block so far, all up to it
 
     def of(self, blocks: Mapping[int, Node], end: int, n_blocks: int) -> "tuple[list[Node], BlockMerges]":
-        """Return what the last n_blocks before number `end` are merged of, in order, and all that is known then.
+        """Return (parts, merges): models whose merge, in order, is the last n_blocks before number `end`, and the new
+        cache.
 
-        blocks: those of them that have rows, by number, ascending.
+        blocks: those of the n_blocks that have rows, by number, ascending.
         """
         m = -(-n_blocks // 2)
         chunks: dict[int, list[int]] = {}
@@ -149,7 +166,7 @@ class BlockMerges(NamedTuple):
         return parts, BlockMerges(suffixes, prefixes)
 
     def _extended(self, blocks: Mapping[int, Node], numbers: Sequence[int], more: int) -> dict[int, Node]:
-        """Return merges from the last of some blocks to their end: those that are known, and so many more."""
+        """Return the suffixes of a chunk: the cached ones, and at most `more` new ones."""
         out: dict[int, Node] = {}
         node: Node = None
         for number in reversed(numbers):
@@ -162,22 +179,19 @@ class BlockMerges(NamedTuple):
         return out
 
 
-# (a window is made of models by the frame's hooks)
-
-
 MOST = 1 << 62  # a number of a block
 
 
 @dataclass(frozen=True)
 class Template:
-    """What the models of a window's blocks are made from."""
+    """Recipe for the models of a window's blocks: where the class is, its name, and its parameters."""
 
     home: str
     kind: str
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def model(self, number: int = 0) -> Any:
-        """Return an empty model for a block; no two blocks of a stream draw the same random numbers."""
+        """Return an empty model for a block; blocks with different numbers draw different random numbers."""
         cls = _class_of(self.kind, self.home)
         if cls is None:
             raise ValueError(f"model is a {self.kind!r} of {self.home!r}, which is not known here")
@@ -186,7 +200,7 @@ class Template:
 
 
 def as_template(value: Any, name: str) -> Template:
-    """Return the template of an empty model that merges."""
+    """Return the template of an empty model that merges; TypeError or ValueError for other models."""
     if isinstance(value, Template):
         return value
     if isinstance(value, dict):
@@ -204,27 +218,28 @@ def as_template(value: Any, name: str) -> Template:
 
 
 class Window(Model):
-    """Model of the latest blocks of a stream: older rows are forgotten as if they had never come.
+    """Model of the latest blocks of a stream; older rows are forgotten as if they had never been seen.
 
-    Each block of rows is learned by a model of its own, and ``model`` is their merge: an ordinary model, whose
-    certificate counts its own rows alone. A block of rows is whole or forgotten: with W blocks of n rows the window
-    has between (W - 1) n + 1 and W n rows, those of the block being filled included.
+    Each block of rows is learned by a model of its own. ``model`` merges them to an ordinary model, whose certificate
+    counts only the rows of the window. Blocks are kept or forgotten as a whole: with W blocks of n rows the window has
+    between (W - 1) n + 1 and W n rows, those of the block being filled included.
 
     Parameters
     ----------
     model : model
-        Empty; any that merges and learns by ``update(rows)`` or ``update(rows, targets)``: FrequentDirections,
-        SketchHash, SketchQuantizer, SketchedEASE, SketchedRidge or your own. It is copied, and has no decay.
+        An empty model that merges and learns by ``update(rows)`` or ``update(rows, targets)``: FrequentDirections,
+        SketchHash, SketchQuantizer, SketchedEASE, SketchedRidge or your own. It is copied, and must not have a decay.
     blocks : int, default 24
-        W, at least 2: the most blocks in the window, with the one being filled.
+        W, at least 2: the largest number of blocks in the window, the one being filled included.
     every : int or str, default 1000
-        Rows of a block; or its length of time such as "30s", "15min", "1h", "1d", when every row comes with a time
-        (`by` of ``update``). Blocks of time begin at multiples of their length since 1970 in UTC.
+        Rows of a block; or its length of time, such as "30s", "15min", "1h", "1d", if every row comes with a time (`by`
+        of ``update``). Blocks of time begin at multiples of their length since 1970 in UTC.
 
     Attributes
     ----------
     n_rows, n_features : int
-        Rows seen since the beginning, and columns d. ``window.model.n_rows`` are those of the window.
+        Number of rows seen since the beginning, and of columns d. ``window.model.n_rows`` is the number of rows in the
+        window.
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -235,12 +250,12 @@ class Window(Model):
 
     Notes
     -----
-    Blocks are learned by the model's own ``update``, and merged when ``model`` is asked for: W merges the first time,
-    at most five where it is asked for after every block, as merges are kept for the next time. The window holds W
-    models, and once it has been asked half as many merges beside. Bits do not depend on when it was asked.
+    Blocks are learned by the model's own ``update``, and merged when ``model`` is read: W merges the first time, at
+    most five if it is read after every block, because merges are kept for the next time. The window holds W models, and
+    after the first reading half as many merges. Results do not depend on when ``model`` was read, bit for bit.
 
-    A model without a dtype of its own takes that of the window's first rows, as it does alone: float32 for float16 and
-    float32, else float64. Later rows of every dtype are learned in that one.
+    A model without a dtype parameter takes that of the window's first rows, as it would alone: float32 for float16 and
+    float32, else float64. Later rows of any dtype are converted to it.
 
     Examples
     --------
@@ -311,23 +326,23 @@ class Window(Model):
     def update(
         self, rows: Batch, targets: Any = None, *, sample_weight: ArrayLike | None = None, by: Any = None
     ) -> Self:
-        """Add one row or many; what is older than the window's blocks is forgotten.
+        """Add one row or many; rows that are older than the window's blocks are forgotten.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, or source
             As the model takes them.
         targets : array_like (n,) or (n, c), str, or tuple of str, optional
-            For models that learn from targets, as they take them; or names of columns of a table or source, which the
-            rows are then without. They may be left out where a source has them beside its rows (``beside`` of
+            For models that learn from targets, as they take them; or names of columns of a table or source, which are
+            then not part of the rows. They may be omitted if a source has them in addition to its rows (``beside`` of
             ``fs.open_rows``, labels of svmlight text).
         sample_weight : array_like (n,) or float, optional
-            For models that take weights. A row of weight 0 is checked and then left out: it fills no block of rows,
-            and its time begins no block.
+            For models that take weights. A row of weight 0 is checked and then ignored: it does not fill a block of
+            rows, and its time does not begin a block.
         by : str, int, or array_like (n,)
-            With blocks of time: the column of the rows that has their times, by name or position, which the rows are
-            then without; or the times. datetime64, datetimes, ISO 8601 text, or seconds since 1970; those without a
-            time zone are taken for UTC. Not before the block being filled.
+            With blocks of time: the column of the rows that has their times, by name or position, which is then not
+            part of the rows; or the times. datetime64, datetimes, ISO 8601 text, or seconds since 1970; those without a
+            time zone are taken as UTC. Times must not be earlier than the block being filled.
 
         Returns
         -------
@@ -336,8 +351,8 @@ class Window(Model):
         Raises
         ------
         TypeError, ValueError
-            For rows that the model refuses, for times that are missing or go back to a block that is closed. The
-            window is then as it was before the call.
+            For rows that the model refuses, and for times that are missing or belong to a block that is closed. The
+            window is then unchanged.
 
         Examples
         --------
@@ -389,8 +404,8 @@ class Window(Model):
     def _learn(self, rows: Any, targets: Any, sample_weight: Any, times: Any) -> None:
         checked: Any = as_rows(rows, self._d)
         dtype = natural_dtype(checked.dtype) if self._dtype is None else self._dtype
-        # Each block would take its dtype from its own first rows, and models of different dtypes do not merge. A model
-        # that was given a dtype, or always computes in one, has no need of this.
+        # Without this each block would take its dtype from its own first rows, and models of different dtypes do not
+        # merge. Not needed for a model that was given a dtype, or always computes in one.
         if natural_dtype(checked.dtype) != dtype and self._template.parameters.get("dtype", dtype) is None:
             with np.errstate(over="ignore"):  # the model refuses what float32 cannot hold
                 checked = checked.astype(dtype)
@@ -399,7 +414,7 @@ class Window(Model):
         own_weights = as_weights(sample_weight, k)
         weights: dict[str, Any] = {} if own_weights is None else {"sample_weight": own_weights}
         moments = None if times is None else as_moments(times, k)
-        # rows of weight 0, which the models check and leave out, are in the block of the row of some weight before them
+        # rows of weight 0, which the models check and ignore, belong to the block of the last weighted row before them
         kept: NDArray[np.int64] = np.arange(k, dtype=np.int64)
         if own_weights is not None:
             kept = kept[own_weights > 0]
@@ -411,7 +426,7 @@ class Window(Model):
         if moments is None and n // self._length == (n + k - 1) // self._length == self._number:
             self._learn_here(checked, answers, weights, k)
             return
-        # numbers of the rows' blocks: of moments rounded down, before 1970 too
+        # block numbers of the rows; times are rounded down, also before 1970
         places: NDArray[np.int64] = np.arange(n, n + k, dtype=np.int64) if moments is None else moments[kept]
         numbers = places // self._length
         self._check_order(numbers, kept)
@@ -439,7 +454,7 @@ class Window(Model):
         vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": dtype})
 
     def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any], k: int) -> None:
-        """Learn from rows of the block being filled alone, k of them of some weight."""
+        """Learn from rows that all belong to the block being filled; k of them have a weight."""
         n, before = self._n, self._filling.n_rows
         try:
             self._n = n + k
@@ -450,7 +465,7 @@ class Window(Model):
             raise
 
     def _as_targets(self, targets: Any, k: int) -> Any:
-        """Return the targets of k rows as an array of one form for all blocks; the model looks at what it holds."""
+        """Return the targets of k rows as an array, of the shape of earlier targets; the model checks the values."""
         values = as_array(targets, "targets")
         values = values.reshape(1) if values.ndim == 0 and k == 1 and not is_sparse(targets) else values
         if values.ndim == 0 or len(values) != k:
@@ -461,7 +476,7 @@ class Window(Model):
         return values
 
     def _check_order(self, numbers: NDArray[np.int64], rows: NDArray[np.intp]) -> None:
-        """Raise ValueError if one of these rows of the batch is of a block before that of the rows before it."""
+        """Raise ValueError if one of these rows of the batch belongs to an earlier block than a row before it."""
         latest = numbers[:1] if self._number is None else self._number
         back = np.flatnonzero(np.diff(numbers, prepend=latest) < 0)
         if back.size:
@@ -472,7 +487,7 @@ class Window(Model):
             )
 
     def _with_closed(self, blocks: dict[int, Node], block: Node, number: int | None, following: int) -> dict[int, Node]:
-        """Return the closed blocks of the window with one more, if it has rows, when rows of a later one follow."""
+        """Return the closed blocks of the window with one more, without those that the block `following` pushes out."""
         if number is None:
             return blocks
         if cast("type[MergeableModel]", type(block))._complete_part is not MergeableModel._complete_part:
@@ -483,12 +498,12 @@ class Window(Model):
 
     # -- blocks by their names -----------------------------------------------------------------------------------------
     def _begin_of(self, number: int) -> Any:
-        """Return what a block is called: its first row, or the moment that it begins at."""
+        """Return the label of a block: its first row, or the time at which it begins."""
         begin = number * self._length
         return begin if isinstance(self.every, int) else np.datetime64(begin, "us")
 
     def _number_of(self, begin: Any) -> int:
-        """Return the number of the block that holds a row, or a moment; ValueError if it is no block kept."""
+        """Return the number of the block that holds a row or a time; ValueError if the window has no such block."""
         whole = isinstance(self.every, int)
         number = (as_integer(begin, "begin", 0) if whole else int(as_moments([begin], 1)[0])) // self._length
         if number != self._number and number not in self._blocks:
@@ -498,9 +513,9 @@ class Window(Model):
     @property
     @reads
     def block_models(self) -> dict[Any, Any]:
-        """Return the model of each block that has rows, oldest first, by its first row or the moment it begins at.
+        """Return copies of the models of the blocks that have rows, oldest first, by first row or begin of each block.
 
-        Copies; the block being filled is the last one.
+        The block being filled is the last one.
         """
         held = self._blocks if self._number is None else {**self._blocks, self._number: self._filling}
         copies = {self._begin_of(number): model.copy() for number, model in held.items() if model.n_rows}
@@ -510,12 +525,12 @@ class Window(Model):
 
     @changes
     def forget(self, begin: Any) -> Self:
-        """Forget the rows of one block that is held, as if they had never come.
+        """Forget the rows of one block, as if they had never been seen.
 
         Parameters
         ----------
         begin : int or time
-            Any row of the block, counted from 0 over the whole stream; or any moment of it.
+            Any row of the block, counted from 0 over the whole stream; or any time within it.
 
         Returns
         -------
@@ -524,7 +539,7 @@ class Window(Model):
         Raises
         ------
         ValueError
-            If the window holds no such block.
+            If the window has no such block.
 
         Examples
         --------
@@ -592,7 +607,7 @@ class Window(Model):
         checks.number_within(rows, "rows of the window", 0, n)
 
     def _check_model(self, model: Any, n_features: int | None, *, filling: bool) -> int:
-        """Return the rows of a model; ValueError unless it can be one of this window's blocks."""
+        """Return the number of rows of a model; ValueError unless it can be one of this window's blocks."""
         own = self._template.model()
         if type(model) is not type(own):
             raise ValueError(f"the window is of {type(own).__name__}, and holds a {type(model).__name__}")
@@ -606,7 +621,7 @@ class Window(Model):
 
 @contextlib.contextmanager
 def _counted_from(start: int) -> Generator[None]:
-    """Let a model's errors about rows of a block name the rows of the batch."""
+    """Add `start` to the row numbers in errors of a block's model, so that they count from the batch's first row."""
     try:
         yield
     except ValueError as error:
@@ -618,7 +633,7 @@ class Pieces:
     """The rows of a source, a chunk at a time, with their targets, weights and times."""
 
     def __init__(self, source: Source, beside: str, targets: Any, times: Any, sample_weight: Any) -> None:
-        """Take what is given for all rows; `beside` says what the column beside the rows of the source is."""
+        """Take what is given for all rows; `beside` names what the source has beside them: targets, times or ""."""
         self._source, self._beside, self.feature_names = source, beside, source.feature_names
         self._apart: Apart | None = None
         columns: Any = (targets,) if isinstance(targets, str) else targets

@@ -1,8 +1,8 @@
-"""The best columns of many rows, from scores that are products of two thin matrices: never an array rows x columns.
+"""Top columns of many rows by scores that are products of two thin matrices, without an array rows x columns.
 
-Blocks of rows meet tiles of columns whose scores stay in the cache. Where blocks are few, the columns are cut too, into
-ranges that have best columns of their own; these are merged. All of it by sizes alone: the bits do not depend on the
-number of threads.
+Scores are computed for a block of rows and a tile of columns at a time, which fit the cache. If there are few blocks of
+rows, the columns are split into ranges as well, whose top columns are merged. The split depends on sizes only, so that
+the bits do not depend on the number of threads.
 """
 
 from libc.float cimport DBL_MAX
@@ -19,25 +19,25 @@ import numpy as np
 join()
 
 cdef enum:
-    TILE = 1 << 16       # scores at a time: they stay in the second cache from the product to the choice
-    GATHERED = 1 << 17   # numbers of columns that are brought together from a list: with them
-    WIDEST = 4096        # columns of a tile
-    ROWS = 64            # rows of a block: as many use a tile of columns while it is there
-    MOST_ROWS = 1024     # the same where columns are few
-    LEAST = 1 << 20      # multiply-adds of a part
-    AT_ONCE = 16         # scores that are compared with the worst of the best at a time
+    TILE = 1 << 16       # scores of a tile: they fit the second cache
+    GATHERED = 1 << 17   # numbers of the columns that are gathered from a list for a tile
+    WIDEST = 4096        # largest number of columns of a tile
+    ROWS = 64            # rows of a block, which share a tile of columns
+    MOST_ROWS = 1024     # largest number of rows of a block, if there are few columns
+    LEAST = 1 << 20      # smallest number of multiply-adds of a part
+    AT_ONCE = 16         # scores that are compared with the smallest of the top ones at a time
     LISTS = 2
 
 
 cdef struct LeftOut:
-    # columns of CSR rows, ascending in each: those of line[i], or of i where there is no line; none where it is -1
+    # excluded columns, as CSR rows with ascending columns: for row i those of row line[i], or i without line; -1: none
     const int64_t* indptr
     const int32_t* indices
     const int64_t* line
 
 
 cdef struct Job:
-    # scores scale_j own_i . known_j + (base_i + column_j); arrays of `real` are void here
+    # scores scale_j own_i . known_j + (base_i + column_j); arrays of `real` are void pointers
     Py_ssize_t k, t, n, users, blocks, ranges, tile, most
     const void* own              # (k, t)
     const void* known            # (n, t)
@@ -52,12 +52,12 @@ cdef struct Job:
 
 
 cdef inline bint worse(double value, int64_t at, double than, int64_t than_at) noexcept nogil:
-    # of equal ones the later column
+    # of equal scores the later column is worse
     return value < than or (value == than and at > than_at)
 
 
 cdef inline void sift(Py_ssize_t count, double* values, int64_t* at, double value, int64_t place) noexcept nogil:
-    # a heap with the worst on top: (value, place) in place of it
+    # in a heap with the worst on top replace that by (value, place)
     cdef Py_ssize_t k = 0, child
     while True:
         child = 2 * k + 1
@@ -88,7 +88,7 @@ cdef inline bint any_sum_above(const real* z, const double* column, double base,
 
 cdef void choose(const Job* job, Py_ssize_t width, const real* z, double base, const double* column, Py_ssize_t first,
                  double* values, int64_t* found) noexcept nogil:
-    # the scores z of a tile of columns, of which the first is candidate `first`, and the best so far
+    # update the top columns by the scores z of a tile, whose first column is candidate `first`
     cdef Py_ssize_t c = 0, e
     cdef double floor = values[0], score
     while c < width:
@@ -102,7 +102,7 @@ cdef void choose(const Job* job, Py_ssize_t width, const real* z, double base, c
                 continue
         for e in range(c, c + AT_ONCE if c + AT_ONCE < width else width):
             score = <double> z[e] if column is NULL else base + column[e] + <double> z[e]
-            # columns come in order: one that equals the worst is no better
+            # columns are in order: one that equals the worst is not better
             if score > floor and score <= DBL_MAX:
                 sift(job.most, values, found, score, job.allowed[first + e] if job.allowed else first + e)
                 floor = values[0]
@@ -171,7 +171,7 @@ cdef void best_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil
         if column:
             column += at
         if job.allowed and job.allowed[start + width - 1] - at != width - 1:
-            # a list with gaps: its columns are brought together
+            # a list with gaps: gather its columns
             for e in range(width):
                 at = job.allowed[start + e]
                 memcpy(gathered + e * t, <const real*> job.known + at * t, t * sizeof(real))
@@ -193,7 +193,7 @@ cdef void best_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil
             choose(job, width, row, job.base[from_row + i] if column else 0.0, column, start, values + i * job.most,
                    found + i * job.most)
         start += width
-    for i in range(rows):  # heaps to lists, best first
+    for i in range(rows):  # sort the heaps, best first
         for e in range(job.most - 1, 0, -1):
             value, at = values[i * job.most], found[i * job.most]
             sift(e, values + i * job.most, found + i * job.most, values[i * job.most + e], found[i * job.most + e])
@@ -201,7 +201,7 @@ cdef void best_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil
 
 
 cdef void merge(const Job* job, int64_t[:, ::1] found, double[:, ::1] values) noexcept nogil:
-    # the best of the ranges' best
+    # merge the top columns of the ranges
     cdef Py_ssize_t i, e, p, best, stride = job.k * job.most
     cdef Py_ssize_t next[FS_PARTS]
     cdef const int64_t* at
@@ -213,7 +213,7 @@ cdef void merge(const Job* job, int64_t[:, ::1] found, double[:, ::1] values) no
         for e in range(job.most):
             best = 0
             for p in range(1, job.ranges):
-                # ranges come in order: of equal ones the first stays; and no list ends before `most` are found
+                # ranges are in order: of equal scores the first wins; no list ends before `most` are found
                 if of[p * stride + next[p]] > of[best * stride + next[best]]:
                     best = p
             found[i, e], values[i, e] = at[best * stride + next[best]], of[best * stride + next[best]]
@@ -222,12 +222,12 @@ cdef void merge(const Job* job, int64_t[:, ::1] found, double[:, ::1] values) no
 
 def best_columns(const real[:, ::1] own, const real[:, ::1] known, int64_t[:, ::1] found, double[:, ::1] values, *,
                  scale=None, base=None, column=None, left_out=(), allowed=None):
-    """The columns of the highest finite scores, best first: found (k, most) and values; -1 and -inf for none.
+    """Find the columns with the highest finite scores, best first: set found (k, most) and values; none: -1, -inf.
 
     The score of row i and column j is own_i . known_j, times scale_j, plus base_i + column_j (both or neither) in
-    double. Of equal ones the first column is first. left_out: at most two of (indptr, indices, line), columns of CSR
-    rows, ascending in each, that row i may not have: those of line[i], none where it is -1; or of i where line is None.
-    allowed: the columns that may be found, ascending; None for all.
+    double. Of equal scores the first column wins. left_out: at most two of (indptr, indices, line), CSR rows of
+    excluded columns, ascending in each. Excluded for row i are those of row line[i], none if that is -1; of row i if
+    line is None. allowed: the columns that may be found, ascending; None for all.
     """
     cdef Job job
     cdef const real[::1] scales
@@ -257,7 +257,7 @@ def best_columns(const real[:, ::1] own, const real[:, ::1] known, int64_t[:, ::
     if allowed is not None:
         job.allowed = &list_of_allowed[0]
     job.lists = 0
-    held = []  # the views that pointers are into
+    held = []  # the views that pointers refer to
     for indptr, indices, line in left_out:
         if indices.shape[0] == 0:
             continue

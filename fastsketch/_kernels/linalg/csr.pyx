@@ -1,4 +1,4 @@
-"""Whether CSR arrays can be read without a look at bounds (csrc/fs_csr)."""
+"""Check that CSR arrays can be read without bounds checks (csrc/fs_csr)."""
 
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
@@ -30,10 +30,14 @@ cdef tuple checked(const index[::1] indptr, const index[::1] indices, int64_t wi
 
 
 def check_32(const int32_t[::1] indptr, const int32_t[::1] indices, int64_t width):
-    """(status, where) of indptr (n + 1,) and indices below `width`: ORDERED, LOOSE, or a fault in a row or an entry."""
+    """Return (status, where) of indptr (n + 1,) and indices below `width`.
+
+    The status is ORDERED, LOOSE (valid, not ascending in each row), or a fault: START, END, BACKWARD in row `where`,
+    INDEX in entry `where`.
+    """
     return checked(indptr, indices, width)
 
 
 def check_64(const int64_t[::1] indptr, const int64_t[::1] indices, int64_t width):
-    """As check_32."""
+    """Return the same as ``check_32`` for 64-bit indices."""
     return checked(indptr, indices, width)

@@ -1,4 +1,4 @@
-"""Walsh-Hadamard transforms in place."""
+"""Compute Walsh-Hadamard transforms in place."""
 
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.level cimport follow
@@ -9,11 +9,11 @@ follow()
 join()
 
 cdef enum:
-    LEAST_ENTRIES = 1 << 15  # of a part: some tens of microseconds
-    STRIP = 512              # bytes of the columns that are not cut; if there are few columns,
-    LINE = 64                # a line of the caches
-    UPPER = 64               # rows between which a long transform begins
-    LONG = 1 << 18           # entries of such a one
+    LEAST_ENTRIES = 1 << 15  # smallest number of entries of a part: some tens of microseconds
+    STRIP = 512              # bytes of neighbouring columns that stay in one part;
+    LINE = 64                # a cache line, if there are few columns
+    UPPER = 64               # blocks between which a long transform begins
+    LONG = 1 << 18           # entries of a long transform
 
 
 cdef struct Transform:
@@ -22,7 +22,7 @@ cdef struct Transform:
 
 
 cdef Py_ssize_t parts_of(double entries, Py_ssize_t n, Py_ssize_t cut) noexcept nogil:
-    """Parts of n things that can be cut at multiples of `cut`."""
+    """Return the number of parts of n rows or columns that can be split at multiples of `cut`."""
     cdef Py_ssize_t parts = fs_pool_parts(entries, LEAST_ENTRIES), most = (n + cut - 1) // cut
     return 1 if parts < 4 else parts if parts < most else most
 
@@ -40,7 +40,7 @@ cdef void some_rows(void* context, ptrdiff_t part, real* unused) noexcept nogil:
 
 
 cdef void some_blocks(void* context, ptrdiff_t part, real* unused) noexcept nogil:
-    # of the n = UPPER blocks, m rows of ld columns each
+    # some of the n = UPPER blocks of m rows of ld columns
     cdef Transform* c = <Transform*> context
     cdef Py_ssize_t i
     for i in range(fs_pool_from(c.n, c.n_parts, part, 1), fs_pool_from(c.n, c.n_parts, part + 1, 1)):
@@ -48,7 +48,7 @@ cdef void some_blocks(void* context, ptrdiff_t part, real* unused) noexcept nogi
 
 
 cdef void all_columns(Py_ssize_t m, Py_ssize_t d, Py_ssize_t ld, real* x) noexcept nogil:
-    """x = H_m x, by columns; a large one first between UPPER blocks, then within each: its rows lie on too many pages."""
+    """Set x = H_m x, along columns; a large x between UPPER blocks, then within each, to touch fewer pages."""
     cdef Transform c
     c.m, c.n, c.ld, c.x, c.cut = m, d, ld, x, STRIP // sizeof(real)
     if d < 8 * c.cut:
@@ -65,7 +65,7 @@ cdef void all_columns(Py_ssize_t m, Py_ssize_t d, Py_ssize_t ld, real* x) noexce
 
 
 def fwht_columns(real[:, :] x):
-    """x = H @ x for a power of two of rows whose columns are contiguous; H has entries +-1."""
+    """Set x = H @ x for 2^k rows with contiguous columns; H has entries +-1."""
     cdef Py_ssize_t m = x.shape[0], d = x.shape[1], ld = x.strides[0] // <Py_ssize_t> sizeof(real)
     if m == 0 or d == 0:
         return
@@ -74,7 +74,7 @@ def fwht_columns(real[:, :] x):
 
 
 def fwht_rows(real[:, :] x):
-    """x = x @ H for rows of a power of two of contiguous elements."""
+    """Set x = x @ H for rows of 2^k contiguous elements."""
     cdef Py_ssize_t n = x.shape[0], m = x.shape[1], ld = x.strides[0] // <Py_ssize_t> sizeof(real), i
     cdef Transform c
     if n == 0 or m == 0:

@@ -1,6 +1,6 @@
-"""Products of large double matrices, in parts that do not depend on the number of threads: neither do the bits.
+"""Products of large double matrices on the threads of the pool; the bits do not depend on the number of threads.
 
-All matrices are C-ordered; to BLAS each is its transpose. What is small is one part, and starts no thread.
+All matrices are C-ordered; BLAS sees their transposes. A small product is one part, and starts no thread.
 """
 
 from libc.math cimport sqrt
@@ -16,9 +16,9 @@ join()
 
 
 cdef enum:
-    LEAST = 1 << 20       # multiply-adds of a part at least
-    LEAST_READ = 1 << 17  # the same of what reads a number per multiply-add
-    NARROW = 96           # rows or columns of a part at least: BLAS packs the other factor once a part
+    LEAST = 1 << 20       # smallest number of multiply-adds of a part
+    LEAST_READ = 1 << 17  # the same where each multiply-add reads a number from memory
+    NARROW = 96           # smallest number of rows or columns of a part: BLAS packs the other factor once a part
     STRIP = 1 << 15       # entries of a matrix that are multiplied from both sides while they are in the cache
 
 
@@ -51,7 +51,7 @@ cdef void product_part(void* context, ptrdiff_t part, void* scratch) noexcept no
 
 
 def product(const double[:, ::1] a, const double[:, ::1] b, double[:, ::1] out=None, *, bint turned=False):
-    """a @ b, with `turned` a.T @ b: a new array, or added to `out`."""
+    """Return a @ b, or with `turned` a.T @ b: a new array, or `out` with the product added to it."""
     cdef Work w
     w.m, w.n, w.k = a.shape[1] if turned else a.shape[0], b.shape[1], b.shape[0]
     if (a.shape[0] if turned else a.shape[1]) != w.k:
@@ -75,7 +75,7 @@ def product(const double[:, ::1] a, const double[:, ::1] b, double[:, ::1] out=N
 
 # -- symmetric -------------------------------------------------------------------------------------------------------
 cdef Py_ssize_t strip(Py_ssize_t n, Py_ssize_t n_parts, Py_ssize_t part) noexcept nogil:
-    # the columns of a lower triangle in parts of about the same area
+    # the first column of a part of a lower triangle, for parts of about the same area
     return <Py_ssize_t> (n * (1.0 - sqrt(1.0 - part / <double> n_parts))) // 8 * 8 if part < n_parts else n
 
 
@@ -92,7 +92,7 @@ cdef void gram_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil
 
 
 def add_gram(const double[:, ::1] z, double[:, ::1] lower, *, bint turned=False):
-    """lower += z @ z.T, with `turned` z.T @ z: only the lower triangle, which lies column by column."""
+    """Add z @ z.T, or with `turned` z.T @ z, to `lower`: only the lower triangle, stored column by column."""
     cdef Work w
     w.n, w.k = z.shape[1] if turned else z.shape[0], z.shape[0] if turned else z.shape[1]
     if lower.shape[0] != w.n or lower.shape[1] != w.n:
@@ -124,7 +124,7 @@ cdef void symmetric_part(void* context, ptrdiff_t part, void* scratch) noexcept 
 
 
 def symmetric_product(const double[:, ::1] lower, const double[::1] v):
-    """A v for a symmetric matrix of which the lower triangle is given, column by column."""
+    """Return A v for a symmetric matrix A, given its lower triangle column by column."""
     cdef Work w
     cdef Py_ssize_t p, i
     w.n = lower.shape[0]
@@ -188,9 +188,9 @@ cdef void settle_part(Entries* e, Py_ssize_t part, real* scratch) noexcept nogil
 
 
 def settled(const real[:, :] rows, const double[::1] mean, root, double scale):
-    """(x scale - mean) root as a new array, a row of it per row x (columns contiguous), and the sum of its squares.
+    """Return the rows (x scale - mean) root, a new float64 array, and the sum of its squares.
 
-    root: None, or a factor for each row.
+    Columns must be contiguous. root: None, or a factor for each row.
     """
     cdef Entries e
     cdef double sums[FS_PARTS]
@@ -232,7 +232,7 @@ cdef void sums_part(Entries* e, Py_ssize_t part, real* scratch) noexcept nogil:
 
 
 def column_sums(const real[:, :] rows, weights):
-    """weights @ rows in double, or the sums of the columns; columns must be contiguous."""
+    """Return weights @ rows in double; without weights the sums of the columns, which must be contiguous."""
     cdef Entries e
     cdef const double[::1] factors
     e.n, e.d, e.ld = rows.shape[0], rows.shape[1], rows.strides[0] // <Py_ssize_t> sizeof(real)

@@ -1,6 +1,6 @@
-"""Loops over dense rows (csrc/fs_rows.h) in parts on the threads of the pool: each part has some rows, or some columns.
+"""Loops over dense rows (csrc/fs_rows.h) on the threads of the pool: each part has some rows, or some columns.
 
-No sum crosses a part, so the bits are those of one loop over all.
+No sum extends over several parts, so the bits are those of a single loop.
 """
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
@@ -12,7 +12,7 @@ follow()
 join()
 
 
-# Bytes of a part: 40 us at the speed of memory.
+# Smallest number of bytes of a part: 40 us at the speed of memory.
 cdef double LEAST = 524288.0
 
 
@@ -127,7 +127,7 @@ cdef void centre_parts(Py_ssize_t n, Py_ssize_t d, real* x, real* correction, co
     fs_pool_run(job.n_parts, <fs_part> centre_part[real], &job, NULL, 0)
 
 
-# Strips of a lower triangle, from the largest to the smallest: whoever is done takes the next one.
+# Strips of a lower triangle, from the largest to the smallest, for threads that take the next one when they are done.
 cdef void add_part(Rows* job, ptrdiff_t part, real* unused) noexcept nogil:
     cdef Py_ssize_t d = job.d, i, j
     cdef const real* column
@@ -156,7 +156,7 @@ cdef void scale_lower_part(void* context, ptrdiff_t part, void* unused) noexcept
 
 
 cdef void scale_lower(Py_ssize_t d, double* total, double factor) noexcept nogil:
-    """Lower triangle (column-major, d x d) times a factor."""
+    """Multiply a lower triangle (column-major, d x d) by a factor."""
     cdef Rows job
     job.n_parts = min(d, fs_pool_parts(0.5 * d * d * sizeof(double), LEAST))
     job.n, job.d, job.square, job.scale = d, d, total, factor

@@ -1,9 +1,8 @@
 """Top eigenvectors of a symmetric tridiagonal matrix by divide and conquer.
 
-As LAPACK's stedc, with three differences that halve its time: the roots of the secular equation are found
-eight at a time (csrc/fs_secular), the last merge forms only the eigenvectors that are asked for, and columns that
-deflate stay where they are. Blocks that do not touch, and columns of one merge, are parts for the threads of the pool;
-how they are cut depends on sizes alone.
+Like LAPACK's stedc, with three differences that halve its time: the roots of the secular equation are found eight at a
+time (csrc/fs_secular), the last merge forms only the requested eigenvectors, and deflated columns are not moved.
+Disjoint blocks, and columns of one merge, are parts for the threads of the pool; the split depends on sizes only.
 """
 from libc.math cimport fabs
 from libc.stddef cimport ptrdiff_t
@@ -20,19 +19,19 @@ follow()
 join()
 
 
-# Halves of at most this size are solved by QR iteration: 12 us for 16 rows, 30 us for 24.
+# LEAF: blocks of at most this size are solved by QR iteration, in 12 us for 16 rows, 30 us for 24.
 cdef enum:
     LEAF = 20
-    LEVELS = 3           # of the tree, at most, whose blocks are parts: eight
+    LEVELS = 3           # largest depth of the tree at which blocks are parts: eight blocks
     BLOCKS = 1 << LEVELS
-    PAD = 8 * BLOCKS     # what arrays are longer, as each block reads beyond its own
+    PAD = 8 * BLOCKS     # extra length of arrays, as each block reads beyond its own part
 
-# What a part is to have at least: rows of a block; poles seen by roots; products.
+# Smallest size of a part: rows of a block; pairs of pole and root; products.
 cdef double LEAST_BLOCK = 48.0, LEAST_POLES = 8192.0, LEAST_PRODUCTS = 5e5
 
 
 cdef struct Tree:
-    # Arrays of length n that belong to the whole problem; a block uses its stretch of each.
+    # Arrays of length n of the whole problem; each block uses its own range of them.
     Py_ssize_t n, top
     double* d          # eigenvalues of the solved blocks
     double* z          # weights of one merge
@@ -53,10 +52,10 @@ cdef struct Tree:
 
 
 cdef struct Forest:
-    # Blocks of one level of the tree, as parts.
+    # The blocks of one level of the tree, as parts.
     Tree* tree
     int level          # 2^level blocks
-    bint solved        # whether they are to be joined, else solved
+    bint solved        # whether halves are solved and are to be merged; else blocks are to be solved
     Py_ssize_t longest
     int info[BLOCKS]
     void* d
@@ -66,7 +65,7 @@ cdef struct Forest:
 
 
 cdef struct Vectors:
-    # The columns of one merge, as parts.
+    # Parts of the columns of one merge.
     Tree* tree
     Py_ssize_t n_parts, n, n1, k, first, k1, k12
     double rho
@@ -77,17 +76,17 @@ cdef struct Vectors:
 
 
 cdef Py_ssize_t doubles_size(Py_ssize_t n) noexcept nogil:
-    """Doubles that tridiagonal_top works in."""
+    """Return the doubles of workspace of tridiagonal_top."""
     return 8 * (n + PAD)
 
 
 cdef Py_ssize_t integers_size(Py_ssize_t n) noexcept nogil:
-    """Integers that tridiagonal_top works in."""
+    """Return the integers of workspace of tridiagonal_top."""
     return 9 * (n + PAD) + BLOCKS * (3 + 5 * LEAF)
 
 
 cdef void sort_order(Py_ssize_t n, const double* d, int32_t* order) noexcept nogil:
-    """Insertion sort: for a handful of deflated columns."""
+    """Sort columns by d (insertion sort: there are few deflated columns)."""
     cdef Py_ssize_t i, j
     cdef int32_t column
     for i in range(1, n):
@@ -101,7 +100,7 @@ cdef void sort_order(Py_ssize_t n, const double* d, int32_t* order) noexcept nog
 
 cdef void merge_order(Py_ssize_t n1, const int32_t* first, Py_ssize_t n2, const int32_t* second, int32_t shift,
                       const double* d, int32_t* out) noexcept nogil:
-    """Two ascending lists of columns into one; shift is added to the second."""
+    """Merge two ascending lists of columns; shift is added to the second."""
     cdef Py_ssize_t i = 0, j = 0, k
     for k in range(n1 + n2):
         if j == n2 or (i < n1 and d[first[i]] <= d[second[j] + shift]):
@@ -114,7 +113,7 @@ cdef void merge_order(Py_ssize_t n1, const int32_t* first, Py_ssize_t n2, const 
 
 cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double coupling, real* z, real* work,
                 Py_ssize_t wanted) noexcept nogil:
-    """Join two solved blocks that an off-diagonal `coupling` connects; forms the vectors of the top `wanted` roots."""
+    """Merge two solved blocks that the off-diagonal `coupling` connects; form the vectors of the top `wanted` roots."""
     cdef Py_ssize_t ld = t.n, n2 = n - n1, k, k1 = 0, k2 = 0, k12 = 0, k23 = 0, i, j, c, row, n_gone
     cdef Py_ssize_t first
     cdef Vectors job
@@ -213,20 +212,21 @@ cdef void roots(void* context, ptrdiff_t part, void* unused) noexcept nogil:
     cdef Vectors* job = <Vectors*> context
     cdef Tree* t = job.tree
     fs_secular_roots(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
-                          fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.weights, job.rho, t.origin,
-                          t.tau)
+                     fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.weights, job.rho, t.origin, t.tau)
 
 
 cdef void weigh(void* context, ptrdiff_t part, void* unused) noexcept nogil:
     cdef Vectors* job = <Vectors*> context
     cdef Tree* t = job.tree
     fs_secular_weights(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
-                            fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.origin, t.tau, t.weights)
+                       fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.origin, t.tau, t.weights)
 
 
 cdef void columns(Vectors* job, ptrdiff_t part, real* v) noexcept nogil:
-    """Eigenvectors of some roots: Q[:n1, run] = above @ S[:k12, run];  Q[n1:, run] = below @ S[k1:, run], over runs of
-    neighbouring columns."""
+    """Compute the eigenvectors of some roots, for runs of neighbouring columns.
+
+    # Q[:n1, run] = above @ S[:k12, run];  Q[n1:, run] = below @ S[k1:, run]
+    """
     cdef Tree* t = job.tree
     cdef Py_ssize_t count = job.k - job.first, ld = t.n, k = job.k, n1 = job.n1, n2 = job.n - n1, run, j, c
     cdef Py_ssize_t i = job.first + fs_pool_from(count, job.n_parts, part, 1)
@@ -254,7 +254,7 @@ cdef void columns(Vectors* job, ptrdiff_t part, real* v) noexcept nogil:
 
 
 cdef int solve(Tree* t, Py_ssize_t start, Py_ssize_t n, real* d, real* e, real* z, real* work) noexcept nogil:
-    """Eigenvalues and vectors of one block, into t.d, t.order and the block of z on the diagonal."""
+    """Solve one block: set t.d, t.order and the diagonal block of z."""
     cdef Py_ssize_t n1 = n // 2, i
     cdef double coupling
     cdef int info
@@ -280,7 +280,7 @@ cdef int solve(Tree* t, Py_ssize_t start, Py_ssize_t n, real* d, real* e, real* 
 
 
 cdef void block_at(Py_ssize_t n, int level, Py_ssize_t number, Py_ssize_t* start, Py_ssize_t* size) noexcept nogil:
-    """Where block `number` of the 2^level of a level begins, and how long it is."""
+    """Set start and size of block `number` of the 2^level blocks of a level."""
     start[0], size[0] = 0, n
     while level > 0:
         level -= 1
@@ -292,7 +292,7 @@ cdef void block_at(Py_ssize_t n, int level, Py_ssize_t number, Py_ssize_t* start
 
 
 cdef void block(Forest* job, ptrdiff_t part, real* unused) noexcept nogil:
-    """Solve one block, or join its halves, in its own stretch of every array."""
+    """Solve one block, or merge its halves, in its own range of every array."""
     cdef Py_ssize_t start, n, n1, at
     cdef Tree own = job.tree[0]
     cdef real* d = <real*> job.d
@@ -316,7 +316,7 @@ cdef void block(Forest* job, ptrdiff_t part, real* unused) noexcept nogil:
 
 
 cdef int solve_in_parts(Tree* t, int levels, real* d, real* e, real* z, real* work) noexcept nogil:
-    """As ``solve`` of the whole, the blocks of each of the upper levels in parts."""
+    """Solve the whole problem like ``solve``, with the blocks of the upper levels in parts."""
     cdef Forest job
     cdef Py_ssize_t start, n, number, i
     cdef int level
@@ -333,7 +333,7 @@ cdef int solve_in_parts(Tree* t, int levels, real* d, real* e, real* z, real* wo
         job.level, job.solved = level, level < levels
         job.longest = (t.n + (1 << level) - 1) >> level
         if level == 0:
-            block(&job, 0, z)  # not as a part: it has parts of its own
+            block(&job, 0, z)  # not as a part, as it has parts itself
             break
         fs_pool_run(1 << level, <fs_part> block[real], &job, NULL, 0)
         if not job.solved:
@@ -345,7 +345,7 @@ cdef int solve_in_parts(Tree* t, int levels, real* d, real* e, real* z, real* wo
 
 cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z, real* work, double* doubles,
                          blas_int* integers) noexcept nogil:
-    """All eigenvalues of (d, e), ascending in d, and the last `top` columns of z (n x n) their eigenvectors.
+    """Set d to all eigenvalues of (d, e), ascending, and the last `top` columns of z (n x n) to eigenvectors.
 
     e is overwritten; work holds n^2 + 5 n + 1 reals if top <= n / 2 + 1, else 2 n^2. Returns LAPACK's info.
     """
@@ -364,7 +364,7 @@ cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z
     t.lapack = integers + 9 * pad
     memset(z, 0, n * n * sizeof(real))
     memset(doubles, 0, doubles_size(n) * sizeof(double))
-    # to size 1, as stedc does: the weights of a merge have that size
+    # scale to size 1, as stedc does: the weights of a merge have that size
     for i in range(n):
         scale = max(scale, fabs(<double> d[i]))
         if i + 1 < n:
@@ -384,7 +384,7 @@ cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z
         info = solve(&t, 0, n, d, e, z, work)
     if info:
         return info
-    # columns to their places, the largest last
+    # move the columns to their positions, the largest last
     for i in range(n - 1, n - 1 - top, -1):
         column = t.order[i]
         if column != i:

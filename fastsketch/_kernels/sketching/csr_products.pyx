@@ -1,4 +1,4 @@
-"""Products with CSR rows that are read again, in parts on the threads of the pool: the bits do not depend on these."""
+"""Products of CSR rows with dense matrices, on the threads of the pool; bits do not depend on their number."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -15,12 +15,12 @@ join()
 
 
 cdef enum:
-    LEAST = 1 << 18  # multiply-adds of a part at least: 50 to 100 us
+    LEAST = 1 << 18  # smallest number of multiply-adds of a part: 50 to 100 us
 
 
 cdef struct Work:
     Py_ssize_t n_parts, n, d, r
-    # N by rows, and by features: see csrc/fs_sparse.h
+    # N by rows, and by features: see transpose_csr
     const int64_t* indptr
     const int32_t* indices
     const double* data
@@ -54,7 +54,7 @@ cdef void turned_part(void* context, ptrdiff_t part, void* scratch) noexcept nog
 
 
 def rows_times(const int64_t[::1] indptr, const int32_t[::1] indices, const double[::1] data, const double[:, ::1] q):
-    """N q for checked CSR rows N (n, d) and q (d, r)."""
+    """Return N q for checked CSR rows N (n, d) and q (d, r)."""
     cdef Work w
     w.n, w.r = indptr.shape[0] - 1, q.shape[1]
     out = np.zeros((w.n, w.r))
@@ -70,7 +70,7 @@ def rows_times(const int64_t[::1] indptr, const int32_t[::1] indices, const doub
 
 def turned_rows_times(const int64_t[::1] indptr, const int32_t[::1] indices, const double[::1] data,
                       const double[:, ::1] a, Py_ssize_t n_features):
-    """N'a for checked CSR rows N (n, n_features) of fewer than 2**31 entries, and a (n, r)."""
+    """Return N'a for checked CSR rows N (n, n_features) with fewer than 2**31 entries, and a (n, r)."""
     cdef Work w
     w.n, w.r, w.d = indptr.shape[0] - 1, a.shape[1], n_features
     cdef Py_ssize_t nnz = indptr[w.n]

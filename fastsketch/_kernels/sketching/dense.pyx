@@ -1,7 +1,7 @@
-"""A stream of dense rows through the buffer: load, settle (decay and centring), shrink or accumulate.
+"""Pass dense rows through the buffer: load them, settle them (decay and centring), shrink or accumulate.
 
-One call takes a whole batch without running Python code, so that neither a signal nor another thread can see
-the state between two blocks.
+One call takes a whole batch without running Python code, so that neither a signal nor another thread sees the state
+between two blocks.
 """
 
 cimport cython
@@ -46,7 +46,7 @@ cdef class DenseState(SketchState):
 
 
 def scan(const real[:, :] rows):
-    """(index of the first row with a NaN or an infinity or -1, max |x| before it); columns must be contiguous."""
+    """Return (first row with a NaN or an infinity, or -1; max |x| before it). Columns must be contiguous."""
     cdef double largest = 0.0
     cdef Py_ssize_t n = rows.shape[0], d = rows.shape[1], bad = -1
     cdef Py_ssize_t ld = rows.strides[0] // <Py_ssize_t> sizeof(real)
@@ -61,7 +61,7 @@ def scan(const real[:, :] rows):
 
 
 def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype):
-    """(reals, integers, doubles) of workspace for a buffer of m rows; ValueError beyond LAPACK's integers."""
+    """Return the workspace for a buffer of m rows: (reals, integers, doubles); ValueError beyond LAPACK's integers."""
     cdef Py_ssize_t size
     if m > 46340 or d > 2147483647:
         raise ValueError(f"a buffer of {m} rows and {d} columns exceeds LAPACK's 32-bit integers: "
@@ -78,9 +78,9 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype)
 
 
 cdef int settle(DenseState s, real* buffer) noexcept nogil:
-    """Apply decay and centring to the rows loaded since the last shrink; NO_ROOM, with nothing done, or 0.
+    """Apply decay and centring to the rows loaded since the last shrink. Return 0, or NO_ROOM with nothing done.
 
-    New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
+    With centring new rows are stored unweighted, and their root weights in `root`, since the mean is subtracted first.
     """
     cdef Py_ssize_t d = s.n_features
     cdef Py_ssize_t h = s.fill - s.kept, j
@@ -91,10 +91,11 @@ cdef int settle(DenseState s, real* buffer) noexcept nogil:
     if h == 0:
         return 0
     if s.center and s.fill >= s.capacity:
-        return NO_ROOM  # for the correction row: left so by a call that failed, and was not undone
+        return NO_ROOM  # for the correction row: an earlier call failed, and was not rolled back
     if s.decay != 1.0:
-        # The newest row lies first. Row j is followed in time by j rows: its square shrinks by decay^j, all that came
-        # before the block by decay^h. Powers of decay, not of its root, whose rounding would add up with one sign.
+        # The newest row is first. Row j is followed in time by j rows: its square is multiplied by decay^j, and all
+        # rows before the block by decay^h. Powers of decay, not of its root, whose rounding would have the same sign
+        # each time.
         factor = power = 1.0
         for j in range(h):
             s.square[j] = factor
@@ -121,7 +122,7 @@ cdef int settle(DenseState s, real* buffer) noexcept nogil:
 
 
 cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
-    """Settle the buffer, then bring it to n_keep rows (or add it to the covariance and empty it)."""
+    """Settle the buffer, then shrink it to n_keep rows, or with solver EXACT add it to `cov` and empty it."""
     cdef Py_ssize_t d = s.n_features
     cdef double delta = 0.0, top = 0.0, before = 0.0, allowance
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
@@ -134,9 +135,9 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
     m = s.fill
     f = buffer + (s.capacity - m) * d
     if s.solver == EXACT:
-        # C += F.T @ F.  A sum of m products is off by m / 2 units of rounding of the sum of their sizes, whatever its
-        # order, and rows that are alike may all round to one side. Addition to C and its decay round once, and so
-        # does each step of a power of decay.
+        # C += F.T @ F.  In any order a sum of m products is off by at most m / 2 units of rounding of the sum of their
+        # magnitudes; similar rows may all round to the same side. Adding to C and its decay round once, and so does
+        # each step of a power of decay.
         for i in range(d):
             before += s.cov[i, i]
         if real is float:
@@ -170,10 +171,10 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         s.age = s.age + 1 if diagonal else 0
     allowance = (ROUNDING_PER_SVD if s.solver == SVD else ROUNDING_PER_SHRINK) * eps * top
     if s.solver == GRAM and real is float:
-        # Norms are summed in double, and the remaining error has no preferred sign: squares add up.
+        # Norms are summed in double, and the remaining errors have random signs: their squares add up.
         s.rounding += allowance * allowance
     else:
-        # Errors may have the same sign from shrink to shrink.
+        # Errors may have the same sign in every shrink.
         allowance += sqrt(s.rounding)
         s.rounding = allowance * allowance
     s.shrinkage += delta
@@ -183,9 +184,9 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
 
 cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const double* weight, bint rooted,
               double scale, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
-    """All n rows, flushing whenever the buffer is full. The buffer fills from its end towards its beginning.
+    """Take all n rows, flushing whenever the buffer is full. The buffer is filled from its end to its beginning.
 
-    rooted: weight holds the roots, of weights whose squares may be no numbers.
+    rooted: `weight` holds the roots of the weights, whose squares may overflow.
     """
     cdef Py_ssize_t d = s.n_features
     cdef Py_ssize_t done = 0, count, j, slot
@@ -223,9 +224,9 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
 
 
 def absorb(const real[:, :] rows, weights, double scale, DenseState state):
-    """Put finite rows (columns contiguous) with optional weights (float64) through the buffer; all in place.
+    """Put finite rows (columns contiguous) with optional weights (float64) through the buffer of `state`.
 
-    Raises LinAlgError if an eigensolver does not converge.
+    scale multiplies the rows. Raises LinAlgError if an eigensolver does not converge.
     """
     cdef real[:, ::1] buffer = state.buffer
     cdef real[:, ::1] part = state.part
@@ -249,9 +250,9 @@ def absorb(const real[:, :] rows, weights, double scale, DenseState state):
 
 
 def absorb_buffer(const real[:, ::1] other, DenseState theirs, DenseState state):
-    """Put the rows of another buffer of the same scale through this one, at their true length, and add their sums.
+    """Put the rows of another buffer of the same scale through this one, at their true length, and add the sums.
 
-    Neither state has decay, a mean or a ledger; the other one stays as it is.  Raises LinAlgError.
+    Neither state has decay, a mean or a ledger; the other one does not change. Raises LinAlgError.
     """
     cdef real[:, ::1] buffer = state.buffer
     cdef real[:, ::1] part = state.part
@@ -273,19 +274,19 @@ def absorb_buffer(const real[:, ::1] other, DenseState theirs, DenseState state)
             for i in range(theirs.cov.shape[0] * theirs.cov.shape[1]):
                 (&state.cov[0, 0])[i] += (&theirs.cov[0, 0])[i]
             state.age = 1
-        # as the allowances of shrinks of one stream add up: see flush
+        # as in `flush`, for shrinks of one stream
         if state.solver == GRAM and real is float:
             state.rounding += theirs.rounding
         else:
             state.rounding += theirs.rounding + 2.0 * sqrt(state.rounding) * sqrt(theirs.rounding)
     state.shrinkage += theirs.shrinkage
-    # where take has counted the rows as they came
+    # `take` has counted the rows as new ones
     state.squared_norm, state.weight, state.n_rows = norm, weight, n_rows
     converged(info, "the eigensolver of the shrink")
 
 
 def flush_now(real[:, ::1] buffer, DenseState state):
-    """Settle and shrink (or accumulate) all that the buffer holds."""
+    """Settle and shrink (or accumulate) all rows of the buffer."""
     cdef real[:, ::1] part = state.part
     cdef real[::1] work = state.work
     cdef real* pp = &part[0, 0] if part.shape[0] else NULL
@@ -305,9 +306,9 @@ def settle_now(real[:, ::1] buffer, DenseState state):
 
 def move_mean(double[::1] mean, double[::1] low, double weight, *, double[::1] base, double[::1] shift,
               double block_weight):
-    """The mean, mean + low, of rows of a total `weight` takes in rows of mean base + shift and of `block_weight` > 0.
+    """Include rows of mean base + shift and of total weight `block_weight` > 0 in the mean of rows of total `weight`.
 
-    base becomes the correction row between the two means: see csrc/fs_rows.h.
+    The mean is mean + low; both are updated. base becomes the correction row: see csrc/fs_rows.h.
     """
     if mean.shape[0]:
         fs_move_mean(mean.shape[0], weight, block_weight, &mean[0], &low[0], &base[0], &shift[0])

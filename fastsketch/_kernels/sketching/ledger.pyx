@@ -1,13 +1,15 @@
-"""The ledger of a sketch: what it knows of the directions that it keeps, beyond the rows that shrinks have shortened.
+"""The ledger of a sketch: a log of the mass of A'A along the retained directions, including what shrinks removed.
 
-A shrink of the buffer F (m rows: kept rows s_j v_j, and new rows x) finds F F' = U diag(w) U'. A new direction i is
-v_i' = sigma_i^-1 u_i' F with sigma_i^2 = w_i, so that v_i . F_j = sigma_i u_ij: the turn T = V_new V_old' and the new
-rows in the new directions come from the eigenvectors alone, at the price of a few l x l products.
+A shrink of the buffer F (m rows: retained rows s_j v_j, and new rows x) computes F F' = U diag(w) U'. A new direction i
+is v_i' = sigma_i^-1 u_i' F with sigma_i^2 = w_i, so that v_i . F_j = sigma_i u_ij: the rotation T = V_new V_old' and
+the new rows in the new directions follow from the eigenvectors, at the cost of a few l x l products.
+
+`seen` estimates A'A along the directions from rows that arrived since, `leaked` from the removed mass:
 
     seen   <- T seen T' + (V_new X')(V_new X')'
-    leaked <- T leaked T' + (I - T T') lost / (d - kept)        (lost: trace of A'A that `seen` does not hold)
+    leaked <- T leaked T' + (I - T T') lost / (d - kept)        (lost: the part of the trace of A'A not in `seen`)
 
-The matrices lie row by row, which gemm takes for their transposes.
+The matrices are stored row by row, which gemm reads as their transposes.
 """
 
 cimport cython
@@ -21,7 +23,7 @@ import numpy as np
 
 @cython.auto_pickle(False)
 cdef class Ledger:
-    """The ledger of a sketch with a buffer of `capacity` rows; all in the units of the buffer."""
+    """The ledger of a sketch with a buffer of `capacity` rows, in the units of the buffer."""
 
     def __init__(self, Py_ssize_t n_keep, Py_ssize_t capacity, *, Py_ssize_t n_spare):
         self.n_spare = min(n_spare, n_keep)
@@ -46,7 +48,7 @@ cdef void weaken(Ledger ledger, double factor) noexcept nogil:
 
 cdef inline double length(Py_ssize_t i, const real* w, Py_ssize_t next_value, Py_ssize_t n_values,
                           bint roots) noexcept nogil:
-    """sigma_i from what the solver gave: sigma itself, or its square."""
+    """Return sigma_i, given it (`roots`) or its square."""
     cdef double value = <double> w[i * next_value] if i < n_values else 0.0
     if roots:
         return value
@@ -54,7 +56,7 @@ cdef inline double length(Py_ssize_t i, const real* w, Py_ssize_t next_value, Py
 
 
 cdef void cap(Py_ssize_t n, Py_ssize_t ld, double* column) noexcept nogil:
-    """A column of T is no longer than 1; rounding makes it so where an old row is nothing beside the longest."""
+    """Scale a column of T to length 1 if rounding has made it longer, as for an old row that is relatively tiny."""
     cdef Py_ssize_t i
     cdef double square = 0.0
     for i in range(n):
@@ -66,7 +68,7 @@ cdef void cap(Py_ssize_t n, Py_ssize_t ld, double* column) noexcept nogil:
 
 cdef void carry(Py_ssize_t n, Py_ssize_t kept, Py_ssize_t ld, const double* turn, double* half, double density,
                 double* known) noexcept nogil:
-    """known <- T known T' + (I - T T') density, for T (n, kept)."""
+    """Set known = T known T' + (I - T T') density, for T (n, kept)."""
     cdef Py_ssize_t i
     # half = T @ known;  known = half @ T.T + density * (I - T @ T.T)
     gemm(c'N', c'N', kept, n, kept, <double> 1.0, known, ld, turn, ld, <double> 0.0, half, ld)
@@ -81,7 +83,7 @@ cdef void carry(Py_ssize_t n, Py_ssize_t kept, Py_ssize_t ld, const double* turn
 
 
 cdef void choose(Ledger ledger, Py_ssize_t n, Py_ssize_t ld) noexcept nogil:
-    """Spare the directions that hold most: of equals, the first."""
+    """Select the n_spare directions with the largest seen + leaked; of equal ones the first."""
     cdef double* seen = &ledger.seen[0, 0]
     cdef double* leaked = &ledger.leaked[0, 0]
     cdef double* held = &ledger.turn[0]
@@ -94,7 +96,7 @@ cdef void choose(Ledger ledger, Py_ssize_t n, Py_ssize_t ld) noexcept nogil:
         for i in range(n):
             if not ledger.spared[i] and (best < 0 or held[i] > held[best]):
                 best = i
-        if best < 0:  # all of them: a last shrink may leave fewer rows
+        if best < 0:  # all are selected: a last shrink may leave fewer rows
             return
         ledger.spared[best] = True
 
@@ -102,11 +104,11 @@ cdef void choose(Ledger ledger, Py_ssize_t n, Py_ssize_t ld) noexcept nogil:
 cdef int post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, const real* u,
               Py_ssize_t next_vector, Py_ssize_t next_row, Py_ssize_t first, Py_ssize_t step, const real* w,
               Py_ssize_t next_value, Py_ssize_t n_values, bint roots, const double* lam) noexcept nogil:
-    """Take one shrink down, before its rows are shortened, and choose the directions that it spares.
+    """Record one shrink, before its rows are shortened, and select the directions that keep their length.
 
     Entry j of eigenvector i, the largest first, is u[i * next_vector + j * next_row]; its eigenvalue w[i * next_value]
-    (with `roots`: its square) is zero for i >= n_values. The kept row j, of squared norm lam[j], is row first + j * step
-    of the buffer (step 1 or -1), all others are new. Returns 0, or 1 if sums have left the range of a double.
+    (with `roots`: its square) is zero for i >= n_values. The kept row j, of squared norm lam[j], is row first + j *
+    step of the buffer (step 1 or -1), all others are new. Returns 0, or 1 if sums have overflowed.
     """
     cdef Py_ssize_t n = n_keep, ld = ledger.seen.shape[0], h = m - kept, i, j, x, row
     cdef double* turn = &ledger.turn[0]        # T (n, kept), row by row
@@ -114,7 +116,7 @@ cdef int post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssi
     cdef double* lever = &ledger.lever[0]      # V_new X' (n, h)
     cdef double* seen = &ledger.seen[0, 0]
     cdef double* leaked = &ledger.leaked[0, 0]
-    cdef double sigma, trace = 0.0             # of all that is known now: `seen` and the new rows
+    cdef double sigma, trace = 0.0             # of `seen` and the new rows
     for i in range(n_values):
         sigma = length(i, w, next_value, n_values, roots)
         trace += sigma * sigma

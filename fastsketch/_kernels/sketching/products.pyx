@@ -1,7 +1,6 @@
-"""The products of a shrink, in parts on the threads of the pool: Gram matrix, rotation, and the d x d sum of an exact
-sketch.
+"""The products of a shrink, on the threads of the pool: Gram matrix, rotation, and the d x d sum of an exact sketch.
 
-How the work is cut depends on shapes alone (csrc/fs_pool.h), so the bits do not depend on the number of threads. A
+How the work is split depends on shapes only (csrc/fs_pool.h), so the bits do not depend on the number of threads. A
 row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call below sees it so.
 """
 from libc.stdint cimport uint64_t
@@ -21,12 +20,12 @@ join()
 
 
 cdef enum:
-    STEP = 64           # columns are cut at multiples of it: whole lines, and whole panels of packed rows
-    GRAM_PARTS = 8      # of columns: each has a matrix of its own, which are added up afterwards
-    BLOCK = 128         # rows of a block of a matrix that is cut itself
-    BLOCKS_FROM = 1024  # rows of a Gram matrix from which on that is done: enough blocks for many threads
+    STEP = 64           # columns are split at multiples of it: whole cache lines, and whole panels of packed rows
+    GRAM_PARTS = 8      # parts of the columns: each has its own matrix, which are added up afterwards
+    BLOCK = 128         # rows of a block, where the Gram matrix is split instead of the columns
+    BLOCKS_FROM = 1024  # rows of a Gram matrix from which on it is split: enough blocks for many threads
 
-# Products of a part: 50 to 100 us. Additions of a part.
+# Smallest number of products of a part (50 to 100 us), and of additions.
 cdef double LEAST = 3e6
 cdef double LEAST_SUM = 131072.0
 
@@ -55,7 +54,7 @@ cdef struct Outer:
 
 
 cdef Py_ssize_t even_parts(double work, Py_ssize_t most) noexcept nogil:
-    """Parts of a product, at most so many: a power of two."""
+    """Return the number of parts of a product, a power of two, at most `most`."""
     cdef Py_ssize_t parts = fs_pool_parts(work, LEAST)
     while parts > most:
         parts //= 2
@@ -63,23 +62,23 @@ cdef Py_ssize_t even_parts(double work, Py_ssize_t most) noexcept nogil:
 
 
 cdef Py_ssize_t column_parts(Py_ssize_t m, Py_ssize_t d) noexcept nogil:
-    """Parts of the columns of an m x d buffer; their matrices take half of its memory at most."""
+    """Return the number of parts of the columns of an m x d buffer; their matrices take at most half of its memory."""
     return even_parts(0.5 * m * m * d, min(GRAM_PARTS, 1 + d // (2 * m)))
 
 
 cdef Py_ssize_t partials_size(Py_ssize_t m, Py_ssize_t d) noexcept nogil:
-    """Reals that gram_products wants beside its result, for m rows or fewer."""
+    """Return the reals of workspace of gram_products for m rows or fewer."""
     m = min(m, BLOCKS_FROM - 1)
     return min(m * d // 2, (GRAM_PARTS - 1) * m * m)
 
 
 cdef inline Py_ssize_t panel_pack(Py_ssize_t m, const real* kind) noexcept nogil:
-    """Reals that packed panels use at most (`kind` only selects the type)."""
+    """Return the most reals that packed panels use; `kind` only selects the type."""
     return max((512 << 10) // <Py_ssize_t> sizeof(real), 32 * (m + 32))
 
 
 cdef void gram_columns(Gram* job, ptrdiff_t part, real* pack) noexcept nogil:
-    """The matrix of some columns."""
+    """Compute the Gram matrix of some columns."""
     cdef uint64_t mode = fs_subnormal_off()
     multiply_columns(job, part, pack)
     fs_subnormal_back(mode)
@@ -92,7 +91,7 @@ cdef void multiply_columns(Gram* job, ptrdiff_t part, real* pack) noexcept nogil
     cdef const real* f = <const real*> job.f + first
     cdef const real* k = f + h * d
     cdef real* g = <real*> job.partials + (part - 1) * m * m if part else <real*> job.g
-    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
+    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and unless it is diagonal G[h:, h:] = K @ K.T
     if job.panels:
         panel_gram(m, h if job.diagonal else m, width, d, f, g, pack, job.n_pack)
         return
@@ -103,7 +102,7 @@ cdef void multiply_columns(Gram* job, ptrdiff_t part, real* pack) noexcept nogil
 
 
 cdef void gram_block(Gram* job, ptrdiff_t part, real* unused) noexcept nogil:
-    """A block of the lower triangle, counted row by row; of the kept rows among themselves none unless wanted."""
+    """Compute a block of the lower triangle, numbered row by row; with `diagonal` none of retained rows only."""
     cdef Py_ssize_t i = 0, j, m = job.m, d = job.d, rows, columns
     cdef const real* f = <const real*> job.f
     cdef real* g = <real*> job.g
@@ -127,7 +126,7 @@ cdef void gram_block(Gram* job, ptrdiff_t part, real* unused) noexcept nogil:
 
 
 cdef void add_partials(Gram* job, ptrdiff_t part, real* unused) noexcept nogil:
-    """Some columns of the sum of all parts, in their order."""
+    """Add up some columns of the matrices of all parts, in their order."""
     cdef Py_ssize_t m = job.m, n = m - job.kept if job.diagonal else m, p, j, i
     cdef real* to
     cdef const real* more
@@ -141,7 +140,7 @@ cdef void add_partials(Gram* job, ptrdiff_t part, real* unused) noexcept nogil:
 
 cdef void gram_products(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, bint diagonal, const real* f, real* g,
                         real* partials, real* pack, Py_ssize_t n_pack) noexcept nogil:
-    """Lower triangle of F F' for a buffer of m rows; of the last `kept` rows among themselves unless `diagonal`.
+    """Set g to the lower triangle of F F' for a buffer of m rows; with `diagonal` without that of the last `kept` rows.
 
     partials holds partials_size(m, d) reals.
     """
@@ -166,7 +165,7 @@ cdef void gram_products(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, bint diagon
 
 
 cdef void rotate_columns(Rotation* job, ptrdiff_t part, real* pack) noexcept nogil:
-    """Some columns of the rows that replace those of the buffer, and their squares."""
+    """Compute some columns of the rows that replace those of the buffer, and their squares."""
     cdef uint64_t mode = fs_subnormal_off()
     turn_columns(job, part, pack)
     fs_subnormal_back(mode)
@@ -198,7 +197,7 @@ cdef void turn_columns(Rotation* job, ptrdiff_t part, real* pack) noexcept nogil
 
 cdef void rotate_rows(Py_ssize_t m, Py_ssize_t r, Py_ssize_t d, real* f, const real* w, double* square, real* pack,
                       Py_ssize_t n_pack) noexcept nogil:
-    """F[-1-i] = w[:, i].T @ F for i < r - 1, in place; square gets the squared norms, also of the last result.
+    """Set F[-1-i] = w[:, i].T @ F for i < r - 1, in place, and square to the squared norms, also of result r - 1.
 
     square holds FS_PARTS * r doubles, pack at least 32 m reals.
     """
@@ -221,7 +220,7 @@ cdef void rotate_rows(Py_ssize_t m, Py_ssize_t r, Py_ssize_t d, real* f, const r
 
 
 cdef void outer_columns(Outer* job, ptrdiff_t part, real* unused) noexcept nogil:
-    """Some columns of the lower triangle, from the diagonal down."""
+    """Compute some columns of the lower triangle, from the diagonal down."""
     cdef Py_ssize_t d = job.d, first = part * job.width, columns = min(job.width, d - first)
     cdef Py_ssize_t below = first + columns
     cdef const real* f = <const real*> job.f + first
@@ -231,10 +230,10 @@ cdef void outer_columns(Outer* job, ptrdiff_t part, real* unused) noexcept nogil
 
 
 cdef void outer_product(Py_ssize_t m, Py_ssize_t d, const real* f, double beta, real* total) noexcept nogil:
-    """total (d x d, lower triangle, column-major) = F'F + beta total."""
+    """Set total (d x d, lower triangle, column-major) = F'F + beta total."""
     cdef Outer job
     job.m, job.d, job.f, job.beta, job.total = m, d, f, beta, total
-    # strips from the largest to the smallest: whoever is done takes the next one
+    # strips from the largest to the smallest, for threads that take the next one when they are done
     job.width = max(BLOCK, (d // FS_PARTS + 31) // 32 * 32)
     if <double> m * d * d < 4 * LEAST:
         job.width = d

@@ -1,4 +1,4 @@
-"""Random linear maps from m rows to q, a few rows at a time: out += Phi[:, step] (x - shift), in place.
+"""Apply random linear maps from m rows to q, a few rows at a time: out += Phi[:, step] (x - shift), in place.
 
 The random numbers of a block come from sketching/_random_maps.py, which also owns the state:
 
@@ -28,7 +28,7 @@ follow()
 join()
 
 
-# The loop that serves a kind of map.
+# The loop for a kind of map.
 SRHT_LOOP, SCATTER_LOOP, GEMM_LOOP = SRHT, SCATTER, GEMM
 
 cdef enum:
@@ -37,22 +37,22 @@ cdef enum:
     GEMM = 2
 
 cdef enum:
-    MOST_STEPS = 16         # of one job,
-    JOB_ENTRIES = 1 << 18   # and entries of its rows, beyond one step: they stay in the caches between scan and map
-    LEAST_ENTRIES = 1 << 13  # of a part: some ten microseconds
-    GEMM_COLUMNS = 512      # of one product: whatever the parts are, its bits are the same
+    MOST_STEPS = 16         # largest number of steps of one job
+    JOB_ENTRIES = 1 << 18   # largest number of entries of a job of several steps: they stay in the caches until mapped
+    LEAST_ENTRIES = 1 << 13  # smallest number of entries of a part: about ten microseconds
+    GEMM_COLUMNS = 512      # columns of one product, so that its bits do not depend on the parts
 
 
 def srht_space(q, p, dtype):
-    """Elements of scratch for steps of p rows that become q."""
+    """Return the length of the scratch array for steps of p rows that become q."""
     return MOST_STEPS * q + 2 * p + (fs_srht_work_s(p) if dtype == np.float32 else fs_srht_work_d(p))
 
 
 @cython.auto_pickle(False)
 cdef class BlockState:
-    """State of one block of a stream on its way through a map, and the map's random numbers for it."""
+    """State of one block of a stream that is being mapped, and the map's random numbers for it."""
 
-    # in the order in which state files hold them
+    # in the order of state files
     SUMS = ("weight", "largest")
     COUNTS = ("n_rows", "pending_rows", "shifted")
 
@@ -91,7 +91,7 @@ cdef class BlockState:
         self.sums, self.ones = np.zeros(d if center else 0), np.zeros(q)
 
     def set_numbers(self, value, target, hi, Py_ssize_t s):
-        """Take the random numbers of a block."""
+        """Set the random numbers of a block."""
         self.value, self.target, self.hi, self.s = value, target, hi, s
 
 
@@ -122,7 +122,7 @@ cdef struct Steps:
 
 
 cdef void map_columns(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
-    """Some columns of all steps: no column has to do with another."""
+    """Map some columns of all steps; columns are independent."""
     cdef Steps* c = <Steps*> context
     cdef Py_ssize_t j = fs_pool_from(c.d, c.n_parts, part, c.cut), w = fs_pool_from(c.d, c.n_parts, part + 1, c.cut) - j
     cdef Py_ssize_t p = c.p, d = c.d, q = c.q, i, k, t, _t, width
@@ -160,7 +160,9 @@ cdef void map_columns(void* context, ptrdiff_t part, real* scratch) noexcept nog
 
 cdef void map_steps(BlockState b, Py_ssize_t first, Py_ssize_t n_steps, Py_ssize_t ld, const real* x,
                     const real* shift, const real* value, real* scratch, real* rows, real* out) noexcept nogil:
-    """Rows first .. first + n_steps p of the block, all present or zero with a root of zero; if weighted, one step.
+    """Map rows first .. first + n_steps p of the block; absent rows are zero with a root of zero.
+
+    Of weighted rows only one step at a time.
 
     scratch: the map's workspace; rows: p x d, may be x itself (gemm only, one step).
     """
@@ -230,10 +232,10 @@ cdef void map_steps(BlockState b, Py_ssize_t first, Py_ssize_t n_steps, Py_ssize
 
 
 def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
-    """Take rows until the block has `limit` of them; returns (rows taken, index of a row that is not finite or -1).
+    """Take rows until the block has `limit` of them; return (rows taken, index of a row that is not finite, or -1).
 
-    Rows before a bad one may have been taken, or not. A batch that neither completes a step nor holds a bad row changes
-    nothing but the pending rows.
+    Rows before a bad one may have been taken, or not. A batch that does not complete a step changes only the pending
+    rows.
     """
     cdef Py_ssize_t n = rows.shape[0], ld = rows.strides[0] // <Py_ssize_t> sizeof(real)
     cdef real[:, ::1] out = b.out
@@ -268,8 +270,8 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
                     return done, done + bad
             b.largest = max(b.largest, largest)
             if b.center and not b.shifted:
-                # The block's first row that has a weight, near to its mean wherever that lies: differences are as
-                # exact as the spread.
+                # The block's first row of positive weight, which is near the mean wherever that is: differences are as
+                # accurate as the spread.
                 for i in range(now):
                     if wp is NULL or wp[done + i] > 0.0:
                         memcpy(&shift[0], &rows[done + i, 0], b.d * sizeof(real))
@@ -279,7 +281,7 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
                 b.weighted = False
                 map_steps(b, b.n_rows, steps, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
                           &out[0, 0])
-                if b.loop == GEMM:  # its rows lay there
+                if b.loop == GEMM:  # it was used as workspace
                     memset(&pending[0, 0], 0, b.p * b.d * sizeof(real))
                 b.weight += now
                 b.n_rows += now
@@ -298,7 +300,7 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
 
 cdef void flush(BlockState b, const real* shift, const real* value, real* scratch, real* pending,
                 real* out) noexcept nogil:
-    """Put the pending rows, a complete step or not, through the map."""
+    """Map the pending rows, a complete step or not."""
     cdef Py_ssize_t i
     b.weighted = False
     for i in range(b.p):
@@ -313,7 +315,7 @@ cdef void flush(BlockState b, const real* shift, const real* value, real* scratc
 
 
 def finish(real[:, ::1] out, BlockState b):
-    """Put the pending rows through the map; `out` is the block's own. Absent rows count as zero."""
+    """Map the pending rows; `out` is the block's own array. Absent rows count as zero."""
     cdef real[:, ::1] pending = b.pending
     cdef real[::1] shift = b.shift
     cdef real[::1] value = b.value

@@ -1,4 +1,4 @@
-"""The shrink of Frequent Directions, in place on a row buffer, in two ways: from the Gram matrix, or by gesdd.
+"""The shrink of Frequent Directions, in place on a row buffer: from the Gram matrix, or by gesdd.
 
 A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call below sees it so.
 """
@@ -23,34 +23,34 @@ join()
 
 
 cdef Py_ssize_t arena_size(Py_ssize_t m) noexcept nogil:
-    """Reals that gram_shrink works in: G, Z, stedc's workspace (1 + 4m + m^2) and four vectors."""
+    """Return the reals of workspace of gram_shrink: G, Z, stedc's workspace (1 + 4m + m^2) and four vectors."""
     return 3 * m * m + 8 * m + 1
 
 
 cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil:
-    """Integers for the eigensolver or for gesdd (8m)."""
+    """Return the integers of workspace of the eigensolver, or of gesdd (8m)."""
     return max(3 + 8 * m, integers_size(m))
 
 
 cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
-    """Doubles that gram_shrink works in beside the arena."""
+    """Return the doubles of workspace of gram_shrink, in addition to the arena."""
     return (FS_PARTS + 1) * (n_keep + 1) + doubles_size(m)
 
 
 cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
                                Py_ssize_t lwork) noexcept nogil:
-    """sytrd of the lower triangle: our one-pass version where it pays, else LAPACK's."""
+    """Reduce the lower triangle to tridiagonal form: by our one-pass version where it is faster, else by sytrd."""
     if not fs_tridiagonal_pays(m, sizeof(real)):
         return sytrd(c'L', m, g, m, d, e, tau, work, lwork)
     tridiagonalise(m, g, d, e, tau, work)
     return 0
 
 
-# Reflectors that are applied together, and the size from which on ours is no slower than LAPACK's ormtr.
+# Reflectors that are applied together, and the size from which our version is at least as fast as LAPACK's ormtr.
 cdef enum:
     TOGETHER = 32
     BACK_FROM = 96
-cdef double LEAST_BACK = 4e5  # products of a part
+cdef double LEAST_BACK = 4e5  # smallest number of products of a part
 
 
 cdef struct Back:
@@ -62,14 +62,14 @@ cdef struct Back:
 
 
 cdef void reflectors(Back* job, ptrdiff_t part, real* unused) noexcept nogil:
-    """The triangular factor of one block of reflectors."""
+    """Compute the triangular factor of one block of reflectors."""
     cdef Py_ssize_t i = part * TOGETHER, m = job.m, n = m - 1 - i
     larft(n, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m, <const real*> job.tau + i,
           <real*> job.t + part * TOGETHER * TOGETHER, TOGETHER)
 
 
 cdef void turn_columns(Back* job, ptrdiff_t part, real* work) noexcept nogil:
-    """All blocks of reflectors, the last first, on some columns of z."""
+    """Apply all blocks of reflectors, the last first, to some columns of z."""
     cdef Py_ssize_t first = fs_pool_from(job.k, job.n_parts, part, 1), m = job.m, b, i, n
     cdef Py_ssize_t count = fs_pool_from(job.k, job.n_parts, part + 1, 1) - first
     for b in range(job.n_blocks - 1, -1, -1):
@@ -79,8 +79,9 @@ cdef void turn_columns(Back* job, ptrdiff_t part, real* work) noexcept nogil:
               <const real*> job.t + b * TOGETHER * TOGETHER, TOGETHER, <real*> job.z + first * m + i + 1, m, work)
 
 
-cdef int turn_back(Py_ssize_t m, Py_ssize_t k, real* g, real* tau, real* z, real* work, Py_ssize_t lwork) noexcept nogil:
-    """z (m x k) = Q @ z, Q the product of the reflectors below the first subdiagonal of g; lwork >= m^2 + 5m + 1."""
+cdef int turn_back(Py_ssize_t m, Py_ssize_t k, real* g, real* tau, real* z, real* work,
+                   Py_ssize_t lwork) noexcept nogil:
+    """Set z (m x k) = Q @ z, Q the product of the reflectors below the subdiagonal of g; lwork >= m^2 + 5m + 1."""
     cdef Back job
     cdef Py_ssize_t widest
     if m < BACK_FROM:
@@ -103,7 +104,7 @@ cdef bint trace_is_finite(Py_ssize_t m, const real* g) noexcept nogil:
     return isfinite(trace)
 
 
-# From this size on our own divide and conquer is faster than LAPACK's (and has room for its work).
+# From this size our divide and conquer is faster than LAPACK's, and its workspace suffices.
 cdef enum:
     DIVIDE_FROM = 40
 
@@ -130,17 +131,18 @@ cdef int eigenpairs_of(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, re
 
 cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
                         double* doubles, blas_int* iwork) noexcept nogil:
-    """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
+    """Compute all eigenvalues w, ascending, and the top k eigenvectors (last k columns of z) of the lower triangle of
+    g.
 
-    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
+    g is overwritten. These are the stages of syevd, called separately so that the last two process k vectors instead of
+    m. Returns 0, a LAPACK status or NOT_FINITE. work holds m^2 + 7m + 1
     reals, doubles doubles_size(m), iwork iwork_size(m).
     """
     cdef real* e = work
     cdef real* tau = work + m
     cdef real* rest = work + 2 * m
     cdef int info
-    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
-    # is asked what it makes of infinity.
+    # The trace of a Gram matrix bounds all its entries: overflow ends here, before an eigensolver sees an infinity.
     if not trace_is_finite(m, g):
         return NOT_FINITE
     lwork -= 2 * m
@@ -152,9 +154,9 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
 
 cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r, const real* z, const double* gain,
                    Py_ssize_t step, real* out, double* square) noexcept nogil:
-    """Columns of out (m x r): coefficients that combine buffer rows into the top r directions, largest first.
+    """Set the columns of out (m x r) to the coefficients of the top r directions in the buffer rows, largest first.
 
-    Rows first .. first + kept - 1 of the buffer are the kept ones; gain[0], gain[step], ... are theirs.
+    Rows first .. first + kept - 1 of the buffer are the retained ones, with gains gain[0], gain[step], ...
     # out[:, i] = z[:, -1-i] * (gain for kept rows, 1 for new ones), square[i] = |z[:, -1-i]|^2 as rounded
     """
     cdef Py_ssize_t i, j
@@ -172,7 +174,7 @@ cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r
 
 
 cdef inline bint spares(Ledger ledger, Py_ssize_t n_spare, Py_ssize_t i) noexcept nogil:
-    """Whether the shrink leaves direction i as it is."""
+    """Return whether direction i keeps its length in the shrink."""
     if ledger is None:
         return i < n_spare
     return ledger.spared[i]
@@ -180,13 +182,13 @@ cdef inline bint spares(Ledger ledger, Py_ssize_t n_spare, Py_ssize_t i) noexcep
 
 cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger ledger, const double* square,
                     const double* vector_square, double* lam, double* gain) noexcept nogil:
-    """The squared norms lam and the gains of the kept rows, from the squared norms of the rows as computed.
+    """Set squared norms lam and gains of the retained rows, from the squared norms of the rows as computed.
 
-    Row i is stored as computed, and stands for gain[i] times itself.  Its eigenvalue is taken from the row, not from
-    the eigensolver: rounding would otherwise shift every lambda by up to eps lambda_1 in the same direction at every
+    Row i is stored as computed, and represents gain[i] times itself. Its eigenvalue is taken from the row, not from the
+    eigensolver: rounding would otherwise shift every lambda by up to eps lambda_1 in the same direction in every
     shrink, and a factor sqrt(1 - delta / lambda_1) within eps of 1 would be lost when it is applied to the entries.
-    # lambda = square / vector_square;  delta = lambda_{n_keep+1};  lam = max(lambda - delta, 0)  (the first n_spare, or
-    # those that a ledger spares: lambda)
+    # lambda = square / vector_square;  delta = lambda_{n_keep+1};  lam = max(lambda - delta, 0), but lambda for the
+    # first n_spare rows, or those that a ledger selects
     Returns delta.
     """
     cdef Py_ssize_t i
@@ -208,15 +210,16 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger 
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
                      Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
                      real* arena, real* partials, double* small, blas_int* iwork) noexcept nogil:
-    """Shrink the buffer f of m > n_keep rows to its last n_keep rows, in place.
+    """Shrink the buffer f of m > n_keep rows to its last n_keep rows, in place. Return 0 or a status.
 
-    The buffer is [N; K]: new rows, then the kept ones, shortest first; row m-1-i of K stands for gain[i] times itself.
-    With `diagonal` the kept rows are orthogonal with squared norms lam, and only the blocks that involve new rows are
-    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles, partials partials_size(m, d).
+    The buffer is [N; K]: new rows, then the retained ones, shortest first; row m-1-i represents gain[i] times itself.
+    With `diagonal` the retained rows are taken as orthogonal, with squared norms lam, and only the blocks that involve
+    new rows are computed. top is set to the largest eigenvalue, delta to what was subtracted; small holds
+    small_size(m, n_keep) doubles, partials partials_size(m, d) reals.
 
-    The order is not a matter of taste: gemm adds row after row into a float, and a long row first would round away
-    the same part of every short row that follows, with the same sign, at every shrink. With the longest row last the
-    error of a float32 sketch fell 100-fold on 4,000 shrinks of image patches.
+    The order matters: gemm adds row after row into a float. With a long row first the same part of every later short
+    row would be rounded away, with the same sign, in every shrink. With the longest row last the error of a float32
+    sketch was 100 times smaller after 4,000 shrinks of image patches.
     """
     cdef real* g = arena
     cdef real* z = g + m * m
@@ -250,15 +253,15 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     if ledger is not None and post(ledger, m, kept, d, n_keep, z + (m - 1) * m, -m, 1, m - 1, -1, w + m - 1, -1, m,
                                    False, lam):
         return NOT_FINITE
-    # F[-1-i] = z_i.T @ F, in place, through the space that the eigenvectors leave; direction n_keep is needed for delta
-    # only.
+    # F[-1-i] = z_i.T @ F, in place, with the eigenvectors' memory as workspace; direction n_keep is needed for delta
+    # only
     rotate_rows(m, r, d, f, g, square, z, spare)
     delta[0] = shorten(m, n_keep, n_spare, ledger, square, vector_square, lam, gain)
     return 0
 
 
 cdef Py_ssize_t svd_work_size(Py_ssize_t m, Py_ssize_t d, real* kind) noexcept nogil:
-    """Reals that svd_shrink works in (`kind` only selects the type); negative where LAPACK's int would overflow."""
+    """Return the reals of workspace of svd_shrink, or -1 beyond LAPACK's int; `kind` only selects the type."""
     cdef Py_ssize_t r = m if m < d else d
     cdef Py_ssize_t minimum = 3 * r + (m if m > d else d) + 5 * r * r + 4 * r
     cdef real query = 0
@@ -270,7 +273,7 @@ cdef Py_ssize_t svd_work_size(Py_ssize_t m, Py_ssize_t d, real* kind) noexcept n
         gesdd(c'O', d, m, &dummy, d, &dummy, &dummy, d, &dummy, m, &query, -1, &idummy)
     else:
         gesdd(c'S', d, m, &dummy, d, &dummy, &dummy, d, &dummy, d, &query, -1, &idummy)
-    # The query comes back as a real: in float32 a large one may be rounded down.
+    # The answer is a real: in float32 a large one may be rounded down.
     return r + r * m + d * d * (d < m) + minimum + <Py_ssize_t> (1.01 * <double> query) + 1
 
 
@@ -293,7 +296,7 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
         for j in range(d):
             row[j] = <real> (gain[i] * <double> row[j])
         gain[i] = 1.0
-    # squares that leave the range are LAPACK's matter, an infinity is not
+    # LAPACK handles squares that overflow, but no infinities
     if scan_rows(m, d, d, f, &value) >= 0:
         return NOT_FINITE
     if d >= m:
@@ -333,7 +336,7 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
         value = <double> s[i] * <double> s[i]
         if not spares(ledger, n_spare, i):
             value -= delta[0]
-        # the row is v_i, and stands for sqrt(lam_i) v_i
+        # the row is v_i, and represents sqrt(lam_i) v_i
         square = 0.0
         for j in range(d):
             square += <double> row[j] * <double> row[j]
@@ -344,9 +347,9 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
 
 
 def top_eigh(real[:, ::1] lower, Py_ssize_t k):
-    """(all eigenvalues ascending, top k eigenvectors as rows, largest last) of a symmetric matrix.
+    """Return (all eigenvalues, ascending; top k eigenvectors as rows, the largest last) of a symmetric matrix.
 
-    `lower` holds the lower triangle column by column, that is, the upper triangle of the C-ordered array; it is
+    `lower` holds the lower triangle column by column, that is, the upper triangle of the C-ordered array. It is
     overwritten.
     """
     cdef Py_ssize_t m = lower.shape[0]

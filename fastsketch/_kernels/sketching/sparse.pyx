@@ -1,14 +1,14 @@
-"""A stream of CSR rows in slots: new rows stay sparse, and the kept rows are feature-major (z = K', slots x ldz).
+"""Pass CSR rows through the buffer of a sparse sketch: new rows N stay sparse, retained rows K are z = K' (slots, ldz).
 
-Exact Frequent Directions without densifying: the Gram matrix of [K; N] comes from N K' and N N', and the new K is
-W1' K + W2' N. For sums over columns the new rows also lie feature by feature. Both loops are cut into parts, of rows or
-of features, for the threads of the pool (sparse_parts.pxd). Centring is folded in by linearity, so N stays sparse;
-features that most of a block's weight has are moved by a pivot first, which keeps the two sides of that difference as
-small as the spread (csrc/fs_sparse.h).
+Frequent Directions without making rows dense: the Gram matrix of [K; N] comes from N K' and N N', and the new K is
+W1' K + W2' N. For sums over columns the new rows are also stored feature by feature. Both loops are split into parts,
+of rows or of features, for the threads of the pool (sparse_parts.pxd). Centring uses linearity, so that N stays sparse;
+features that most of a block's weight has are moved by a pivot first, so that both sides of the difference are as small
+as the spread (sparse_rows.pxd).
 
-A column has a slot from when it first occurs on (_kernels/features/columns.pyx), so that a shrink costs what occurs.
-With many of them the product W1' K is nearly all of a shrink. There the buffer holds the rows of several, and all but
-the last of them happen among coefficients (sparse_cascade.pxd).
+A column gets a slot with its first nonzero entry (_kernels/features/columns.pyx), so that the cost of a shrink depends
+on the number of columns seen. With many of them the product W1' K is nearly all of a shrink. Then the buffer has
+capacity for the rows of several shrinks, and all but the last are computed among coefficients (sparse_cascade.pxd).
 """
 
 from libc.math cimport sqrt
@@ -35,7 +35,7 @@ join()
 
 
 def scan(const int64_t[::1] indptr, const real[::1] data):
-    """(index of the first row with a NaN or an infinity or -1, max |value| before it)."""
+    """Return (first row with a NaN or an infinity, or -1; max |value| before it)."""
     cdef double largest = 0.0
     cdef Py_ssize_t n = indptr.shape[0] - 1, bad
     if data.shape[0] == 0:
@@ -49,7 +49,7 @@ def scan(const int64_t[::1] indptr, const real[::1] data):
 
 
 def largest_weighted(const int64_t[::1] indptr, const real[::1] data, const double[::1] root):
-    """max |value| root[i] over the values of rows i, in which scan has found no fault."""
+    """Return max |value| root[i] over the values of rows i, which `scan` has checked."""
     cdef double value, largest = 0.0
     cdef Py_ssize_t i
     if data.shape[0]:
@@ -61,7 +61,7 @@ def largest_weighted(const int64_t[::1] indptr, const real[::1] data, const doub
 
 
 def largest_block(const int64_t[::1] indptr, Py_ssize_t first, Py_ssize_t later):
-    """Nonzeros of the fullest block when rows are cut after `first` rows and then every `later` rows."""
+    """Return the largest number of nonzeros of a block, if rows are split after `first` and then every `later` rows."""
     cdef Py_ssize_t n = indptr.shape[0] - 1, start = 0, stop = first
     cdef int64_t most = 0
     while start < n:
@@ -80,9 +80,9 @@ cdef int make_room_now(SparseState s, Py_ssize_t nnz) except -1 with gil:
 
 
 cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 nogil:
-    """The block's rows in place, times their root weights; base = the pivots that were subtracted before that.
+    """Subtract pivots from the block's rows, store them in `base`, and multiply the rows by their root weights.
 
-    MemoryError, and nothing has changed, if there is no room for the entries that pivots make nonzero.
+    MemoryError, with nothing changed, if there is no memory for the entries that pivots make nonzero.
     """
     cdef Py_ssize_t d = s.seen, i, n_chosen
     cdef int64_t n_fill
@@ -90,10 +90,10 @@ cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 
     cdef real* data = <real*> s.values
     memset(&s.base[0], 0, d * sizeof(double))
     n_chosen = common_features(h, d, &s.indptr[0], &s.indices[0], &s.root[0], total, &s.shift[0], &s.chosen[0],
-                             &s.slot[0])
+                               &s.slot[0])
     if n_chosen > 0:
         n_fill = find_pivots(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0], &s.slot[0],
-                            &s.shift[0], &s.base[0])
+                             &s.shift[0], &s.base[0])
         n_fill = h * n_chosen - n_fill
         try:
             if n_fill > 0:
@@ -111,7 +111,7 @@ cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 
 
 
 cdef int flush(SparseState s, real* z, real* arena) except? -1 nogil:
-    """Settle the block (decay, centring) and shrink [K; N] to n_keep rows."""
+    """Settle the new rows (decay, centring) and shrink [K; N] to n_keep rows."""
     cdef int info
     fs_blas_alone(1)
     try:
@@ -139,7 +139,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
     cdef int info
     if s.decay != 1.0:
         decay_block(s, h, <real*> s.values)
-    s.gain[kept] = 1.0  # of the correction row, if there is one
+    s.gain[kept] = 1.0  # of the correction row, if any
     b.old_weight, b.weight = s.settled_weight, 0.0
     if s.center:
         for i in range(h):
@@ -167,7 +167,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
                 b.coefficient[i] = s.root[i] / b.weight if b.weight > 0.0 else 0.0
             if b.weight == 0.0:
                 memset(b.shift, 0, b.d * sizeof(double))
-        # as many parts as have room in the eigensolver's place
+        # at most as many parts as fit into the eigensolver's workspace
         size = sums_of_kept(&b, z)
         b.sums = vec + (<size_t> vec // sizeof(real)) % (sizeof(double) // sizeof(real))
         b.n_parts = fs_pool_parts(b.d * (0.5 * k * k * b.whole + (k + 16) * b.center), LEAST_DENSE)
@@ -224,7 +224,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
             for i in range(h):
                 b.w_mu[c] += s.root[i] * <double> vec[i * r + c]
     rotate_features(s, &b, m, nnz, top, work, lwork)
-    # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
+    # Sparse rows are added after the retained ones: their rounding may have the same sign in every shrink.
     value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * top
     s.rounding = value * value
     s.age = s.age + 1 if diagonal else 0
@@ -233,7 +233,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
 
 cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t* indices, const real* data,
               const double* weight, double scale, real* z, real* arena) except? -1 nogil:
-    """All n rows, flushing whenever the buffer is full."""
+    """Take all n rows, flushing whenever the buffer is full."""
     cdef real* stored = <real*> s.values
     cdef Py_ssize_t i, j, nnz
     cdef Py_ssize_t limit = s.capacity - s.center, block = s.block if s.block else limit
@@ -258,7 +258,7 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
         s.root[j] = sqrt(w)
         factor = scale if s.center else scale * s.root[j]
         square = load_csr(nnz, data + indptr[i], factor, stored + start)
-        if nnz:  # of an empty batch there is no array to copy from
+        if nnz:  # an empty batch has no array to copy from
             memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
             last = 0
             for e in range(indptr[i], indptr[i + 1]):
@@ -280,7 +280,7 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
 
 def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, weights, double scale,
            SparseState state):
-    """Put finite CSR rows in slots (no duplicates) through the buffer, which has room for these; all in place.
+    """Put finite CSR rows, with slots as indices and no duplicates, through the buffer of `state`.
 
     Raises LinAlgError if an eigensolver does not converge, MemoryError if centring needs more room than there is.
     """
@@ -306,7 +306,7 @@ def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1
 
 
 def flush_now(real[:, ::1] z, SparseState state):
-    """Settle and shrink all that the buffer holds."""
+    """Settle and shrink all rows of the buffer."""
     cdef real[::1] arena = state.work
     cdef int info
     with nogil:

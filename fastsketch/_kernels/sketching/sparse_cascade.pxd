@@ -1,4 +1,4 @@
-# Several shrinks of one long buffer of sparse rows, all but the last among coefficients: K is C'[K0; N] until then.
+# Several shrinks of one long buffer of sparse rows. All but the last are computed among coefficients: K = C'[K0; N].
 
 from libc.math cimport sqrt
 
@@ -14,7 +14,7 @@ from fastsketch._kernels.sketching.state cimport REFRESH, ROUNDING_PER_SHRINK
 
 
 cdef struct Inner:
-    # what the parts of one of several shrinks share
+    # shared by the parts of one of the shrinks
     Py_ssize_t first, rows, kept, m, before, n_parts, r, n_keep, ld
     double* gram
     const double* turn                     # (r, m) eigenvectors, the largest first
@@ -47,8 +47,8 @@ cdef inline void inner_part(Inner* job, Py_ssize_t part, real* room) noexcept no
             for c in range(i + e + 1):
                 job.gram[at * job.m + job.kept + c] = job.gram[(job.kept + c) * job.m + at] = to[b.k + job.first + c]
         # N K' = Y C
-        gemm(c'N', c'N', job.kept, count, job.before, <double> 1.0, job.combined, job.ld, scratch, ld, <double> 0.0, out,
-             job.ld)
+        gemm(c'N', c'N', job.kept, count, job.before, <double> 1.0, job.combined, job.ld, scratch, ld, <double> 0.0,
+             out, job.ld)
         for e in range(count):
             at = job.kept + i + e
             for c in range(job.kept):
@@ -80,7 +80,7 @@ cdef inline void combine_part(Inner* job, Py_ssize_t part, real* room) noexcept 
                 for c in range(job.n_keep):
                     job.combined[(i + e) * job.ld + c] = to[c] * job.gain[c]
             elif i + e < b.k:
-                # column by column, as settle_part has them of a single shrink
+                # column by column, as settle_part reads them in a single shrink
                 for c in range(job.r):
                     last[c * b.k + i + e] = <real> to[c]
             else:
@@ -90,7 +90,7 @@ cdef inline void combine_part(Inner* job, Py_ssize_t part, real* room) noexcept 
 
 
 cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
-    """A shrink after every `block` new rows of a sketch that does not centre; the features are visited for the last."""
+    """Shrink after every `block` new rows, without centring; only the last shrink visits the features."""
     cdef Py_ssize_t k = s.kept, h = s.fill - s.kept, n_keep = s.n_keep, i, c, m = 0, r = 0, lwork = 0
     cdef Py_ssize_t size, bytes
     cdef real* g = arena
@@ -124,7 +124,7 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
         r = job.r = n_keep + 1 if n_keep + 1 < m else m
         vec, w = g + m * m, g + 2 * m * m
         work, lwork = w + m, arena_size(m) - 2 * m * m - m
-        # G[:k, :k] = K @ K.T, of the rows in the buffer now and then as it is, else as it is by construction
+        # G[:k, :k] = K @ K.T, computed for the rows of the buffer every REFRESH shrinks, else diagonal by construction
         for i in range(job.kept):
             for c in range(job.kept):
                 gram[i * m + c] = 0.0

@@ -1,4 +1,4 @@
-# A shrink of sparse rows in parts, of rows or of features, for the threads of the pool: see sparse.pyx.
+# The parts of a shrink of sparse rows, of rows or of features, for the threads of the pool: see sparse.pyx.
 
 from libc.math cimport ldexp, sqrt
 from libc.stdint cimport int32_t, int64_t
@@ -14,22 +14,22 @@ from fastsketch._kernels.sketching.sparse_state cimport SparseState
 from fastsketch._kernels.sketching.state cimport decay_kept
 
 cdef enum:
-    # Multiply-adds of a part at least, 50 to 100 us: of dense products, and of products with rows anywhere in memory.
+    # Smallest number of multiply-adds of a part, 50 to 100 us: of dense products, and of products with scattered rows.
     LEAST_DENSE = 1 << 20
     LEAST_SPARSE = 1 << 18
-    PANEL = 256  # features that are rotated at a time: with their sums they stay in the second cache
-    # Entries below this power of two, as a share of the largest singular value, become 0. A column that occurs no more
-    # fades with every shrink until it is subnormal, where products are so slow that a float32 sketch took twice its
-    # time. Together they move B'B by 2 sqrt(n_columns sketch_size) such shares of its largest eigenvalue, which is
-    # nothing beside a unit of rounding.
+    PANEL = 256  # features that are rotated at a time: with their sums they fit the second cache
+    # Entries below this power of two, as a share of the largest singular value, become 0. A column without new entries
+    # decreases in every shrink until it is subnormal; products are then so slow that a float32 sketch took twice as
+    # long. Together these entries change B'B by 2 sqrt(n_columns sketch_size) such shares of its largest eigenvalue,
+    # far below a unit of rounding.
     FLUSH_S = -64
     FLUSH_D = -600
 
 
 cdef inline void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
-    """Row j of h is followed by h - 1 - j rows: its square shrinks by decay^(h-1-j), all before by decay^h.
+    """Apply decay: row j of h is followed by h - 1 - j rows, by which it decays; all earlier rows decay by decay^h.
 
-    New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
+    With centring new rows are stored unweighted, and only their root weights decay.
     """
     cdef double factor = 1.0, power = 1.0
     cdef Py_ssize_t j
@@ -39,13 +39,13 @@ cdef inline void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept n
             for e in range(s.indptr[j], s.indptr[j + 1]):
                 data[e] = <real> (data[e] * factor)
         s.root[j] *= factor
-        power *= s.decay  # not powers of the root of decay, whose rounding would add up with one sign
+        power *= s.decay  # not powers of the root of decay, whose rounding would have the same sign each time
         factor = sqrt(power)
     decay_kept(s, power, factor)
 
 
 cdef struct Block:
-    # what the parts of a flush share
+    # shared by the parts of a flush
     Py_ssize_t n_parts, h, k, r, d, m, ldz, kept, n_keep, width
     bint center, whole
     double old_weight, weight, least
@@ -74,12 +74,12 @@ cdef struct Block:
 
 
 cdef inline Py_ssize_t sums_of_kept(const Block* b, real* kind) noexcept nogil:
-    """Reals of the partial sums of `kept_part`: two doubles, K mu, K K'."""
+    """Return the reals of the partial sums of `kept_part`: two doubles, K mu, K K'."""
     return (2 + b.k) * (sizeof(double) // sizeof(real)) + (b.k * b.k if b.whole else 0)
 
 
 cdef inline void kept_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
-    """Some features: the mean moves on (FROSH Algorithm 1, step 7), the correction row, and their share of K K'."""
+    """Update the mean of some features (FROSH Algorithm 1, step 7), set the correction row, add to K K'."""
     cdef Py_ssize_t start = fs_pool_from(b.d, b.n_parts, part, 8), stop = fs_pool_from(b.d, b.n_parts, part + 1, 8), j
     cdef real* z = <real*> b.z
     cdef double* sums = <double*> (<real*> b.sums + part * sums_of_kept(b, z))
@@ -100,7 +100,7 @@ cdef inline void kept_part(Block* b, Py_ssize_t part, real* scratch) noexcept no
 
 
 cdef inline void gram_of_kept(Block* b, Py_ssize_t m, const double* gain, double* gram, real* kind) noexcept nogil:
-    """G[:k, :k] = K @ K.T from the sums of the parts."""
+    """Set G[:k, :k] = K @ K.T, given the sums of the parts."""
     cdef Py_ssize_t i, c, p, k = b.k
     cdef double sum
     cdef const real* square
@@ -114,15 +114,15 @@ cdef inline void gram_of_kept(Block* b, Py_ssize_t m, const double* gain, double
 
 
 cdef inline void dot_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
-    """N mu of some rows."""
+    """Compute N mu for some rows."""
     cdef Py_ssize_t start = fs_pool_from(b.h, b.n_parts, part, 1), stop = fs_pool_from(b.h, b.n_parts, part + 1, 1)
     csr_dot(stop - start, b.indptr + start, b.indices, <const real*> b.data, b.shift, b.n_mu + start)
 
 
 cdef inline void rows_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
-    """Some rows of N K' and, from the diagonal on, of N N', centred by linearity: below K K' in g.
+    """Compute some rows of N K' and, from the diagonal on, of N N', centred by linearity; in g below K K'.
 
-    Every n_parts-th row: those of N N' become shorter.
+    A part has every n_parts-th row, as the rows of N N' become shorter.
     """
     cdef real* g = <real*> b.g
     cdef double* line = <double*> scratch
@@ -138,8 +138,8 @@ cdef inline void rows_part(Block* b, Py_ssize_t part, real* scratch) noexcept no
                 value -= b.root[i] * b.k_mu[c]
             g[c * b.m + b.k + i] = <real> (b.gain[c] * value)
         # G[k + i:, k + i] = N[i:] @ N[i]
-        gram_row_after(b.h, i, b.indptr, b.indices, <const real*> b.data, b.stop, b.row, <const real*> b.turned, b.place,
-                     line)
+        gram_row_after(b.h, i, b.indptr, b.indices, <const real*> b.data, b.stop, b.row, <const real*> b.turned,
+                       b.place, line)
         to = g + (b.k + i) * b.m + b.k
         if b.center:
             for c in range(i, b.h):
@@ -151,7 +151,7 @@ cdef inline void rows_part(Block* b, Py_ssize_t part, real* scratch) noexcept no
 
 
 cdef inline void settle_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
-    """Some features of K = W1.T @ K + W2.T @ N - (W2.T @ root) mu', in place, a panel at a time."""
+    """Compute some features of K = W1.T @ K + W2.T @ N - (W2.T @ root) mu', in place, a panel at a time."""
     cdef Py_ssize_t start = fs_pool_from(b.d, b.n_parts, part, 8), stop = fs_pool_from(b.d, b.n_parts, part + 1, 8)
     cdef Py_ssize_t width
     cdef real* z = <real*> b.z
@@ -168,10 +168,7 @@ cdef inline void settle_part(Block* b, Py_ssize_t part, real* scratch) noexcept 
 
 cdef inline void rotate_features(SparseState s, Block* b, Py_ssize_t m, double nnz, double top, real* work,
                                  Py_ssize_t lwork) noexcept nogil:
-    """The end of a shrink of m rows: `settle_part` for all features, and what the kept rows stand for.
-
-    top: the largest eigenvalue.
-    """
+    """End a shrink of m rows: rotate all features, and set lengths, gains and Delta. top: the largest eigenvalue."""
     cdef double* square = &s.small[0]
     cdef double* part_square = &s.squares[0]
     cdef Py_ssize_t p, c

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastsketch._kernels.sketching.dense import work_sizes
 
-# Slots that there is room for from the beginning, if there are as many columns: what is not used takes no memory.
+# Initial capacity, in slots, if there are as many columns; unused memory is not touched.
 FIRST_SLOTS = 1 << 16
 
 
@@ -46,16 +46,16 @@ cdef class SparseState(SketchState):
 
     @property
     def n_stored(self):
-        """Values of the new rows."""
+        """Return the number of stored values of the new rows."""
         return self.indptr[self.fill - self.kept]
 
     @property
     def enough(self):
-        """Values of the new rows with which no further shrink is waited for."""
+        """Return the number of stored values with which the buffer is shrunk without waiting for more rows."""
         return enough_values(self)
 
     def make_slots(self, Py_ssize_t n):
-        """Arrays for n slots; those in use are kept."""
+        """Make the arrays long enough for n slots; slots in use keep their values."""
         cdef Py_ssize_t room = self.z.shape[0], of_mean = 0, seen = self.seen
         if n <= room:
             return
@@ -71,13 +71,13 @@ cdef class SparseState(SketchState):
         self.slot, self.chosen, self.stop = slot, chosen, stop
 
     def make_room(self, Py_ssize_t nnz):
-        """Arrays for nnz values of new rows; stored ones are kept."""
+        """Make the arrays long enough for nnz values of new rows; stored values are kept."""
         cdef Py_ssize_t used = self.indptr[self.fill - self.kept]
         if nnz <= self.indices.shape[0]:
             return
         if nnz > 2**31 - 1:
             raise ValueError("one block of sparse rows has 2**31 or more nonzeros: use a smaller buffer_size")
-        nnz += nnz // 4  # blocks differ: grow seldom
+        nnz += nnz // 4  # blocks differ: grow rarely
         data, indices = np.zeros(nnz, self.data.dtype), np.zeros(nnz, np.int32)
         data[:used] = self.data[:used]
         indices[:used] = self.indices[:used]

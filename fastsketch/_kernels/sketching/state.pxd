@@ -1,6 +1,5 @@
-# The state of a sketch, declared here alone: Python reads and writes these fields by name (sketching/_engines), the
-# kernels use them in place. Arrays that have the dtype of the sketch are plain objects, which a kernel takes as typed
-# views once per call.
+# The state of a sketch: Python reads and writes these fields by name (sketching/_engines), kernels use them in place.
+# Arrays with the dtype of the sketch are plain objects, which a kernel converts to typed views once per call.
 
 cpdef enum:
     # how a shrink is computed
@@ -9,17 +8,17 @@ cpdef enum:
     EXACT = 2
 
 cpdef enum:
-    # The kept rows are orthogonal by construction, up to rounding that adds up from shrink to shrink.  Computing
-    # their Gram matrix in full every REFRESH shrinks costs 1 part in 7 * REFRESH and stops the drift, which
-    # in float32 would otherwise bias the shrinkage.
+    # Retained rows are orthogonal by construction, up to rounding that accumulates from shrink to shrink. Computing
+    # their Gram matrix in full every REFRESH shrinks costs 1 / (7 REFRESH) of the time, and stops the accumulation,
+    # which in float32 would otherwise bias the shrinkage.
     REFRESH = 16
 
-    # One shrink may be off by this many units of rounding of the largest eigenvalue. Measured on 500 streams and their
-    # merges: up to 12, mostly the eigenvectors' lack of orthogonality, which is LAPACK's own; far less in long streams,
-    # where the Gram matrix is nearly diagonal.
+    # Bound on the rounding of one shrink, in units of the largest eigenvalue. Measured on 500 streams and their merges:
+    # up to 12, mostly because LAPACK's eigenvectors are not quite orthogonal; far less in long streams, where the Gram
+    # matrix is nearly diagonal.
     ROUNDING_PER_SHRINK = 16
 
-    # The same for gesdd, whose vectors become the rows as they are: measured up to 24 on 6,000 buffers.
+    # The same for gesdd, whose vectors become the rows unchanged: measured up to 24 on 6,000 buffers.
     ROUNDING_PER_SVD = 48
 
 
@@ -29,8 +28,8 @@ from fastsketch._kernels.sketching.ledger cimport Ledger, weaken
 cdef class SketchState:
     cdef readonly Py_ssize_t capacity      # rows of the buffer
     cdef readonly Py_ssize_t n_features
-    cdef public Py_ssize_t n_keep          # rows that a shrink leaves: sketch_size - 1, or less for a last one
-    cdef public Py_ssize_t n_spare         # of these, rows that keep their length
+    cdef public Py_ssize_t n_keep          # rows that a shrink retains: sketch_size - 1, or fewer in a last shrink
+    cdef public Py_ssize_t n_spare         # of these, the number that keep their length
     cdef readonly bint center
     cdef readonly double decay
 
@@ -43,25 +42,25 @@ cdef class SketchState:
 
     # counts
     cdef public Py_ssize_t fill            # rows in the buffer: kept + new
-    cdef public Py_ssize_t kept            # rows of the buffer that a shrink or a merge left there
-    cdef public Py_ssize_t age             # shrinks since the Gram matrix of the kept rows was whole; -1: it never was
+    cdef public Py_ssize_t kept            # rows of the buffer that a shrink or a merge has retained
+    cdef public Py_ssize_t age             # shrinks since the retained rows' Gram matrix was computed in full; -1: never
     cdef public Py_ssize_t n_rows          # rows seen
     cdef public Py_ssize_t exponent        # everything is stored divided by 2**exponent (squares by 4**exponent)
     cdef public Py_ssize_t top             # binary exponent of the largest |entry| seen
 
     # arrays
     cdef readonly double[::1] lam          # squared norms of the kept rows, longest first
-    cdef readonly double[::1] gain         # kept row i stands for gain[i] times its stored entries
-    cdef readonly double[::1] mean         # of the rows that are settled; empty if the sketch does not centre
+    cdef readonly double[::1] gain         # retained row i represents gain[i] times its stored entries
+    cdef readonly double[::1] mean         # of the settled rows; empty if the sketch does not centre
     cdef readonly double[::1] mean_low     # the mean is mean + mean_low: see csrc/fs_rows.h
     cdef readonly double[::1] root         # roots of the weights of the new rows (and of their decay, once settled)
     cdef double[::1] base                  # scratch of centring
     cdef double[::1] shift
-    cdef public Ledger ledger              # of a method that has one, else None
+    cdef public Ledger ledger              # of method "tfd", else None
 
 
 cdef inline void decay_kept(SketchState s, double power, double factor) noexcept nogil:
-    # what is settled counts `power` times as much; factor = sqrt(power)
+    # multiply the weight of settled rows by power = factor^2
     cdef Py_ssize_t i
     for i in range(s.kept):
         s.gain[i] *= factor

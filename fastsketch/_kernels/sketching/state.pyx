@@ -1,10 +1,10 @@
-"""The state of a sketch that Python and the kernels share (state.pxd declares it)."""
+"""The state of a sketch, shared by Python and the kernels (declared in state.pxd)."""
 
 cimport cython
 
 import numpy as np
 
-# Below every binary exponent of a float: "no entry other than zero seen yet".
+# Exponent of the largest entry if all entries so far are zero: below that of any float.
 NOTHING_SEEN = -(2**20)
 
 
@@ -12,7 +12,7 @@ NOTHING_SEEN = -(2**20)
 cdef class SketchState:
     """Scalars and small arrays of one sketch; the buffers belong to the subclasses of each kernel."""
 
-    # in the order in which state files hold them
+    # in the order of state files
     SUMS = ("shrinkage", "squared_norm", "weight", "settled_weight", "rounding")
     COUNTS = ("fill", "kept", "age", "n_rows", "exponent", "top")
 

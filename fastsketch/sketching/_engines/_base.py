@@ -1,9 +1,9 @@
-"""The common part of the dense and the sparse buffer: slices of a batch, scale, rollback, merges.
+"""Base of the engines: slices of a batch, scaling, rollback, merges.
 
-An engine owns its state (``_kernels/sketching/state.pxd``), which the kernels update in place. A batch passes in
-slices: a slice is checked, then put through the buffer in one call that no signal interrupts. A batch of a few buffers
-is one slice and therefore all or nothing by itself; a longer one is undone from a copy of the buffer if a later slice
-is refused or interrupted.
+An engine owns the arrays of a sketch (its *state*, ``_kernels/sketching/state.pxd``), which the kernels update in
+place. A batch passes in slices: a slice is checked, then put through the buffer in one call that no signal interrupts.
+A batch of a few buffers is one slice and therefore atomic. A longer one is rolled back, from a copy of the buffer, if a
+later slice is refused or interrupted.
 """
 
 from abc import ABC, abstractmethod
@@ -34,8 +34,8 @@ from fastsketch.sketching._engines._setting import EngineSetting, squares_of
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
 
-# A batch of at most this many buffers (one, where it must be converted) passes as a single slice, without a copy of the
-# buffer: for longer ones that copy costs nothing beside the work.
+# A batch of at most this many buffers (one, if it must be converted) passes as a single slice, without a copy of the
+# buffer. For longer batches the cost of the copy is negligible.
 BUFFERS_PER_SLICE = 8
 
 # Bytes of a slice of a longer batch: small enough to be in the cache when it is read again after its check.
@@ -44,12 +44,12 @@ SLICE_BYTES = 4 << 20
 # Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
 # precision; outside, everything is stored divided by a power of two. Limits: what the dtype can represent.
 SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
-# New rows of a sketch that centres are stored unweighted, but divided by the same power of two as what becomes of them.
-# Roots of weights up to this power of two, and down to its inverse, shift that power; beyond, what counts is that the
-# rows themselves stay in the range.
+# A sketch that centres stores new rows unweighted, but divided by the power of two of the weighted rows. Roots of
+# weights count for that power only between this limit and its inverse, so that the unweighted rows do not overflow
+# either.
 ROOT_EXPONENTS = {4: 80, 8: 600}
 
-# Arrays of every engine's state, beside its buffer.
+# Names of the arrays of every engine's state, in addition to those of its buffer.
 SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
 
 
@@ -60,9 +60,9 @@ def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
 
 
 def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
-    """Raise ValueError for kept rows (checked ones, not empty in columns) that stand for what leaves their range."""
+    """Raise ValueError if the factors of retained rows would make one of these rows overflow."""
     most = float(np.finfo(kept.dtype).max)
-    for i in np.flatnonzero(gain[: len(kept)] > 1.5):  # shorter ones stay in the range of the rows as they are
+    for i in np.flatnonzero(gain[: len(kept)] > 1.5):  # with smaller factors rows in range cannot overflow
         with np.errstate(over="ignore"):
             square = float(kept[i] @ kept[i]) * gain[i] * gain[i]
         if not square <= most / len(kept):
@@ -75,7 +75,7 @@ Piece = TypeVar("Piece")
 
 
 class SketchEngine(ABC, Generic[State, Piece]):
-    """A state, and the rules by which batches, scales and merges change it."""
+    """A state, and the rules by which batches, scaling and merges change it."""
 
     kind: ClassVar[str]
     compressor: Compressor | None = None
@@ -87,11 +87,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
         state = self.make_state()
         self.state = state
         self.capacity: int = state.capacity  # rows of the buffer
-        self.ledger: Ledger | None = None  # of a sum nothing is ever lost
+        self.ledger: Ledger | None = None  # None for an exact sum, which loses nothing
         if setting.keeps_ledger:
             self.ledger = Ledger(state.n_keep, state.capacity, n_spare=setting.rows_spared)
             state.ledger = self.ledger
-        # arrays of the state, in its own memory: their meaning is in _kernels/sketching/state.pxd
+        # views of the arrays of the state, which _kernels/sketching/state.pxd describes
         self.lam: NDArray[np.float64] = np.asarray(state.lam)
         self.gain: NDArray[np.float64] = np.asarray(state.gain)
         self.root: NDArray[np.float64] = np.asarray(state.root)
@@ -108,10 +108,10 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @property
     def mean_low(self) -> NDArray[np.float64]:
-        """Return what rounding took from the mean, a view."""
+        """Return the low part of the mean, lost to rounding in ``mean``: a view."""
         return np.asarray(self.state.mean_low)[: self.width]
 
-    # -- what a form of the buffer defines -------------------------------------------------------------------------
+    # -- what a subclass defines -----------------------------------------------------------------------------------
     @classmethod
     @abstractmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
@@ -122,7 +122,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """Raise ValueError, which names the array, unless ``own_arrays`` could be these; the counts have passed."""
+        """Raise ValueError, naming the array, unless ``own_arrays`` could return these; the counts are valid."""
 
     @abstractmethod
     def make_state(self) -> State:
@@ -130,7 +130,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def measure(self, rows: Any) -> tuple[bool, int]:
-        """Return whether the kernel can read the batch where it lies, and the bytes of a row as it takes it."""
+        """Return whether the kernel can read the batch in place, and the bytes of a row as the kernel takes it."""
 
     @abstractmethod
     def cut(self, rows: Any) -> Piece:
@@ -146,15 +146,15 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def absorb(self, piece: Piece, weights: NDArray[np.float64] | None) -> None:
-        """Put a checked slice through the buffer."""
+        """Put a checked slice through the buffer, with a shrink whenever it is full."""
 
     @abstractmethod
     def part_of(self, piece: Piece, start: int, stop: int) -> Piece:
-        """Return some rows of a slice, as the kernel takes them."""
+        """Return rows [start, stop) of a slice, as the kernel takes them."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Settle and shrink all that the buffer holds."""
+        """Settle and shrink all rows of the buffer."""
 
     @abstractmethod
     def settled_rows(self) -> NDArray[Any]:
@@ -162,7 +162,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
+        """Replace the whole buffer by these settled rows: as retained ones (at most sketch_size), or as new ones."""
 
     @abstractmethod
     def new_rows(self) -> slice:
@@ -178,20 +178,22 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def put_arrays(self, own: Arrays) -> None:
-        """Restore the buffer from what ``own_arrays`` gave."""
+        """Restore the buffer from the result of ``own_arrays``."""
 
     @classmethod
     def most_rows(cls, setting: EngineSetting) -> int:
-        """Return how many rows may stay in the buffer as they are: l, where another one has room beside them."""
+        """Return how many rows may stay in the buffer without a shrink: l, if there is capacity for one more."""
         return min(setting.sketch_size, cls.capacity_for(setting) - 1 - setting.center)
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
-        """Take all rows of a batch, or none: ValueError names the first row, counted from -offset, that is not
-        finite."""
+        """Take all rows of a batch, or none.
+
+        ValueError names the first row, counted from -offset, that is not finite.
+        """
         n, step = rows.shape[0], self.step(rows)
         saved, rows_then = None, self.state.n_rows
-        if step < n or self.may_shrink(rows):  # and no eigensolver is sure to end
+        if step < n or self.may_shrink(rows):  # whose eigensolver may fail
             saved = self.saved_from(rows)
         try:
             for start in range(0, n, step):
@@ -206,19 +208,19 @@ class SketchEngine(ABC, Generic[State, Piece]):
             raise
 
     def may_shrink(self, rows: Any) -> bool:
-        """Return whether a batch may bring a shrink."""
+        """Return whether a batch may cause a shrink."""
         return bool(rows.shape[0] >= self.room())
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Return copies of all that a batch may change before it is in."""
+        """Return copies of everything that a batch may change, from which it can be rolled back."""
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return whether the engine has taken a batch up to row n_rows, past what `saved` can restore."""
+        """Return whether the engine has taken a batch up to row n_rows, past the point where `saved` can restore it."""
         return False
 
     def step(self, rows: Any) -> int:
-        """Return the rows of a slice of a batch: all of them, unless they are many buffers."""
+        """Return the number of rows of a slice: the whole batch, unless it is longer than several buffers."""
         n = rows.shape[0]
         if n <= self.capacity:
             return max(n, 1)
@@ -236,7 +238,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return piece
 
     def resized(self, sketch_size: int) -> Self:
-        """Return another engine in the same state under another l, of which at most as many rows are kept."""
+        """Return another engine in the same state with another l; retained rows must be no more than l."""
         other = type(self)(self.setting.of_size(sketch_size), self.n_features, dtype=self.dtype)
         arrays = self.arrays()
         for name, fill in (("lam", 0.0), ("gain", 1.0)):
@@ -247,11 +249,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return other
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Return the squared singular values of the settled rows, descending, and whether these are all."""
+        """Return squared singular values of the settled rows, descending, and whether these are all."""
         return squares_of(self.settled_rows()), True
 
     def room(self) -> int:
-        """Return how many new rows the buffer takes before it shrinks."""
+        """Return how many new rows fit into the buffer before it is shrunk."""
         return self.capacity - self.setting.center - self.state.fill
 
     def _fit_scale(self, piece: Piece, largest: float, weights: NDArray[np.float64] | None) -> None:
@@ -263,7 +265,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
                 low, high = 1 / most, min(most, high)
             root = low if root < low else high if root > high else root
             bound = largest * root
-            if len(weights) > 1 and frexp(min(bound, 1e308))[1] > self.state.top:  # row by row: no cut has a say
+            if len(weights) > 1 and frexp(min(bound, 1e308))[1] > self.state.top:  # row by row: batches do not matter
                 with np.errstate(over="ignore"):
                     bound = self.largest_weighted(piece, np.maximum(np.minimum(np.sqrt(weights), root), low))
             largest = bound
@@ -280,9 +282,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         state.top = top
 
     def multiply(self, factor: float) -> None:
-        """Multiply all that is settled by a factor (rows; squares by its square)."""
+        """Multiply all settled rows by a factor, and their squares by its square."""
         self.gain *= factor
-        for _ in range(2):  # the square of a factor may leave the range though the product does not
+        for _ in range(2):  # the square of a factor may overflow where the product does not
             self.lam *= factor
 
     def multiply_new(self, factor: float) -> None:
@@ -291,7 +293,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         values *= self.dtype.type(factor)
 
     def scale_all(self, factor: float) -> None:
-        """Store everything multiplied by a power of two: rows, mean, and squares by its square."""
+        """Multiply everything that is stored by a power of two, and squares by its square."""
         state = self.state
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
@@ -300,7 +302,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
                 mean *= factor
             for _ in range(2):
                 weaken(self.ledger, factor)
-        # one factor after the other: its square may leave the range though the product does not
+        # one factor after the other: its square may overflow where the product does not
         state.shrinkage = state.shrinkage * factor * factor
         state.squared_norm = state.squared_norm * factor * factor
         state.rounding = state.rounding * factor * factor * factor * factor
@@ -309,7 +311,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         """Multiply the weight of all rows so far by a factor."""
         root, state = float(np.sqrt(factor)), self.state
         self.multiply(root)
-        if not self.setting.center:  # else they are not weighted yet
+        if not self.setting.center:  # otherwise they are not weighted yet
             self.multiply_new(root)
         self.root[self.new_rows()] *= root
         for name in state.SUMS:
@@ -327,7 +329,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:
-        """Return everything that a resume needs, by name: views where there are any, or copies."""
+        """Return the complete state by name: views where there are any, or copies."""
         out = {
             **scalars(self.state),
             "lam": self.lam,
@@ -342,13 +344,13 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @classmethod
     def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
-        """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
+        """Raise ValueError unless such an engine could have these arrays; allocates nothing of its size."""
         size, capacity, width = setting.sketch_size, cls.capacity_for(setting), cls.checked_width(arrays, n_features)
         checks.not_negative(arrays, "lam", (size + 1,))
         checks.not_negative(arrays, "gain", (size + 1,))
         count = checks.named_numbers(arrays, "count", SketchState.COUNTS, np.int64)
         fill, kept, n_rows = (count[name] for name in ("fill", "kept", "n_rows"))
-        # A full buffer is shrunk before a call ends, and centring writes one row more before the new ones.
+        # A full buffer is shrunk before a call ends, and centring needs one more row before the new ones.
         checks.number_within(fill, "fill", 0, capacity - setting.center - 1)
         checks.number_within(kept, "kept", 0, min(fill, size))
         checks.number_within(n_rows, "n_rows", fill - kept, checks.MOST_COUNT)
@@ -356,10 +358,10 @@ class SketchEngine(ABC, Generic[State, Piece]):
         checks.number_within(count["top"], "top", NOTHING_SEEN, 1025)
         expected = exponent_for(count["top"], dtype) if count["top"] != NOTHING_SEEN else 0
         checks.number_within(count["exponent"], "exponent", expected, expected)
-        # sums of squares may have left the range: they are infinite then, and say so
+        # sums of squares may be infinite, where they have overflowed
         sums = checks.array_of(arrays, "book", (len(SketchState.SUMS),)).tolist()
         book = dict(zip(SketchState.SUMS, sums, strict=True))
-        # a centred sum of squares is a difference: rounding may leave one of equal rows below zero
+        # a centred sum of squares is a difference: of equal rows it may be negative by rounding
         slack = ldexp(n_rows * n_features * 2.0**-20, 2 * (count["top"] - expected)) if setting.center else 0.0
         for name, value in book.items():
             checks.number_within(value, name, 0.0 - slack if name == "squared_norm" else 0.0, np.inf)
@@ -373,11 +375,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @classmethod
     def checked_width(cls, arrays: Arrays, n_features: int) -> int:
-        """Return the width of rows in these arrays; ValueError if it cannot be."""
+        """Return the width of the rows in these arrays; ValueError if it is invalid."""
         return n_features
 
     def restore(self, arrays: Arrays) -> None:
-        """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
+        """Set the state to that of another engine of this setting, or to arrays that have passed ``validate``."""
         set_scalars(self.state, arrays)
         self.put_arrays(arrays)
         self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
@@ -395,19 +397,19 @@ class SketchEngine(ABC, Generic[State, Piece]):
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
         """Return what is known of the rows in the basis of the reduced sketch, or of all rows of the buffer.
 
-        Changes the state as ``reduce`` does, or settles it. `most`: of an exact sum, the pairs that are wanted.
+        Changes the state as ``reduce`` does, or settles the buffer. `most`: number of pairs to read from an exact sum.
         """
         rows = (self.reduce() if reduced else self.settled_rows()).astype(np.float64)
         kept = self.state.kept
-        # new rows first, then the kept ones, the longest last
+        # new rows first, then the retained ones, the longest last
         new, old = rows[: len(rows) - kept], rows[len(rows) - kept :][::-1]
         return known_of(new, old, self.ledger, n_features=self.n_features)
 
     def reduce(self) -> NDArray[Any]:
-        """Settle the buffer and, if it holds more rows than may stay there, shrink it; return its rows.
+        """Settle the buffer, shrink it if it holds more rows than may stay, and return its rows.
 
-        Changes the state, though not the matrix it stands for: callers work on a clone, with a tolerance on that of
-        ``to_read``.
+        Changes the state, though not the matrix that it represents. Callers work on a clone; with a tolerance, on the
+        result of ``to_read``.
         """
         state = self.state
         if state.fill + (self.setting.center and state.fill > state.kept) > self.most_rows(self.setting):
@@ -415,7 +417,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.settled_rows()
 
     def align(self, other: "AnyBuffer") -> None:
-        """Bring two engines to one scale; both stand for the same rows as before."""
+        """Bring two engines to the same power of two."""
         first, second = (self, other) if self.state.top >= other.state.top else (other, self)
         second._rescale_to(first.exponent, first.state.top)
 
@@ -439,7 +441,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return correction
 
     def joint_rounding(self, other: float) -> float:
-        """Return the square of the allowance with that of other rows: within a stream, see ``flush`` of the kernels."""
+        """Return the square of the allowance for rounding, with that of other rows included."""
         allowance = sqrt(self.state.rounding) + sqrt(other)
         return allowance * allowance
 

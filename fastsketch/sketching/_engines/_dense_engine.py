@@ -1,4 +1,4 @@
-"""Engines of dense rows: the buffer of solvers gram and svd, and the exact sum A'A."""
+"""Engines of dense rows: the buffer of solvers "gram" and "svd", and the exact sum A'A."""
 
 from math import ldexp, sqrt
 from operator import attrgetter
@@ -22,8 +22,11 @@ _SOLVERS = {"gram": GRAM, "svd": SVD, "exact": EXACT}
 
 
 class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
-    """Buffer of `capacity` rows, used from its end: last the `kept` rows of the last shrink (longest at the very end),
-    before them the new rows, the newest first."""
+    """A buffer of `capacity` rows, filled from its end.
+
+    The `kept` rows of the last shrink come last, the longest at the very end. Before them are the new rows, the newest
+    first.
+    """
 
     kind = "dense"
     OWN: ClassVar[tuple[str, ...]] = ("buffer",)  # the names of ``own_arrays``
@@ -38,7 +41,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
-        # rows that wait to be centred are not weighted yet: their squares may be beyond what they will be
+        # rows that are not centred yet are not weighted either: their squares may overflow
         check = checks.finite if setting.center else checks.rows_of
         rows = check(arrays, "buffer", (count["fill"], width), dtype)
         check_gains(arrays["gain"], rows[::-1][: count["kept"]])
@@ -61,7 +64,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return lies_well(rows, self.dtype), self.n_features * self.dtype.itemsize
 
     def cut(self, rows: Any) -> NDArray[Any]:
-        return plain_rows(rows, self.dtype)  # of a sparse batch one slice, no longer than the buffer
+        return plain_rows(rows, self.dtype)  # a slice of sparse rows, made dense, is no longer than the buffer
 
     def scan(self, piece: NDArray[Any]) -> tuple[int, float]:
         return kernel.scan(piece)
@@ -71,14 +74,14 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return float((by_row * root).max())
 
     def absorb(self, piece: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
-        """Put a checked slice through the buffer."""
+        """Put a checked slice through the buffer, with a shrink whenever it is full."""
         kernel.absorb(piece, weights, ldexp(1.0, -self.state.exponent), self.state)
 
     def part_of(self, piece: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
         return piece[start:stop]
 
     def flush(self) -> None:
-        """Settle and shrink all that the buffer holds."""
+        """Settle and shrink all rows of the buffer."""
         kernel.flush_now(self.buffer, self.state)
 
     def new_rows(self) -> slice:
@@ -102,12 +105,12 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
     def absorb_engine(self, other: "DenseEngine") -> None:
         """Put the rows of another engine of this setting and scale through the buffer, and add its sums.
 
-        Of engines without decay, mean and ledger; the other stays as it is.
+        For engines without decay, centring and log of removed mass; the other engine does not change.
         """
         kernel.absorb_buffer(other.buffer, other.state, self.state)
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
+        """Replace the whole buffer by these settled rows: as retained ones (at most sketch_size), or as new ones."""
         self.buffer[self.capacity - len(rows) :] = rows
         self.state.fill = len(rows)
         self.state.kept = len(rows) if kept else 0
@@ -118,22 +121,22 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.new_rows()]
 
     def joint_rounding(self, other: float) -> float:
-        """Add allowances; in float32 that of solver "gram" is a sum of squares, as within a stream."""
+        """Add allowances. In float32 with solver "gram" their squares add up, as within a stream."""
         if self.setting.solver == "gram" and self.dtype == np.float32:
             return self.state.rounding + other
         return super().joint_rounding(other)
 
 
-# Rows that are collected for one rank-k update: fewer, and dsyrk runs below its rate.
+# Rows that are collected for one rank-k update; with fewer dsyrk is slow.
 EXACT_BLOCK = 256
 
-# Eigenvectors of the sum that are asked for before it is known how many a tolerance needs: they cost little beside the
-# eigenvalues, a second call as much again.
+# Eigenvectors that are computed before it is known how many a tolerance needs: they cost little in addition to the
+# eigenvalues, while a second call costs as much again.
 FIRST_VECTORS = 64
 
 
 class ExactEngine(DenseEngine):
-    """The sum, and the buffer of a dense engine for rows that are not in it yet; no shrink ever happens there."""
+    """The sum A'A (d x d), and a buffer for rows that have not been added to it; rows are never shrunk."""
 
     OWN = ("buffer", "cov")
 
@@ -169,30 +172,30 @@ class ExactEngine(DenseEngine):
     # -- reading and merging ---------------------------------------------------------------------------------------
     @property
     def accumulated(self) -> bool:
-        """Return whether the sum holds rows already; until then the buffer alone is the whole, exact sketch."""
+        """Return whether the sum contains rows; until then the buffer alone is the exact sketch."""
         return self.state.age > 0
 
     @property
     def is_settled_sum(self) -> bool:
-        """Return whether there is nothing but the sum, which reading does not change and need not copy."""
+        """Return whether the sum contains all rows, so that reading changes nothing and needs no copy."""
         return self.accumulated and not self.state.fill and self.setting.tolerance is None
 
     def gram(self) -> NDArray[np.float64]:
-        """Return the full d x d matrix A'A; the buffer is settled."""
+        """Return the full d x d matrix A'A; adds the rows of the buffer to the sum."""
         if self.state.fill:
             self.flush()
         lower = self.cov.T  # the kernel's column-major is this array transposed
         return np.tril(lower) + np.tril(lower, -1).T
 
     def reduce(self) -> NDArray[Any]:
-        """Return the rows of the sketch, at most as many as l, or as a tolerance needs. Callers work on a clone."""
+        """Return the rows of the sketch, at most l, or as many as a tolerance requires. Callers work on a clone."""
         state = self.state
         if not self.accumulated:
             rows = self.settled_rows()
             if self.setting.tolerance is None and len(rows) <= self.setting.sketch_size:
                 return rows
-            state.kept = state.fill  # settled rows are not to be settled again
-        # One shrink of the exact matrix; only as many rows as columns: nothing to remove.
+            state.kept = state.fill  # so that settled rows are not settled again
+        # One shrink of the exact matrix; with l >= d nothing is removed.
         values, vectors, setting = self._top_of_sum()
         d, size = self.n_features, setting.sketch_size
         keep = d if d <= size else size - 1
@@ -207,7 +210,9 @@ class ExactEngine(DenseEngine):
         return rows.astype(self.dtype)
 
     def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return all eigenvalues of the sum, ascending, and top k eigenvectors as rows; take note of their rounding."""
+        """Return all eigenvalues of the sum, ascending, and the top k eigenvectors as rows; add their rounding to the
+        state.
+        """
         state = self.state
         values, vectors = top_eigh(self.cov.copy(), k)
         values = np.maximum(values, 0.0)
@@ -216,9 +221,9 @@ class ExactEngine(DenseEngine):
         return values, vectors
 
     def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64], EngineSetting]:
-        """Return all eigenvalues, ascending, a vector for each row of l, the largest last, and the setting with that l.
+        """Return all eigenvalues, ascending, l eigenvectors, the largest last, and the setting with this l.
 
-        With a tolerance it is the smallest l that meets it.
+        With a tolerance l is the smallest that meets it.
         """
         if self.state.fill:
             self.flush()
@@ -234,9 +239,9 @@ class ExactEngine(DenseEngine):
         return values, vectors[len(vectors) - wanted :], setting
 
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Return what is known of the rows: the leading eigenvalues of the sum as they are.
+        """Return what is known of the rows: the leading eigenvalues of the sum, unchanged.
 
-        `most`: pairs that are wanted; by default as many as the sketch keeps.
+        `most`: number of pairs, by default as many as the sketch keeps.
         """
         if not self.accumulated and self.state.fill <= self.setting.sketch_size:
             return super().known(most, reduced=reduced)
@@ -273,5 +278,5 @@ class ExactEngine(DenseEngine):
 
 
 def dense_form(setting: EngineSetting) -> type[DenseEngine]:
-    """Return the engine of dense rows for a resolved setting."""
+    """Return the engine class of dense rows for a resolved setting."""
     return ExactEngine if setting.solver == "exact" else DenseEngine

@@ -1,7 +1,7 @@
-"""The ledger of an engine as arrays, and what is known of the rows in the basis of a sketch.
+"""The log of removed mass (ledger) of an engine as arrays, and what is known of the rows in the basis of a sketch.
 
-``Known`` is the ledger's view of a whole sketch: orthonormal directions V, the squared lengths of B's rows along them,
-and two l x l matrices whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
+``Known`` describes a whole sketch: orthonormal directions V, the squared lengths of B's rows along them, and two l x l
+matrices whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
 """
 
 from typing import NamedTuple
@@ -19,9 +19,9 @@ Matrix = NDArray[np.float64]
 
 LEDGER_ARRAYS = ("seen", "leaked", "lost")
 
-# A ledger's matrices are symmetric but for rounding, relative to the largest entry, and for the smallest numbers.
+# Allowed asymmetry of a ledger's matrices: relative to the largest entry, and absolute for the smallest numbers.
 SYMMETRIC_WITHIN, TINY = 1e-6, 1e-300
-# Sums of squares of rows that are stored in range stay far below: what kernels make of them is a number.
+# Largest entry in a state file. Sums of squares of scaled rows stay far below; from there kernels do not overflow.
 MOST = 1e300
 
 
@@ -43,13 +43,13 @@ class Known(NamedTuple):
 
     @property
     def density(self) -> float:
-        """Return the lost mass a dimension outside the basis."""
+        """Return the removed mass per dimension outside of the basis."""
         outside = self.n_features - len(self.vt)
         return self.lost / outside if outside > 0 else 0.0
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
-    """Return the arrays of a ledger by name; none without one."""
+    """Return the arrays of a ledger by name; none if there is no ledger."""
     if ledger is None:
         return {}
     return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
@@ -67,7 +67,7 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """Restore a ledger from what ``ledger_arrays`` gave."""
+    """Restore a ledger from the result of ``ledger_arrays``."""
     if ledger is None:
         return
     np.asarray(ledger.seen)[:] = arrays["seen"]
@@ -95,7 +95,7 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 @one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> Known:
-    """Return what is known of settled rows: new ones, and kept ones (orthogonal, in the order of the ledger)."""
+    """Return what is known of settled rows: new ones, and retained ones (orthogonal, in the order of the ledger)."""
     s, vt = decompose(np.vstack([new, kept]))
     if ledger is None:
         return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0, n_features)
@@ -113,7 +113,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: in
 
 @one_blas_thread
 def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
-    """Join both, and rows besides, as one sketch of at most `most` rows, or of n_keep by a shrink; return its delta."""
+    """Merge two sketches and extra rows to at most `most` rows, or by a shrink to n_keep; return (sketch, delta)."""
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
     s, vt = decompose(np.vstack([*stack, extra]))
     delta = 0.0

@@ -1,4 +1,4 @@
-"""A sketch of mapped blocks: rows -> block of m -> q rows -> the buffer of a dense engine (FROSH Algorithm 2)."""
+"""Sketch of mapped blocks: rows -> block of m -> q rows -> buffer of a dense engine (FROSH Algorithm 2)."""
 
 from dataclasses import replace
 from math import ldexp
@@ -23,7 +23,7 @@ SLICE_BYTES = 4 << 20
 
 
 class MappedEngine:
-    """The block that is being filled and the engine behind it; the mean is kept here, not there."""
+    """The block that is being filled and the dense engine behind it; the mean is stored here, not there."""
 
     kind = "mapped"
 
@@ -50,7 +50,7 @@ class MappedEngine:
 
     @staticmethod
     def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
-        """Return the map that every block passes."""
+        """Return the map that every block passes through."""
         assert setting.compressor is not None
         return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
 
@@ -79,7 +79,7 @@ class MappedEngine:
 
     @property
     def weight(self) -> float:
-        """Sum of the weights of all rows seen."""
+        """Return the sum of the weights of all rows seen."""
         return self._settled_weight + self.block.weight
 
     # -- a batch ---------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class MappedEngine:
     def _move_mean(
         self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
     ) -> NDArray[Any] | None:
-        """Take more weight in; returns the correction row between two means (FROSH Algorithm 1, step 7), or None."""
+        """Add rows to the mean, given theirs; return the correction row (FROSH Algorithm 1, step 7), or None."""
         before = self._settled_weight
         self._settled_weight += weight
         if mean is None or low is None or not mean.size or weight <= 0:
@@ -127,7 +127,7 @@ class MappedEngine:
         return row.astype(self.dtype)[np.newaxis] if before > 0 else None
 
     def settle(self) -> None:
-        """End the block that is being filled, at any length."""
+        """End the block that is being filled, whatever its length."""
         if self.block.n_rows:
             self._settle_block()
 
@@ -137,7 +137,7 @@ class MappedEngine:
         return self.inner.reduce()
 
     def known(self, most: int | None = None) -> Known:
-        """Settle, and say what is known of the mapped rows. Callers work on a clone."""
+        """Settle, and return what is known of the mapped rows. Callers work on a clone."""
         self.settle()
         return self.inner.known(most)
 
@@ -155,7 +155,7 @@ class MappedEngine:
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:
-        """Return everything that a resume needs, by name: views where there are any, or copies."""
+        """Return the complete state by name: views where there are any, or copies."""
         inner = {f"inner_{name}": array for name, array in self.inner.arrays(copy).items()}
         block = {f"block_{name}": array for name, array in self.block.arrays(copy).items()}
         return {
@@ -169,7 +169,7 @@ class MappedEngine:
 
     @classmethod
     def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
-        """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
+        """Raise ValueError unless such an engine could have these arrays; allocates nothing of its size."""
         sized_map, compressor = cls.map_for(setting, n_features), setting.compressor
         assert compressor is not None  # or there would be no map
         inner = cls.inner_setting(setting, sized_map)
@@ -185,7 +185,7 @@ class MappedEngine:
         checks.only({name: arrays[name] for name in others}, "mean", "mean_low", "settled", "place")
 
     def restore(self, arrays: Arrays) -> None:
-        """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
+        """Set the state to that of another engine of this setting, or to arrays that have passed ``validate``."""
         self._settled_mean[:] = arrays["mean"]
         self._settled_low[:] = arrays["mean_low"]
         self._settled_weight = float(arrays["settled"][0])

@@ -1,4 +1,4 @@
-"""Functions of engines: the choice of one for a stream, growth to a tolerance, and merges."""
+"""Functions of engines: the choice of one for a stream, growth to a tolerance, reading, and merges."""
 
 from collections.abc import Sequence
 from math import frexp
@@ -29,7 +29,8 @@ MOST_BYTES = 1e9
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
     """Return an empty engine for a stream that begins with `rows`, array or CSR (n, d).
 
-    ValueError for sparse rows of so many columns that the buffer of solver "svd", which is dense, is beyond MOST_BYTES.
+    The choice depends on the first row only, so that it does not depend on how rows are split into batches. ValueError
+    for sparse rows with solver "svd", whose buffer is dense, if it would take more than MOST_BYTES.
     """
     d = rows.shape[1]
     solver = setting.solver
@@ -56,7 +57,7 @@ def stays_sparse(rows: Any) -> bool:
 
 
 def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:
-    """Return the engine of a resolved setting; only solver gram has a form of its own for sparse rows."""
+    """Return the engine class of a resolved setting; only solver "gram" has an engine for sparse rows."""
     if setting.compressor is not None:
         return MappedEngine
     return SparseEngine if sparse and setting.solver == "gram" else dense_form(setting)
@@ -67,9 +68,10 @@ Weights = NDArray[np.float64] | None
 
 
 def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Take all rows of a batch, or none, as ``SketchEngine.update``; return the engine that has them.
+    """Take all rows of a batch, or none, like ``SketchEngine.update``; return the engine that has them.
 
-    It is another one, and the one given stays as it was, where rows may bring a shrink that goes beyond the tolerance.
+    If the rows may cause a shrink that exceeds the tolerance, that is another engine, and the given one does not
+    change.
     """
     if isinstance(engine, MappedEngine) or not engine.setting.grows or rows.shape[0] < engine.room():
         engine.update(rows, weights)
@@ -88,7 +90,7 @@ def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
 
 
 def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
-    """Take a checked slice of n rows, in parts of one shrink at most; one that removes too much is taken back."""
+    """Take a checked slice of n rows, in steps of at most one shrink; a shrink that removes too much is rolled back."""
     start = 0
     while start < n:
         room = max(1, engine.room())
@@ -111,18 +113,18 @@ def _rule(engine: Buffer) -> Tolerance:
 
 
 def _too_much(engine: Buffer) -> bool:
-    """Return whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
+    """Return whether shrinks have removed more than their share of the tolerance, while l may still grow."""
     tolerance, size = _rule(engine), engine.setting.sketch_size
     return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
 
 
 def misses_tolerance(engine: AnyEngine) -> bool:
-    """Return whether shrinks alone have removed more than the whole tolerance."""
+    """Return whether shrinks have removed more than the whole tolerance."""
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _rule(engine).spent(engine.state, 1.0)
 
 
 def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
-    """Take a part that would lead to a shrink into a larger buffer instead."""
+    """Take rows that would cause a shrink into a larger buffer instead."""
     tolerance, d = _rule(engine), engine.n_features
     larger = engine.resized(tolerance.bounded(tolerance.next_size(engine.setting.sketch_size), d))
     larger.absorb(part, weights)
@@ -135,7 +137,7 @@ def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
 
 
 def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
-    """Return an engine of at least so large an l, or the exact sum where that is faster; nothing is lost."""
+    """Return an engine of at least this l, or the exact sum if that is faster; nothing is lost."""
     if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
         setting = engine.setting.of_size(sketch_size).resolved("exact")
         total = ExactEngine(setting, engine.n_features, dtype=engine.dtype)
@@ -147,7 +149,7 @@ def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def to_read(engine: AnyEngine) -> AnyEngine:
-    """Return a clone to read from: where l follows a tolerance, shrunk to the smallest that meets it."""
+    """Return a clone to read from; with a tolerance it is shrunk to the smallest l that meets it."""
     clone = engine.clone()
     if isinstance(clone, MappedEngine) or not clone.setting.grows:
         return clone
@@ -165,7 +167,7 @@ def to_read(engine: AnyEngine) -> AnyEngine:
 
 
 def _smallest_size(engine: Buffer) -> int:
-    """Return the smallest l that meets the tolerance, or the largest there is."""
+    """Return the smallest l that meets the tolerance, or the largest allowed."""
     tolerance, settled = _rule(engine), engine.clone()
     squares, whole = settled.leading_squares()
     size = tolerance.smallest_to_read(squares, settled.state, settled.dtype)
@@ -181,11 +183,11 @@ AnyBufferT = TypeVar("AnyBufferT", bound=AnyBuffer)
 def merge_engines(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> DenseEngine | SparseEngine | MappedEngine:
-    """Return the engine of the rows of both: the first is a clone, and used up; l is the larger of the two.
+    """Return the engine of the rows of both, of the larger l. The first must be a clone, and is used up.
 
-    Rows that neither decay nor wait for a mean pass the buffer of the first as they lie in that of the second. Others
-    are reduced and stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink brings them back
-    to sketch_size - 1 rows, unless they fit as they are.
+    Without decay, centring and log of removed mass, the rows of the second pass through the buffer of the first.
+    Otherwise both are reduced and stacked, with the correction row of FROSH Algorithm 3 between two means, and one
+    shrink leaves sketch_size - 1 rows, unless all fit.
     """
     if merges_in_place(mine, theirs):
         assert isinstance(mine, DenseEngine)
@@ -233,7 +235,7 @@ def merge_engines(
 def merges_in_place(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> bool:
-    """Return whether ``merge_engines`` changes the first engine alone, and needs nothing but the rows of the second."""
+    """Return whether ``merge_engines`` changes only the first engine, and needs only the rows of the second."""
     setting = theirs.setting
     return (
         isinstance(mine, DenseEngine)
@@ -247,7 +249,7 @@ def merges_in_place(
 
 
 def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
-    """Return the engine with these settled rows in place of its own, shrunk once if they are too many."""
+    """Replace the rows of an engine by these settled rows, shrunk once if they are too many; return the engine."""
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
@@ -257,7 +259,7 @@ def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
 def _in_common_columns(
     mine: DenseEngine | SparseEngine, theirs: DenseEngine | SparseEngine
 ) -> tuple[DenseEngine | SparseEngine, DenseEngine | SparseEngine]:
-    """Return engines whose rows have the same columns, those of `mine` first; one of dense rows has all of them."""
+    """Return engines with the same columns, those of `mine` first; an engine of dense rows has all columns."""
     if isinstance(mine, SparseEngine) and isinstance(theirs, SparseEngine):
         columns = mine.columns_with(theirs)
         return mine.on_columns(columns), theirs.on_columns(columns)
@@ -289,7 +291,7 @@ def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> 
 
 
 def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
-    """Shrink two sketches and the row between their means into one, the whole buffer."""
+    """Merge two sketches and the row between their means into one, the whole buffer of `mine`."""
     extra = np.empty((0, mine.width)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
     most = mine.most_rows(mine.setting)
@@ -303,9 +305,9 @@ def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any
 def with_columns_multiplied(
     engine: DenseEngine | SparseEngine, factors: NDArray[np.float64], squared_norm: float
 ) -> DenseEngine | SparseEngine:
-    """Return an engine of the rows whose columns are multiplied by factors (d,) of at most 1, as a new engine.
+    """Return a new engine of the rows with columns multiplied by factors (d,) of at most 1.
 
-    From 0 <= A'A - B'B <= Delta I follows 0 <= T (A'A - B'B) T <= max(t)^2 Delta I: the certificate grows no further.
+    From 0 <= A'A - B'B <= Delta I follows 0 <= T (A'A - B'B) T <= max(t)^2 Delta I: the certificate does not grow.
     `squared_norm` is that of the multiplied rows, which a sketch does not know.
     """
     engine = engine.clone()
@@ -330,7 +332,7 @@ def with_columns_multiplied(
 
 
 def put_known(engine: AnyBuffer, known: Known) -> None:
-    """Make a sketch of at most sketch_size rows the whole buffer."""
+    """Replace the whole buffer by a sketch of at most sketch_size rows."""
     size = engine.setting.sketch_size
     k = len(known.squares)
     engine.replace_rows((np.sqrt(known.squares)[:, np.newaxis] * known.vt)[::-1].astype(engine.dtype))
@@ -342,7 +344,7 @@ def put_known(engine: AnyBuffer, known: Known) -> None:
 
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
-    """Shrink loose rows (m, d) once: return sketch_size - 1 rows, and the Delta that was removed."""
+    """Shrink rows (m, d) once: return sketch_size - 1 rows, and the Delta that was removed."""
     exponent = exponent_for(frexp(float(np.abs(rows).max(initial=0.0)))[1], rows.dtype)
     if exponent:
         rows = np.ldexp(rows, -exponent)
@@ -353,7 +355,7 @@ def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], flo
 
 
 def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
-    """Shrink loose rows once, as `engine` would do it, which takes note of Delta."""
+    """Shrink rows once as `engine` would, and add Delta and rounding to its state."""
     kept, bench = _flushed(rows, engine.setting)
     engine.state.shrinkage += bench.shrinkage
     engine.state.rounding = engine.joint_rounding(bench.rounding)
@@ -361,7 +363,7 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _flushed(rows: NDArray[Any], setting: EngineSetting) -> tuple[NDArray[Any], DenseEngine]:
-    """Return (the rows of one shrink of settled rows, the buffer that they passed)."""
+    """Return (rows after one shrink of settled rows, the engine that shrank them)."""
     size = setting.sketch_size
     alone = EngineSetting(size, setting.share_lowered, buffer_size=max(0, len(rows) - size), solver="gram")
     bench = DenseEngine(alone, rows.shape[1], dtype=rows.dtype)

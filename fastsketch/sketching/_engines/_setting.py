@@ -1,4 +1,9 @@
-"""Parameters of an engine, and the rule by which l follows a tolerance."""
+"""Parameters of an engine, and the rule by which l follows a tolerance.
+
+With a tolerance, a shrink to l - 1 rows removes the l-th eigenvalue of the rows in the buffer. If Delta then exceeds a
+share of what the rows so far allow, the shrink is rolled back, and the sketch continues with a larger l; nothing is
+lost. The rest of the tolerance is left to the read-out, which reduces the buffer to the fewest rows that meet it.
+"""
 
 from dataclasses import dataclass, replace
 from math import ceil, floor, sqrt
@@ -14,19 +19,18 @@ from fastsketch.sketching._random_maps import Compressor
 
 Reference = Literal["squared_norm", "largest_eigenvalue"]
 
-# The share of the tolerance that shrinks may use up. More makes l smaller, less leaves more to the read-out
-# (bench/README.md).
+# Share of the tolerance that shrinks may use. More makes l smaller; less leaves more to the read-out (bench/README.md).
 SHARE: Final = 0.9
-# The least factor by which l grows: every growth costs a shrink that is taken back.
+# Smallest factor by which l grows: each growth costs a shrink that is rolled back.
 STEP: Final = 1.15
-# Units of rounding of the largest eigenvalue that a last shrink and the read-out may add to the certificate, by size of
-# the dtype: see sketching/_read_out.py.
+# Rounding that a last shrink and the read-out may add to the certificate, in units of the largest eigenvalue, by
+# itemsize of the dtype: see sketching/_read_out.py.
 ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The precision, and how far l may go for it."""
+    """The required precision, and the bounds within which l follows it."""
 
     value: float
     relative_to: Reference = "squared_norm"
@@ -35,7 +39,7 @@ class Tolerance:
     chooses: bool = False  # whether the solver may become "exact" where that is faster
 
     def allowed(self, squared_norm: float, top: float) -> float:
-        """Return the certificate that the tolerance allows; `top`: a lower bound on the largest eigenvalue."""
+        """Return the certificate that the tolerance allows; `top`: a lower bound of the largest eigenvalue."""
         return self.value * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
 
     def spent(self, state: SketchState, share: float) -> bool:
@@ -44,14 +48,14 @@ class Tolerance:
         return self.counts * state.shrinkage > share * self.allowed(state.squared_norm, top)
 
     def bounded(self, size: int, n_features: int) -> int:
-        """Return l within its bounds: with one row more than columns nothing is ever removed."""
+        """Return l within its bounds; with more rows than columns nothing is ever removed."""
         size = max(2, min(size, n_features + 1))
         return size if self.largest is None else min(size, self.largest)
 
     def smallest(self, squares: NDArray[np.float64], state: SketchState, *, rounding: float, share: float = 1.0) -> int:
-        """Return the smallest l to which rows of these squared singular values (r, descending) may be shrunk.
+        """Return the smallest l to which rows with these squared singular values (r, descending) may be shrunk.
 
-        `state`: what shrinks have removed so far; `rounding`: the allowance that the certificate is to include.
+        `state`: has what shrinks have removed so far; `rounding`: the allowance that the certificate is to include.
         """
         if len(squares) < 2:
             return 2
@@ -64,18 +68,18 @@ class Tolerance:
         return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
 
     def smallest_to_read(self, squares: NDArray[np.float64], state: SketchState, dtype: np.dtype[Any]) -> int:
-        """Return the smallest l whose certificate, with the rounding of a last shrink and a read-out, is allowed."""
+        """Return the smallest l whose certificate, with the rounding of a last shrink and the read-out, is allowed."""
         allowance = ALLOWANCE[dtype.itemsize] * float(np.finfo(dtype).eps) * float(squares.max(initial=0.0))
         return self.smallest(squares, state, rounding=sqrt(state.rounding) + allowance)
 
     def next_size(self, size: int) -> int:
-        """Return the least l to go on with, where a shrink to l = size removes too much."""
+        """Return the smallest l to continue with if a shrink to l = size removes too much."""
         return max(ceil(STEP * size), size + 1)
 
 
 @one_blas_thread
 def squares_of(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the squared singular values of rows (m, d) in double: min(m, d) of them, descending."""
+    """Return the squared singular values of rows (m, d) in double, descending, (min(m, d),)."""
     wide = rows.astype(np.float64)
     gram = wide @ wide.T if len(wide) <= wide.shape[1] else wide.T @ wide
     if not gram.size:
@@ -94,7 +98,7 @@ EXACT_SLOPE, EXACT_OFFSET = 11, 300
 
 
 def exact_pays(n_features: int, sketch_size: int) -> bool:
-    """Return whether accumulating d x d is faster than sketching with l = sketch_size."""
+    """Return whether accumulating a d x d matrix is faster than sketching with l = sketch_size."""
     return n_features <= EXACT_SLOPE * sketch_size + EXACT_OFFSET
 
 
@@ -103,15 +107,15 @@ class EngineSetting:
     """Checked parameters of an engine; `solver` may still be "auto"."""
 
     sketch_size: int  # l
-    share_lowered: float = 1.0  # of the rows, those that a shrink shortens
-    ledger: bool = False  # whether a ledger says which: those that hold most, instead of the longest
+    share_lowered: float = 1.0  # share of the rows that a shrink shortens
+    ledger: bool = False  # whether a log of removed mass selects the others, instead of the longest
     buffer_size: int | None = None  # rows collected between shrinks beyond l
     solver: str = "auto"
     center: bool = False
     decay: float = 1.0
     compressor: Compressor | None = None
-    tolerance: Tolerance | None = None  # that sketch_size follows
-    shrinks: int = 1  # that a buffer of sparse rows is for, of its own size
+    tolerance: Tolerance | None = None  # the precision that sketch_size follows
+    shrinks: int = 1  # number of shrinks that a buffer of sparse rows has capacity for
 
     @property
     def rows_spared(self) -> int:
@@ -120,12 +124,12 @@ class EngineSetting:
 
     @property
     def grows(self) -> bool:
-        """Return whether l follows a tolerance: a sum needs none."""
+        """Return whether l follows a tolerance; an exact sum needs none."""
         return self.tolerance is not None and self.solver != "exact"
 
     @property
     def keeps_ledger(self) -> bool:
-        """Return whether there is a ledger: a sum loses nothing."""
+        """Return whether removed mass is logged; an exact sum removes none."""
         return self.ledger and self.solver != "exact"
 
     def of_size(self, sketch_size: int) -> Self:
@@ -133,5 +137,5 @@ class EngineSetting:
         return replace(self, sketch_size=sketch_size)
 
     def resolved(self, solver: str, buffer_size: int | None = None) -> Self:
-        """Return the setting with the solver that is used, and the buffer size if it is known."""
+        """Return the setting with the solver in use, and the buffer size if it is known."""
         return replace(self, solver=solver, buffer_size=self.buffer_size if buffer_size is None else buffer_size)

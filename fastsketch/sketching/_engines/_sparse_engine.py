@@ -1,7 +1,7 @@
-"""The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major.
+"""The engine of CSR rows for solver "gram": new rows stay sparse, retained rows are stored feature by feature.
 
-A column has a slot from when it first occurs on, and everything is stored by slot: memory and time follow the columns
-that occur. ``by_column`` scatters what has been read to all of them.
+A column gets a *slot* when it first has a nonzero entry, and everything is stored by slot: memory and time depend on
+the number of columns seen, not on d. ``by_column`` scatters a result to all d columns.
 """
 
 from dataclasses import replace
@@ -24,14 +24,14 @@ from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, 
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
-# New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
-# their number; beyond about 6 the eigensolver of size 7 l takes back the gain (bench/README.md).
+# New rows per retained row. The dense part of a shrink (d l^2) is shared by all of them, and the error falls with their
+# number; beyond about 6 the eigensolver of size 7 l costs more than is gained (bench/README.md).
 BLOCK = 6
 
-# Of many columns, the product that turns the kept rows (2 d l^2) is nearly all of a shrink, 9 parts of 10 where d is
-# 10^6 and l 128. Where as many as WIDE may occur a buffer has room for the rows of so many shrinks, and waits for them
-# once they have: all but the last then happen among coefficients (`cascade` of the kernel). With more of them the
-# products with the rows that wait cost what is saved.
+# With many columns nearly all of a shrink is the product that rotates the retained rows (2 d l^2): 9/10 of it for d =
+# 10^6 and l = 128. If d >= WIDE, the buffer has capacity for the rows of SHRINKS shrinks, and waits for them once WIDE
+# columns have been seen; all but the last shrink are then computed among coefficients (`cascade` of the kernel). With
+# more of them the products with the waiting rows cost what is saved.
 WIDE, SHRINKS = 1 << 17, 8
 
 # The names of ``own_arrays``.
@@ -41,13 +41,13 @@ Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
 
 class SparseEngine(SketchEngine[SparseState, Csr]):
-    """z (slots x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
+    """Retained rows are the columns of z (slots, l + 1), with a spare column for centring; new rows are CSR arrays."""
 
     kind = "sparse"
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         super().__init__(setting, n_features, dtype=dtype)
-        self._start_map(np.zeros(1, np.int64))  # slot 0 is that of column 0: no array is ever empty
+        self._start_map(np.zeros(1, np.int64))  # slot 0 belongs to column 0, so that no array is empty
 
     def _start_map(self, columns: NDArray[np.int64]) -> None:
         self._map = ColumnMap(columns)
@@ -61,21 +61,21 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @property
     def z(self) -> NDArray[Any]:
-        """Return the kept rows as columns, and what is beside them, (slots, l + 1), a view."""
+        """Return the retained rows as columns, and the spare column, (slots, l + 1), a view."""
         return self.state.z[: self.state.seen]
 
     @property
     def slot_columns(self) -> NDArray[np.int64]:
-        """Return the columns by slot; those of rows that were refused have none."""
+        """Return the column of each slot; columns of rows that were refused are not included."""
         return self._map.array()[: self.state.seen]
 
     def columns_with(self, other: Self) -> NDArray[np.int64]:
-        """Return the own columns, and after them those that another engine alone has."""
+        """Return the columns of this engine, followed by those that only the other engine has."""
         theirs = other.slot_columns
         return np.concatenate([self.slot_columns, theirs[self._map.find(theirs, self.width) == self.width]])
 
     def on_columns(self, columns: NDArray[np.int64]) -> Self:
-        """Return an engine of the same rows whose slots are these columns, all of its own among them."""
+        """Return an engine of the same rows whose slots are these columns, which must include its own."""
         own = self.slot_columns
         if np.array_equal(own, columns):
             return self
@@ -84,7 +84,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def in_slots(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return an array (..., d) by slot; columns that are new and not zero get slots."""
+        """Return an array (..., d) by slot; new columns with nonzero entries get slots."""
         self._map.forget(self.width)
         self._map.add(np.flatnonzero(rows.reshape(-1, self.n_features).any(axis=0)))
         self._start_map(self._map.array())
@@ -98,7 +98,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @classmethod
     def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
-        """Return the setting of a new stream of so many features."""
+        """Return the setting for a new stream of this many features."""
         wide = n_features >= WIDE and setting.buffer_size is None and setting.tolerance is None and not setting.center
         return replace(setting, shrinks=SHRINKS if wide else 1)
 
@@ -106,7 +106,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """Check the kept rows, and the new ones as CSR: the kernels look at no index."""
+        """Check the retained rows, and the new ones as CSR, whose indices the kernels do not check."""
         n = count["fill"] - count["kept"]
         stored = len(arrays["data"])
         z = checks.rows_of(arrays, "z", (width, count["kept"]), dtype)
@@ -156,13 +156,13 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
     def cut(self, rows: Any) -> Csr:
         if not is_sparse(rows):
             rows = dense_as_csr(rows)
-        self._map.forget(self.width)  # what is left of rows that were refused
+        self._map.forget(self.width)  # columns of rows that were refused
         indptr, indices, data = (
             in_place(rows.indptr, np.int64),
             self._map.add(in_place(rows.indices, np.int32)),
             rows.data,
         )
-        if data.dtype == self.dtype:  # the context below takes as long as a short row
+        if data.dtype == self.dtype:  # the context manager below takes as long as a short row
             return indptr, indices, in_place(data, self.dtype)
         with np.errstate(over="ignore"):
             return indptr, indices, in_place(data, self.dtype)
@@ -176,13 +176,13 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return kernel.largest_weighted(indptr, data, root)
 
     def absorb(self, piece: Csr, weights: NDArray[np.float64] | None) -> None:
-        """Put a checked slice through the buffer."""
+        """Put a checked slice through the buffer, with a shrink whenever it is full."""
         indptr, indices, data = piece
         state = self.state
         state.make_slots(len(self._map))
         later = self.capacity - self.setting.center - state.n_keep
         fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
-        # beyond what is enough, the kernel makes room as it goes
+        # the kernel allocates more if it needs more
         state.make_room(state.n_stored + (min(fullest, state.enough) if state.block else fullest))
         kernel.absorb(indptr, indices, data, weights, ldexp(1.0, -state.exponent), state)
 
@@ -192,7 +192,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return indptr[start : stop + 1] - first, indices[first:last], data[first:last]
 
     def flush(self) -> None:
-        """Settle and shrink all that the buffer holds."""
+        """Settle and shrink all rows of the buffer."""
         kernel.flush_now(self.state.z, self.state)
 
     def own_arrays(self) -> Arrays:
@@ -218,18 +218,21 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def resized(self, sketch_size: int) -> Self:
         other = super().resized(sketch_size)
-        other._map = ColumnMap(self._map.array())  # with the columns of rows that are still to be absorbed
+        other._map = ColumnMap(self._map.array())  # includes the columns of rows that are not absorbed yet
         return other
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Return whether the new rows' values may become enough before there are as many rows as the buffer takes."""
+        """Return whether the number of stored values, not of rows, may cause a shrink during this batch."""
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
         many = self._n_new + rows.shape[0] >= state.block
         return state.block > 0 and many and state.n_stored + coming >= state.enough
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Copy what a batch may change. A shrink that fails leaves the kept rows: for one row they are not copied."""
+        """Copy what a batch may change.
+
+        A shrink that fails does not change the retained rows, which are therefore not copied for a single row.
+        """
         n, state = rows.shape[0], self.state
         later = self.capacity - self.setting.center - state.n_keep
         one = n <= state.block if self._soon_enough(rows) else n < self.room() + later
@@ -240,7 +243,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return {name: array.copy() for name, array in out.items()}
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return whether all rows came in, and no shrink is left to do."""
+        """Return whether all rows were taken and no shrink is due."""
         state = self.state
         due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
         return "z" not in saved and self.n_rows == n_rows and not due
@@ -249,7 +252,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         state, used, columns = self.state, len(own["data"]), own["columns"]
         state.make_room(used)
         for array in (state.z, np.asarray(state.mean), np.asarray(state.mean_low)):
-            array[len(columns) : state.seen] = 0  # of rows that are undone
+            array[len(columns) : state.seen] = 0  # entries of rows that were rolled back
         if np.array_equal(self._map.array()[: len(columns)], columns):
             state.make_slots(len(columns))
             state.seen = len(columns)
@@ -262,7 +265,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         state.data[:used] = own["data"]
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Return them from a shrink that spares all rows, which never makes the new ones dense."""
+        """Return them after a shrink that leaves all rows their length, which never makes the new rows dense."""
         state, setting = self.state, self.setting
         if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
             return super().leading_squares()
@@ -275,9 +278,11 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def columns(self) -> NDArray[Any]:
-        """Return the rows of ``reduce`` as columns (slots, fill), a view: kept ones (gain times themselves) first.
+        """Return the rows of ``reduce`` as columns (slots, fill), a view; retained ones first, before multiplication by
+        gain.
 
-        For a sketch that neither centres nor grows. Changes the state: callers work on a clone, and ask it for no rows.
+        For a sketch that neither centres nor grows. Changes the state: callers work on a clone that is not used for
+        rows afterwards.
         """
         state, kept = self.state, self.state.kept
         if state.fill > self.most_rows(self.setting):
@@ -296,7 +301,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return self.z[:, : state.fill]
 
     def multiply_kept(self, power: float) -> None:
-        """Multiply the weight of all that is settled."""
+        """Multiply the weight of all settled rows."""
         if power != 1.0:
             self.multiply(float(np.sqrt(power)))
             self.state.shrinkage *= power
@@ -307,12 +312,12 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         """Return the rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
         kept = self.state.kept
         if self._n_new and (self.setting.center or self.setting.decay != 1.0):
-            # Few rows: let a dense buffer settle them, with room for a row between means.
+            # there are few rows: a dense buffer settles them, with capacity for a row between means
             room = max(1, self.state.fill + 2 - self.setting.sketch_size)
             setting = replace(self.setting, buffer_size=room)
             twin = DenseEngine(setting, self.width, dtype=self.dtype)
             mine = self.arrays()
-            # the dense buffer holds the newest row first, the longest kept row last
+            # in the dense buffer the newest row is first, the longest retained row last
             buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])
             twin.restore({**mine, "root": mine["root"][::-1], "buffer": buffer})
             rows = twin.settled_rows().copy()
@@ -331,7 +336,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return out
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Make these settled rows, at most sketch_size, the whole buffer, as kept ones."""
+        """Replace the whole buffer by these settled rows, at most sketch_size, as retained ones."""
         self.z[:, : len(rows)] = rows[::-1].T
         self.state.fill = self.state.kept = len(rows)
         self.state.age = -1  # the rows need not be orthogonal
@@ -343,7 +348,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
 
 def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]) -> Arrays:
-    """Return the arrays of an engine by other slots, those of these columns: what was in slot i is then in slots[i]."""
+    """Return the arrays of an engine with other slots, for these columns: what was in slot i is then in slots[i]."""
 
     def moved(array: NDArray[Any]) -> NDArray[Any]:
         out = np.zeros((len(columns), *array.shape[1:]), array.dtype)
@@ -355,7 +360,7 @@ def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]
 
 
 def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array (..., width) as the engine stores it by column, (..., d); one of dense rows is that already."""
+    """Return an array (..., width), as the engine stores it, by column (..., d); unchanged for dense rows."""
     if not isinstance(engine, SparseEngine):
         return array
     out = np.zeros((*array.shape[:-1], engine.n_features), array.dtype)
@@ -364,5 +369,5 @@ def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def columns_of(engine: object) -> slice | NDArray[np.int64]:
-    """Return the columns of which an engine stores numbers, in its order: of dense rows all of them."""
+    """Return the columns of an engine's slots; slice(None) for dense rows."""
     return engine.slot_columns if isinstance(engine, SparseEngine) else slice(None)
