@@ -187,7 +187,8 @@ def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entrie
         outlying = [one | other for one, other in zip(outlying, beyond, strict=True)]
         if not (outlying[0].any() or outlying[1].any()):
             break
-        observations = observations.shifted(*(np.where(*each, 0.0) for each in zip(outlying, offsets, strict=True)))
+        rows, columns = (np.where(flags, each, 0.0) for flags, each in zip(outlying, offsets, strict=True))
+        observations = observations.shifted(rows, columns)
         if not (beyond[0].any() or beyond[1].any()):
             break
     return observations

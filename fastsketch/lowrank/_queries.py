@@ -231,9 +231,8 @@ class FoldedIn:
 
     def decision_block(self) -> NDArray[np.float64]:
         """Compute the scores of each new row with all columns of the model (or new column with all rows), (k, n)."""
-        own, other = self._sides()
-        wide = (side._replace(factors=side.factors.astype(np.float64)) for side in (own, other))
-        return score_block(*wide, np.float64)
+        own, other = (side._replace(factors=side.factors.astype(np.float64)) for side in self._sides())
+        return score_block(own, other, np.float64)
 
     def predict_block(self) -> NDArray[np.float64]:
         """Predict the values of each new row with all columns of the model (or new column with all rows), (k, n)."""
