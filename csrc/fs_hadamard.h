@@ -8,7 +8,7 @@
 #define fs_srht_block(p, d, ld, x, ...) FS_TYPED(fs_srht_block, x)(p, d, ld, x, __VA_ARGS__)
 #define fs_scatter_rows(n, d, ld, x, ...) FS_TYPED(fs_scatter_rows, x)(n, d, ld, x, __VA_ARGS__)
 
-/* Bytes of a row that are in the caches at a time. */
+/* Bytes of a row that are processed at a time, in the caches. */
 enum { FS_SRHT_STRIP_BYTES = 1024 };
 
 #define FS_FILE "fs_hadamard.h"

@@ -2,7 +2,7 @@
 #ifndef FS_DOORS
 
 #define STRIP ((ptrdiff_t)(STRIP_BYTES / sizeof(REAL)))
-/* Between rows of a strip: a line more, so that eight of them do not fall on the same place of every cache page. */
+/* The distance of rows of a strip: one cache line more, so that eight rows do not map to the same cache set. */
 #define PITCH (STRIP + (ptrdiff_t)(64 / sizeof(REAL)))
 #define SRHT_STRIP ((ptrdiff_t)(FS_SRHT_STRIP_BYTES / sizeof(REAL)))
 #define SRHT_PITCH (SRHT_STRIP + (ptrdiff_t)(64 / sizeof(REAL)))
@@ -31,7 +31,7 @@ FS_INLINE void NAME(four)(ptrdiff_t w, const REAL *from, ptrdiff_t gap, REAL *to
     }
 }
 
-/* The eight outputs of H_8 from a[0 .. 8), by name, so that they stay in registers. */
+/* The eight outputs of H_8 from a0 .. a7, in named variables, so that they stay in registers. */
 #define EIGHT_BUTTERFLIES(a0, a1, a2, a3, a4, a5, a6, a7)              \
     const REAL b0 = a0 + a1, b1 = a0 - a1, b2 = a2 + a3, b3 = a2 - a3; \
     const REAL b4 = a4 + a5, b5 = a4 - a5, b6 = a6 + a7, b7 = a6 - a7; \
@@ -89,9 +89,9 @@ FS_INLINE void NAME(few)(ptrdiff_t r, ptrdiff_t w, const REAL *from, ptrdiff_t g
         NAME(two)(w, from, gap, to, step);
 }
 
-/* H_r between the rows x, x + gap, ... over w <= STRIP columns, by way of `space`: rows come in with the upper bits of
- * their index done and go out with the rest done.  Each is read once and written once, though rows a power of two
- * apart share so few lines of a cache that it could not hold them. */
+/* H_r between the rows x, x + gap, ... over w <= STRIP columns: the levels of the upper bits of the row index on the
+ * way into `space`, the others on the way back.  Each row is read and written once; rows a power of two apart map to so
+ * few cache sets that the cache could not hold them. */
 FS_INLINE void NAME(strip)(ptrdiff_t r, ptrdiff_t high, ptrdiff_t w, REAL *x, ptrdiff_t gap, REAL *space)
 {
     const ptrdiff_t low = r / high;
@@ -101,7 +101,7 @@ FS_INLINE void NAME(strip)(ptrdiff_t r, ptrdiff_t high, ptrdiff_t w, REAL *x, pt
         NAME(few)(low, w, space + k * low * PITCH, PITCH, x + k * low * gap, gap);
 }
 
-/* H_r between rows `gap` apart, for r * gap rows. */
+/* H_r between rows `gap` apart, for all r * gap rows. */
 FS_INLINE void NAME(far_rows)(ptrdiff_t r, ptrdiff_t gap, ptrdiff_t d, ptrdiff_t ld, REAL *x)
 {
     _Alignas(64) REAL space[64 * PITCH];
@@ -120,7 +120,7 @@ FS_INLINE void NAME(far_rows)(ptrdiff_t r, ptrdiff_t gap, ptrdiff_t d, ptrdiff_t
         }
 }
 
-/* H between m = 2 .. 256 rows that lie together: in place, whole rows at a time. */
+/* H_m between m = 2 .. 256 adjacent rows, in place, whole rows at a time. */
 FS_INLINE void NAME(near_rows)(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x)
 {
     const ptrdiff_t r = m <= 16 ? m : m <= 64 ? 8 : 16, gap = m / r;
@@ -137,14 +137,14 @@ FS_LOOP void NAME(fwht_columns)(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x)
     while ((ptrdiff_t)1 << bits < m)
         bits++;
     const int low = bits <= 8 ? bits : 6, levels = (bits - low + 5) / 6;
-    ptrdiff_t size[12] = {m}; /* rows of a part at every level */
+    ptrdiff_t size[12] = {m}; /* rows of a block at every level */
     int left = bits - low;
     for (int k = 0; k < levels; k++) {
         const int now = (left + levels - k - 1) / (levels - k);
         size[k + 1] = size[k] >> now;
         left -= now;
     }
-    /* Between far rows first, then within each part: a part that fits a cache is finished there. */
+    /* Between distant rows first, then within each block: a block that fits into a cache is finished there. */
     for (ptrdiff_t row = 0; row < m; row += size[levels]) {
         for (int k = 0; k < levels; k++)
             if (row % size[k] == 0)
@@ -154,7 +154,7 @@ FS_LOOP void NAME(fwht_columns)(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x)
     }
 }
 
-/* H_m of one contiguous vector of m elements, m small or no vector extensions: plain butterflies. */
+/* H_m of one contiguous vector, by plain butterflies: for small m, or without vector extensions. */
 FS_INLINE void NAME(short_row)(ptrdiff_t m, REAL *x)
 {
     for (ptrdiff_t gap = 1; gap < m; gap *= 2)
@@ -162,15 +162,15 @@ FS_INLINE void NAME(short_row)(ptrdiff_t m, REAL *x)
             NAME(two)(gap, x + top, gap, x + top, gap);
 }
 
-/* H of RUN = 8 * LINE contiguous elements, by way of registers of LANES: a level within one is a shuffle, a change of
- * signs and an addition; between the registers of a line, and then by NAME(eight) between lines, it is a butterfly. */
+/* H of RUN = 8 * LINE contiguous elements in registers of LANES.  A level within a register is a shuffle, a change of
+ * signs and an addition; between registers of a line, and by NAME(eight) between lines, it is a butterfly. */
 #define LINE ((ptrdiff_t)(64 / sizeof(REAL)))
 #define RUN (8 * LINE)
 #if FS_SHUFFLES
 #define BYTES (FS_WIDTH ? FS_WIDTH / 8 : 16)
 #define LANES (8 * BYTES / BITS)
 typedef REAL NAME(lanes) __attribute__((vector_size(BYTES)));
-/* the same in memory, at any address */
+/* the same in unaligned memory */
 typedef REAL NAME(lanes_at) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
 #if LANES == 2
 #define EACH_LANE LANES_2
@@ -234,12 +234,12 @@ FS_LOOP void NAME(fwht_rows)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x)
         }
         for (ptrdiff_t j = 0; j < m; j += RUN)
             NAME(run)(row + j);
-        /* H_m = H_{m / RUN} (x) H_RUN: the remaining factor is a transform between rows of RUN elements */
+        /* H_m = H_{m / RUN} (x) H_RUN: the first factor is a transform between rows of RUN elements */
         NAME(fwht_columns)(m / RUN, RUN, RUN, row);
     }
 }
 
-/* Strips of eight rows of the block, p / 8 apart: sign, shift, sum, first three levels. */
+/* Load a strip of eight rows of the block, p / 8 apart: shift, sum, signs, and the first three levels. */
 FS_INLINE void NAME(load_eight)(ptrdiff_t w, const REAL *x, ptrdiff_t gap, const REAL *factor, const double *root,
                                 ptrdiff_t stride, const REAL *shift, double *sums, REAL *to, ptrdiff_t step)
 {
@@ -287,7 +287,7 @@ FS_LOOP void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL
         const ptrdiff_t w = d - j < SRHT_STRIP ? d - j : SRHT_STRIP;
         const REAL *centre = shift ? shift + j : zeros;
         double *total = sums ? sums + j : NULL;
-        /* the upper three bits of the row index first, as the rows come in; the others in the strip */
+        /* the levels of the upper three bits of the row index while rows are loaded, the others in the strip */
         for (ptrdiff_t a = 0; a < eighth; a++)
             NAME(load_eight)(w, x + a * ld + j, eighth * ld, factor + a, root ? root + a : NULL, eighth, centre, total,
                              work + a * SRHT_PITCH, eighth * SRHT_PITCH);

@@ -4,7 +4,7 @@
 
 #include "fs_intrinsics.h"
 
-/* Distances are compared in groups of this many before a single one is looked at. */
+/* Distances are compared with the limit in groups of this size before single ones are. */
 #define GROUP 32
 
 ptrdiff_t fs_hamming_words(ptrdiff_t n_bytes) { return (n_bytes + 7) / 8; }
@@ -18,8 +18,7 @@ void fs_hamming_pad(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, uint64
     }
 }
 
-/* tile[w * FS_HAMMING_TILE + j] = word w of code j: the words of many codes side by side, for the vector units.
- * n_after: bytes that may be read after the n codes. */
+/* tile[w * FS_HAMMING_TILE + j] = word w of code j of n.  n_after: bytes that may be read after the n codes. */
 static void load_tile(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrdiff_t n_after, uint64_t *tile)
 {
     const ptrdiff_t whole = n_bytes / 8, rest = n_bytes % 8;
@@ -29,7 +28,7 @@ static void load_tile(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrd
     if (!rest)
         return;
     uint64_t *last = tile + whole * FS_HAMMING_TILE;
-    /* a whole word where it does not end beyond the array; its first `rest` bytes count */
+    /* whole words are read where they do not end beyond the array, and masked to `rest` bytes */
     uint64_t mask = 0;
     memset(&mask, 0xff, (size_t)rest);
     ptrdiff_t safe = (n * n_bytes + n_after - 8 * whole - 8) / n_bytes + 1;
@@ -45,7 +44,7 @@ static void load_tile(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrd
     }
 }
 
-/* Whether (d, i) comes after (e, j) in the order of results: among equal distances by ids, or indices without them. */
+/* Whether (d, i) comes after (e, j) in the order of results: by distance, then by ids, or by indices without ids. */
 static int after(const int64_t *ids, int32_t d, int64_t i, int32_t e, int64_t j)
 {
     if (d != e || i == j)
@@ -53,7 +52,7 @@ static int after(const int64_t *ids, int32_t d, int64_t i, int32_t e, int64_t j)
     return ids && i != INT64_MAX && j != INT64_MAX ? ids[i] > ids[j] : i > j;
 }
 
-/* The heap of the best so far has the worst of them at its root; put (d, i) there and let it sink. */
+/* Replace the root of a heap, which has the worst result at its root, by (d, i), and let it sink. */
 static void sink(const int64_t *ids, ptrdiff_t k, int32_t *distance, int64_t *index, int32_t d, int64_t i)
 {
     ptrdiff_t at = 0;
@@ -98,7 +97,7 @@ void fs_hamming_sort(ptrdiff_t n_queries, ptrdiff_t k, const int64_t *ids, int32
     for (ptrdiff_t i = 0; i < n_queries; i++) {
         int32_t *heap = distance + i * k;
         int64_t *who = index + i * k;
-        for (ptrdiff_t left = k - 1; left > 0; left--) { /* the worst to the end, again and again */
+        for (ptrdiff_t left = k - 1; left > 0; left--) { /* heap sort */
             const int32_t d = heap[left];
             const int64_t j = who[left];
             heap[left] = heap[0];
@@ -123,7 +122,7 @@ int fs_hamming_is_tiles(ptrdiff_t n_bytes, const uint8_t *codes)
     return n_bytes == 8 && (uintptr_t)codes % sizeof(uint64_t) == 0;
 }
 
-/* Whether any of count codes may come. */
+/* Whether any of `count` codes is allowed. */
 static int any_bit(const uint8_t *allow, ptrdiff_t count)
 {
     for (ptrdiff_t b = 0; b < count / 8; b++)

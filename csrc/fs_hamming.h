@@ -14,22 +14,20 @@ ptrdiff_t fs_hamming_words(ptrdiff_t n_bytes);
 void fs_hamming_distances(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes,
                           const uint8_t *codes, uint64_t *tile, int32_t *out, ptrdiff_t ld);
 
-/* Which codes may come, bit i of whole bytes for code i, and what breaks ties in place of their indices; each NULL
- * where there is none. */
+/* allow: bit i tells whether code i may be found.  ids: break ties instead of indices.  Each may be NULL. */
 typedef struct {
     const uint8_t *allow;
     const int64_t *ids;
 } fs_hamming_rule;
 
-/* The k codes nearest to every query, by distance and then by index or id, among those that have been looked at: a heap
- * of k (distance, index) a query, n_queries x k, with the worst at its root.
- *   begin    nothing seen: all further than any code (or than `bound`, of each query, where none is wanted beyond it)
- *   look     at n codes, the first of them with index `first`, a multiple of 8; in the order of indices
- *   tiles    n codes, first in words (ceil(n / FS_HAMMING_TILE) tiles of words * FS_HAMMING_TILE) ...
- *   scan     ... then looked at.  Where fs_hamming_is_tiles, codes are tiles as they are, but for a last one in part
- *   join     what was found in other heaps of k
- *   sort     ascending; where fewer than k came, the last are of distance INT32_MAX (or the bound) and index INT64_MAX
- * n_after: bytes that may be read after the n codes; tile: words * FS_HAMMING_TILE, scratch. */
+/* The k nearest codes of every query so far, by distance and then by index or id: a heap of k (distance, index) for
+ * each query, n_queries x k, with the worst at its root. begin    initialise; only distances up to `bound` of each
+ * query are held, if it is given look     offer n codes, the first of them with index `first`, a multiple of 8; in
+ * ascending order of indices tiles    convert n codes to ceil(n / FS_HAMMING_TILE) tiles of words * FS_HAMMING_TILE
+ *   scan     offer codes in tiles.  Where fs_hamming_is_tiles, codes are tiles as they are, except an incomplete last
+ * one join     offer the codes in other heaps of k sort     ascending; missing codes have the distance INT32_MAX (or
+ * the bound) and the index INT64_MAX n_after: bytes that may be read after the n codes; tile: words * FS_HAMMING_TILE,
+ * scratch. */
 void fs_hamming_begin(ptrdiff_t n_queries, ptrdiff_t k, const int32_t *bound, int32_t *distance, int64_t *index);
 void fs_hamming_look(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
                      ptrdiff_t n_after, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k, uint64_t *tile,

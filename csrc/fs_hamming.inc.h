@@ -1,10 +1,10 @@
 /* Body of fs_hamming.c, included once per level. */
 #ifndef FS_DOORS
 
-/* Bits set in each of the words of codes that differ from those of the query, summed over the words of a code. */
+/* count_tile: the number of bits in which each code of a tile differs from the query. */
 #if FS_WIDTH >= 256 && !defined(FS_VPOPCNTDQ)
-/* A table of the 16 counts of four bits, looked up by a shuffle, for 8 or 16 codes at a time; counts of bytes are added
- * over as many words as a byte can hold. */
+/* The counts of nibbles are looked up by a shuffle, for 8 or 16 codes at a time; counts of bytes are summed over as
+ * many words as a byte can hold. */
 enum { NAME(MOST) = 31 };
 #if FS_WIDTH == 512
 #define VEC __m512i
@@ -69,7 +69,7 @@ FS_INLINE uint64_t NAME(count_bits)(uint64_t x)
     x -= (x >> 1) & 0x5555555555555555u;
     x = (x & 0x3333333333333333u) + ((x >> 2) & 0x3333333333333333u);
     x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-    x += x >> 8; /* no multiplication: few vector units have one of 64 bits */
+    x += x >> 8; /* no multiplication: few vector units multiply 64 bits */
     x += x >> 16;
     return (x + (x >> 32)) & 0x7f;
 #endif
@@ -141,7 +141,7 @@ FS_INLINE int NAME(any_below)(const int32_t *distance, int32_t limit)
     return found;
 }
 
-/* What a distance is joined with so that it stays, or becomes INT32_MAX for a code that may not come. */
+/* out[j] = 0 if code j is allowed, else INT32_MAX, which makes a distance INT32_MAX by a bitwise or. */
 FS_INLINE void NAME(spread_bits)(const uint8_t *allow, ptrdiff_t count, int32_t *FS_RESTRICT out)
 {
     uint8_t bits[FS_HAMMING_TILE / 8] = {0};

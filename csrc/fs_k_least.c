@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-/* Fewer are sorted by insertion. */
+/* Fewer offers are sorted by insertion. */
 #define FEW 12
 
 ptrdiff_t fs_least_room(ptrdiff_t k, ptrdiff_t n)
 {
-    const ptrdiff_t room = k + (k < 16 ? 16 : k); /* few more than k: a bound that is old lets more through */
+    const ptrdiff_t room = k + (k < 16 ? 16 : k); /* not many more: the bound is that of the last cut */
     return room < n ? room : n;
 }
 
@@ -29,7 +29,7 @@ static void insert(ptrdiff_t n, fs_offer *x, const int64_t *ids)
     }
 }
 
-/* The heap x of n has the last of them at its root; let the one at `at` sink. */
+/* Let x[at] sink in a heap of n offers with the last of them at its root. */
 static void sink(ptrdiff_t n, ptrdiff_t at, fs_offer *x, const int64_t *ids)
 {
     const fs_offer one = x[at];
@@ -66,7 +66,7 @@ static void swap(fs_offer *a, fs_offer *b)
     *b = one;
 }
 
-/* Turns x so that what comes before x[split] is before it, what comes after is not; n > FEW. */
+/* Partition x about a pivot, the median of three, and return the index of the pivot; n > FEW. */
 static ptrdiff_t split(ptrdiff_t n, fs_offer *x, const int64_t *ids)
 {
     fs_offer *a = x, *b = x + n / 2, *c = x + n - 1;
@@ -93,8 +93,7 @@ static ptrdiff_t split(ptrdiff_t n, fs_offer *x, const int64_t *ids)
     return i;
 }
 
-/* The k least of n to the front, in any order: each split that takes little off brings the sort nearer that ends all.
- */
+/* Move the k least of n to the front, in any order, by quickselect; after too many bad splits a heap sort ends it. */
 static void select_least(ptrdiff_t k, ptrdiff_t n, fs_offer *x, const int64_t *ids)
 {
     int bad = 0;
@@ -128,7 +127,7 @@ static void sort(ptrdiff_t n, fs_offer *x, const int64_t *ids, int depth)
     insert(n, x, ids);
 }
 
-/* Keep the k least, and know the last of them. */
+/* Keep the k least, and set `worst` to the last of them. */
 static void cut(const int64_t *ids, fs_least *least)
 {
     if (least->count > least->k) {

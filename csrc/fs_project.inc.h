@@ -1,11 +1,11 @@
-/* Part of fs_project.c, included once per level and REAL, that of the rows. */
+/* Part of fs_project.c, included once per level and type REAL of the rows. */
 #ifndef FS_DOORS
 
 /* A float's function of this level. */
 #define FLOATS(verb) FS_JOIN(verb##_s, FS_SUFFIX)
 #define LANES ((int)FLOATS(lanes))
 
-/* out = scale (x - mean), cut to +-BOUND: |x| as unsigned bits is ordered like |x|, and integers need no branches. */
+/* out = scale (x - mean), clipped to +-BOUND. The bits of |x| as an integer are ordered like |x|: no branches. */
 FS_INLINE void NAME(centre)(ptrdiff_t d, const REAL *FS_RESTRICT x, const double *FS_RESTRICT mean, double scale,
                             float *FS_RESTRICT out)
 {
@@ -74,7 +74,7 @@ FS_LOOP void NAME(project_csr)(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, 
                     sum[t * TILE + j] += x * (double)row[j];
             }
         }
-        square[i] = square[i] > 0 ? square[i] : 0; /* rounding of what cancels */
+        square[i] = square[i] > 0 ? square[i] : 0; /* rounding errors may make it negative */
         for (ptrdiff_t j = 0; j < width; j++)
             z[j * ROWS + i] = (float)sum[j];
     }

@@ -1,4 +1,4 @@
-/* Part of fs_project.c, included once per level: what is common to rows of floats and of doubles. */
+/* Part of fs_project.c, included once per level: functions for both types of rows. */
 #ifndef FS_DOORS
 
 #define LANES ((int)NAME(lanes))
@@ -14,7 +14,7 @@ FS_INLINE void NAME(tile)(ptrdiff_t depth, const float *FS_RESTRICT x, const flo
                 z[j * ROWS + i] += x[k * ROWS + i] * s;
         }
 #else
-    /* sums that stay in registers, of COLUMNS directions of VECTORS registers of rows */
+    /* sums of COLUMNS directions and VECTORS registers of rows, in registers */
     enum { COLUMNS = FS_WIDTH == 512 ? 8 : 4, VECTORS = 2 };
     for (int i = 0; i < ROWS; i += VECTORS * LANES)
         for (int c = 0; c < TILE; c += COLUMNS) {
@@ -61,7 +61,7 @@ FS_INLINE void NAME(squares)(ptrdiff_t depth, const float *FS_RESTRICT x, double
     }
 }
 
-/* The nearest float; of what is beyond them the last. */
+/* Round to float, saturating. */
 FS_INLINE float NAME(narrow)(double x) { return (float)(x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x); }
 
 FS_LOOP void NAME(project_back)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t d, const float *z, const double *mean,

@@ -7,7 +7,7 @@
 
 #define ROWS FS_PROJECT_ROWS
 
-/* Of one group, words chosen by each nibble and one direction of their sum; of all groups, sums and nibbles. */
+/* For the current group, the selected words and one direction of their sum; for all groups, sums and nibbles. */
 typedef struct {
     int32_t who[2][ROWS];
     float word[ROWS];
@@ -35,7 +35,7 @@ static double weighed(const double *coefficients, const double *sums)
 {
     double total = 0;
     for (int t = 0; t < FS_SUMS; t++)
-        if (coefficients[t] != 0) /* what is not asked for may be too large for a double */
+        if (coefficients[t] != 0) /* a term that is not used may be infinite */
             total += coefficients[t] * sums[t];
     return total;
 }

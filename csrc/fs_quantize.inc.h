@@ -2,7 +2,7 @@
 #ifndef FS_DOORS
 
 #define LANES ((int)NAME(lanes))
-/* Registers of rows at a time, for which a word is loaded once. */
+/* The number of registers of rows for which a word is loaded once. */
 #if FS_WIDTH == 0
 #define VECTORS 16
 #else
@@ -12,8 +12,8 @@
     FS_UNROLL       \
     for (int v = 0; v < VECTORS; v++)
 
-/* Vectors of numbers of words; where score < *least, *least = score and *who = word; the lesser of two; numbers from
- * and to int32; table[who] of 16 floats. */
+/* index: a vector of word numbers. every: broadcast. keep: where score < *least, *least = score and *who = word.
+ * lesser: minimum. put, get: store and load. look_up: table[who] of 16 floats. */
 #if FS_WIDTH == 512
 typedef __m512i NAME(index);
 FS_INLINE NAME(index) NAME(every)(int word) { return _mm512_set1_epi32(word); }

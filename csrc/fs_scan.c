@@ -5,17 +5,18 @@
 
 #include "fs_intrinsics.h"
 
-/* Of a group: 64 steps of the tables of low nibbles, 64 of those of high ones; weights of the four low ones, of the
- * four high ones as the bytes of a word, and of each pair, low and high, twice in a word. */
+/* For a group of eight tables: 64 steps of the four tables of low nibbles and 64 of those of high nibbles; the weights
+ * of the four low ones as the bytes of a word, those of the four high ones, and the two of each byte, twice in a word.
+ */
 enum { STEPS = 128, WEIGHTS = 6 };
-/* A sum of all weighted steps stays below 2^16; weights in pairs of products below 2^15. */
+/* The sum of all weighted steps is below 2^16; with this weight, sums of two products are below 2^15. */
 #define MOST_SUM 65535.0
 #define MOST_WEIGHT 64
-/* What a few roundings of floats are worth, twice over. */
+/* Twice the relative error of a few float operations. */
 #define FEW_ROUNDINGS (32 * 0x1p-24)
-/* FEW_ROUNDINGS of it are far above the spacing of denormal floats, 65535 times over. */
+/* Below this, rounding errors would not be far above the spacing of denormal floats. */
 #define SMALLEST 0x1p-100
-/* Beyond the smallest numbers that a division may round to. */
+/* Above the smallest normal float, for divisions that underflow. */
 #define TINY 0x1p-120f
 
 ptrdiff_t fs_scan_groups(const fs_scan_layout *layout) { return (layout->width + 3) / 4; }
@@ -24,8 +25,8 @@ ptrdiff_t fs_scan_block(const fs_scan_layout *layout) { return fs_scan_groups(la
 ptrdiff_t fs_scan_steps(const fs_scan_layout *layout) { return fs_scan_looked(layout) * STEPS; }
 ptrdiff_t fs_scan_weights(const fs_scan_layout *layout) { return fs_scan_looked(layout) * WEIGHTS; }
 
-/* 16 bytes of each of four rows, in which they follow by `width`, become four groups of those rows: as many of them as
- * n_groups, the last of them only as far as `mask`. */
+/* Transpose 16 bytes of each of four rows of `width` bytes to n_groups <= 4 groups of four bytes; the last group is
+ * masked. */
 FS_INLINE void turn_four(const uint8_t *codes, ptrdiff_t width, ptrdiff_t n_groups, uint32_t mask, uint8_t *out)
 {
 #if FS_X86
@@ -62,7 +63,7 @@ void fs_scan_pack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, co
         const ptrdiff_t at = start + i, row = at % FS_SCAN_ROWS;
         uint8_t *out = blocks + at / FS_SCAN_ROWS * bytes + 4 * row;
         const uint8_t *code = codes + i * width;
-        /* whole groups may be read beyond the end of a row, but not beyond that of the last */
+        /* groups may be read beyond the end of a row, but not beyond the end of the last row */
         if (row % 4 == 0 && n - i >= 4 && (n - i - 3) * width >= 16 * ((width + 15) / 16)) {
             ptrdiff_t g = 0;
             for (; g + 4 < groups; g += 4)
@@ -75,7 +76,7 @@ void fs_scan_pack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, co
             out[b / 4 * 4 * FS_SCAN_ROWS + b % 4] = b < width ? code[b] : 0;
         i++;
     }
-    /* rows of the last block that are still to come */
+    /* unused rows of the last block */
     const ptrdiff_t end = start + n, row = end % FS_SCAN_ROWS;
     for (ptrdiff_t g = 0; n && row && g < groups; g++)
         memset(blocks + end / FS_SCAN_ROWS * bytes + (g * FS_SCAN_ROWS + row) * 4, 0, (size_t)(FS_SCAN_ROWS - row) * 4);
@@ -92,7 +93,7 @@ void fs_scan_unpack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, 
     }
 }
 
-/* Bits of a field of a code, from byte `at` on, of the row whose first four bytes are at `row` of a block. */
+/* The n_bytes from byte `at` on of the row whose first four bytes are at `row` of a block. */
 FS_INLINE uint32_t field(const uint8_t *row, ptrdiff_t at, ptrdiff_t n_bytes)
 {
     uint32_t bits = 0;
@@ -135,7 +136,7 @@ void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query)
         largest += fabs(low) > fabs(high) ? fabs(low) : fabs(high);
         least += low;
     }
-    /* the finest step that neither sums nor weights are too small for */
+    /* the smallest step for which neither the sum nor a weight is too large */
     double delta = spans / (MOST_SUM - 1);
     if (delta < widest / (255.0 * MOST_WEIGHT - 1))
         delta = widest / (255.0 * MOST_WEIGHT - 1);
@@ -143,8 +144,8 @@ void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query)
         delta = 1;
     memset(query->steps, 0, (size_t)fs_scan_steps(layout));
     memset(query->weights, 0, (size_t)fs_scan_weights(layout) * sizeof *query->weights);
-    /* else steps of 0, which rule nothing out: so small that what is made of them is no longer a float to 24 bits,
-     * which a scale makes large again; or beyond what may be summed; or NaN */
+    /* otherwise all steps are 0 and every code passes: entries are so small that a bound would lose precision that a
+     * scale makes visible again, or so large that sums may overflow, or NaN */
     const int small = largest > 0 && largest < SMALLEST;
     const int good = numbers && spans < 0x1p100 && largest < 0x1p100 && !(small && has_factors(set));
     for (ptrdiff_t j = 0; good && j < n_tables; j++) {
@@ -166,7 +167,7 @@ void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query)
         w[high] |= weight << (8 * b);
         w[2 + b] |= (weight | weight << 16) << (8 * high);
     }
-    /* beta * t, as summed in floats, is between +-size, and base + slope * sum is not above it */
+    /* |beta * t|, summed in float, is at most size, and base + slope * sum is a lower bound of it */
     const double size = beta * largest * (1 + (double)n_tables * 0x1p-23);
     query->slope = good ? beta * delta : 0;
     query->base = beta * least - size * (double)(n_tables + 2) * 0x1p-23;
@@ -176,7 +177,7 @@ void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query)
     query->rise = (float)query->slope;
 }
 
-/* What the filter lets through, from the worst of the k that have been found. */
+/* Set the thresholds of the filter from the k-th score so far. */
 static void set_limits(const fs_scan_set *set, fs_scan_query *query)
 {
     const double worst = (double)query->least.worst.score;
@@ -197,8 +198,8 @@ static void set_limits(const fs_scan_set *set, fs_scan_query *query)
         query->most = room < query->slope * MOST_SUM ? (int32_t)(room / query->slope) + 1 : INT32_MAX;
 }
 
-/* t of a few rows, given by the place of their first four bytes in a block: n is known to the compiler, which keeps
- * sums in registers, each of which waits for itself alone. */
+/* The sums t of n rows, given by their first four bytes in a block.  n is a constant, so that the independent sums are
+ * in registers. */
 enum { FEW = 8 };
 FS_INLINE void sum_rows(const int n, ptrdiff_t n_tables, const float *table, const uint8_t *const *rows, float *out)
 {
@@ -217,7 +218,7 @@ FS_INLINE void sum_rows(const int n, ptrdiff_t n_tables, const float *table, con
         out[i] = j < n_tables ? t[i] + table[field(rows[i], j / 2, 1) & 15] : t[i];
 }
 
-/* Scores of a few rows, as defined. */
+/* The exact scores of n <= FEW rows. */
 static void score_rows(const fs_scan_set *set, const fs_scan_query *query, int n, const uint8_t **rows,
                        const ptrdiff_t *places, float *score)
 {
@@ -257,7 +258,7 @@ static void offer_rows(const fs_scan_set *set, int n, const uint8_t **rows, cons
         fs_least_offer((fs_offer){score[i], places[i]}, set->ids, &query->least);
 }
 
-/* Rows that the filter has let through: bit r of mask b is row r of block b, the first of which begins with `first`. */
+/* Score the rows that passed the filter: bit r of mask b is row r of block b, and block 0 begins with row `first`. */
 static void look_closer(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t n_blocks, const uint8_t *blocks,
                         const uint16_t *masks, fs_scan_query *query)
 {
@@ -281,12 +282,12 @@ static void look_closer(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t n_blo
     set_limits(set, query);
 }
 
-/* What the filter of a level needs of a strip of blocks: offsets times alpha, less their rounding; scales; divisors. */
+/* A strip of blocks for the filter, with its offsets times alpha, less their rounding error, scales and divisors. */
 typedef struct {
     ptrdiff_t n_blocks, groups, looked;
     const uint8_t *blocks;
-    const float *offsets, *scales, *divisors; /* of FS_SCAN_STRIP rows; offsets NULL: none of the three is needed */
-    uint8_t *space;                           /* as large as the blocks, and one more */
+    const float *offsets, *scales, *divisors; /* of FS_SCAN_STRIP rows; offsets NULL: codes have no factors */
+    uint8_t *space;                           /* scratch of the size of the blocks and one more */
 } strip;
 
 #define FS_WITH_VPOPCNTDQ
@@ -294,7 +295,7 @@ typedef struct {
 #define FS_LOOPS "fs_scan.inc.h"
 #include "fs_each_level.inc.h"
 
-/* Scratch: one strip in blocks, the space of a level, three factors a row, masks. */
+/* Scratch: a strip in blocks, the space of the filter, three factors of each row, and masks. */
 enum { FACTORS = 3 * FS_SCAN_STRIP };
 static size_t strip_bytes(const fs_scan_layout *layout) { return (size_t)fs_scan_block(layout) * FS_SCAN_BLOCKS; }
 size_t fs_scan_scratch(const fs_scan_layout *layout, ptrdiff_t n_queries)
@@ -302,7 +303,7 @@ size_t fs_scan_scratch(const fs_scan_layout *layout, ptrdiff_t n_queries)
     return 2 * strip_bytes(layout) + FACTORS * sizeof(float) + (size_t)n_queries * FS_SCAN_BLOCKS * sizeof(uint16_t);
 }
 
-/* Factors of the rows of a strip, `count` of which there are. */
+/* Load the factors of the `count` rows of a strip. */
 static void load_factors(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count, float *space, strip *s)
 {
     const fs_scan_layout *layout = &set->layout;
@@ -317,7 +318,7 @@ static void load_factors(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t coun
         offsets[i] = 0;
     for (ptrdiff_t i = 0; i < FS_SCAN_STRIP && !layout->scale_bytes; i++)
         scales[i] = 1;
-    /* where beta times the scale is beyond floats the score is infinite or NaN, and so must be its bound */
+    /* where beta times the scale overflows, the score is infinite or NaN: the bound must be infinite, too */
     const uint32_t last = layout->scale_bytes ? (1u << 8 * layout->scale_bytes) - 1 : 0;
     const float most = layout->scale_bytes ? number(last, layout->scale_shift, layout->scale_unit) : 1;
     for (ptrdiff_t i = 0; i < s->n_blocks * FS_SCAN_ROWS && !(fabsf(set->beta * most) < INFINITY); i++)
@@ -331,7 +332,8 @@ static void load_factors(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t coun
     }
 }
 
-/* Bit r of word b of `may`: whether row r of block b is one of the `count` rows of the strip, and allowed. */
+/* Set bit r of may[b] if row r of block b is one of the `count` rows of the strip and allowed; return whether any is.
+ */
 static int load_allowed(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count, uint16_t *may)
 {
     uint8_t bits[FS_SCAN_STRIP / 8] = {0};
@@ -349,7 +351,7 @@ static int load_allowed(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count
     return any;
 }
 
-/* The blocks of `count` rows of a set from `first` on; made in `packed` if they are not there. */
+/* The blocks of `count` rows of a set from `first` on, packed to `packed` if the set is not in blocks. */
 static const uint8_t *blocks_of(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count, uint8_t *packed)
 {
     const fs_scan_layout *layout = &set->layout;
@@ -373,11 +375,11 @@ void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdi
         const ptrdiff_t count = stop - first < FS_SCAN_STRIP ? stop - first : FS_SCAN_STRIP;
         if (!load_allowed(set, first, count, may))
             continue;
-        if (first < start) /* rows of the block in which the range begins */
+        if (first < start) /* earlier rows of the first block */
             may[0] &= (uint16_t)(0xffff << (start - first));
         s.n_blocks = (count + FS_SCAN_ROWS - 1) / FS_SCAN_ROWS;
         s.blocks = blocks_of(set, first, count, packed);
-        /* the next strip on its way meanwhile */
+        /* prefetch the next strip */
         const ptrdiff_t row = set->in_blocks ? fs_scan_block(layout) / FS_SCAN_ROWS : layout->width;
         const uint8_t *next = set->codes + (first - set->first + FS_SCAN_STRIP) * row;
         for (ptrdiff_t b = 0; b < FS_SCAN_STRIP * row && first + 2 * FS_SCAN_STRIP <= stop; b += 64)

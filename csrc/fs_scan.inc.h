@@ -1,7 +1,7 @@
 /* Body of fs_scan.c, included once per level. */
 #ifndef FS_DOORS
 
-/* out[r] = unit * number of the field of n_bytes from byte `at` on, of row r of n_blocks blocks. */
+/* out[r] = unit * float of the field at byte `at` of row r of n_blocks blocks; `beyond`: it spans two groups. */
 FS_INLINE void NAME(read_field)(ptrdiff_t n_blocks, ptrdiff_t groups, const uint8_t *blocks, ptrdiff_t at,
                                 uint32_t mask, const int beyond, int shift, float unit, float *FS_RESTRICT out)
 {
@@ -33,8 +33,8 @@ FS_LOOP void NAME(scan_field)(ptrdiff_t n_blocks, ptrdiff_t groups, const uint8_
 
 #if defined(FS_VPOPCNTDQ)
 
-/* Tables of four bytes of a code stand in one register, in which all nibbles of 16 rows are looked up at once; products
- * with the weights are summed by fours, which are those of a row. */
+/* The steps of four tables are in one register, in which the low (or high) nibbles of four bytes of 16 rows are looked
+ * up at once.  Their products with the weights are summed by fours: those of a row. */
 FS_INLINE __mmask16 NAME(judge)(__m512i sum, const fs_scan_query *q, const strip *s, ptrdiff_t block)
 {
     if (!s->offsets)
@@ -48,7 +48,7 @@ FS_INLINE __mmask16 NAME(judge)(__m512i sum, const fs_scan_query *q, const strip
     return _mm512_cmp_ps_mask(score, limit, _CMP_NGT_UQ);
 }
 
-/* n_q queries (at most 4) and n_b blocks (at most 4), both known to the compiler: sums stay in registers. */
+/* n_q <= 4 queries and n_b <= 4 blocks, both constants, so that sums are in registers. */
 FS_INLINE void NAME(few)(const int n_q, const int n_b, const strip *s, ptrdiff_t block, const fs_scan_query *queries,
                          uint16_t *masks)
 {
@@ -89,7 +89,7 @@ FS_INLINE void NAME(few)(const int n_q, const int n_b, const strip *s, ptrdiff_t
             found[j] = NAME(judge)(sums[i][j], queries + i, s, block + j);
             any = _kor_mask16(any, found[j]);
         }
-        if (!_kortestz_mask16_u8(any, any)) /* which is rare: masks are 0 before */
+        if (!_kortestz_mask16_u8(any, any)) /* rare; masks are initially 0 */
             for (int j = 0; j < n_b; j++)
                 masks[i * FS_SCAN_BLOCKS + block + j] = found[j];
     }
@@ -118,9 +118,9 @@ FS_LOOP void NAME(scan_filter)(const strip *s, ptrdiff_t n_queries, const fs_sca
 
 #elif FS_X86 && FS_WIDTH == 256
 
-/* Bytes of two blocks are turned once for all queries: byte b of a group, of rows 0-3, 8-11 and 0-3, 8-11 of the next
- * block, then of rows 4-7, 12-15.  What is looked up for the low and the high nibbles is put side by side, multiplied
- * by the weights and added in pairs, which gives sums of the rows of a block in each register. */
+/* The bytes of two blocks are transposed once for all queries: byte b of a group, of rows 0-3 and 8-11 of both blocks,
+ * then of rows 4-7 and 12-15.  The steps of low and high nibbles are interleaved, multiplied by the weights and added
+ * in pairs, which gives the sums of the rows of a block in each register. */
 FS_INLINE void NAME(turn)(const strip *s)
 {
     const __m256i four =

@@ -72,6 +72,8 @@ EARLIER = {
     "ridge-two-decayed-no-weight-norm": "ridge-two-decayed",
     "completion-low-rank-without-tolerance": "completion-low-rank-by-ids",
     "quantizer-anchored-weighted-sample": "quantizer-anchored",
+    "ease-chosen-decayed-no-popularity-power": "ease-chosen-decayed",
+    "ease-by-ids-no-popularity-power": "ease-by-ids",
 }
 
 

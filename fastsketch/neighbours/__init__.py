@@ -1,4 +1,4 @@
-"""Nearest neighbours by a few bytes a row: hashes and quantizers learned from a stream, and an index of codes."""
+"""Nearest neighbours by codes of a few bytes a row: hashes and quantizers learned from a stream, and an index."""
 
 from fastsketch.neighbours._code_index import CodeIndex
 from fastsketch.neighbours.codes import Encoder, hamming_distances, hamming_topk

@@ -1,4 +1,4 @@
-"""An index of codes: rows are added, removed, and found again by real-valued queries. It is saved as one file."""
+"""A flat index of codes with ids, searched by real-valued queries and saved as one file."""
 
 from functools import partial
 from os import PathLike
@@ -31,7 +31,7 @@ from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
 from fastsketch.neighbours.codes._encoder import kept as kept_encoder
 from fastsketch.neighbours.codes._encoder import restored as restored_encoder
 from fastsketch.neighbours.codes._packed_codes import as_codes
-from fastsketch.neighbours.codes._places import Ids, Positions, Runs, find, with_run
+from fastsketch.neighbours.codes._places import Ids, Order, Positions, find, order_of
 from fastsketch.neighbours.codes._rescoring import Source, rows_reader
 from fastsketch.neighbours.codes._search import (
     Found,
@@ -53,48 +53,49 @@ KEPT_DTYPES: Final[dict[str, np.dtype[Any]]] = {"float16": np.dtype(np.float16),
 ID_LIMIT: Final = checks.MOST_COUNT
 # The scan counts codes with 32 bits.
 MAX_ROWS: Final = 1 << 31
-# Rows that are encoded or decoded at a time, so that the memory beside the index does not grow with a batch.
+# Rows that are encoded at a time, so that temporary memory does not grow with a batch.
 PIECE_ROWS: Final = 1 << 14
-# Capacity is 1,024 rows at first and grows by a quarter: that is the most that an index holds and does not use.
+# The capacity is 1,024 rows at first and then grows by a quarter, the largest share of memory that is unused.
 FIRST_CAPACITY: Final = 1024
 GROWTH_DIVISOR: Final = 4
-# float16 that loses more than 1% of the rows' distances from their mean changes which rows are nearest: a warning.
+# A warning is issued if rounding to float16 changes rows by more than 1% of their distances from the mean: neighbours
+# then change.
 MAX_ROUNDING_SHARE: Final = 0.01
 ROWS_CHECKED_FOR_ROUNDING: Final = 1000
-# Answers of a query that exceed the rows of the index are filled up, to this number at most.
+# The largest k for which answers are padded beyond the number of rows of the index.
 MAX_PADDED_ANSWERS: Final = 1 << 20
 
 
 class _Contents(NamedTuple):
-    """The rows of an index at one moment.
+    """A snapshot of the rows of an index.
 
-    Arrays have room beyond the first ``n_rows`` entries. An addition writes there, where nobody reads, and replaces the
-    contents when it is complete; a removal makes new arrays. So a search needs no lock, and an interrupted call has
-    changed nothing.
+    Arrays have capacity beyond the first ``n_rows`` entries. An addition writes there, which no reader accesses, and
+    replaces the snapshot when it is complete; a removal allocates new arrays. Searches therefore need no lock, and an
+    interrupted call leaves the index unchanged.
     """
 
     codes: CodeRows
     ids: Ids
-    kept_rows: NDArray[np.floating[Any]] | None  # in units of the index's scale
+    kept_rows: NDArray[np.floating[Any]] | None  # in units of ``CodeIndex._scale``
     n_rows: int
-    next_id: int  # above all ids that were ever given
-    names: IdMap | None  # the ids that are strings, by number; None: the numbers are the ids
-    runs: Runs  # what finds an id
+    next_id: int  # larger than every id that the index ever had
+    names: IdMap | None  # string ids by number; None: the numbers are the ids
+    order: Order  # sorts the ids
 
     @property
     def live_ids(self) -> Ids:
         return self.ids[: self.n_rows]
 
     def named(self, ids: NDArray[Any]) -> NDArray[Any]:
-        """Return ids as the caller knows them, in the shape of the numbers; None, or -1, for number -1."""
+        """Return the ids of numbers, in their shape; for the number -1, None among strings and -1 among integers."""
         return ids if self.names is None else taken(self.names, ids)
 
     def find(self, ids: Ids) -> Positions:
-        """Return the position of each id, -1 for those that are not in the index."""
-        return find(self.runs, self.live_ids, ids)
+        """Return the position of each id, -1 for ids that are not in the index."""
+        return find(self.order, self.live_ids, ids)
 
     def numbers_of(self, ids: ArrayLike, name: str = "ids") -> Ids:
-        """Return the numbers of ids, or of one id; -1 for a string that never was in the index."""
+        """Return the numbers of ids, or of one id; -1 for a string that the index never had."""
         if self.names is not None:
             return self.names.places(np.atleast_1d(ids), name)
         given = np.atleast_1d(as_array(ids, name))
@@ -103,7 +104,7 @@ class _Contents(NamedTuple):
         return as_integers(given, name)
 
     def positions_of(self, ids: ArrayLike, name: str, *, distinct: bool = False) -> Positions:
-        """Return the positions of ids; IndexError if one is not in the index, ValueError if one must not repeat."""
+        """Return the positions of ids; IndexError for unknown ids, with `distinct` ValueError for duplicates."""
         numbers = self.numbers_of(ids, name)
         positions = self.find(numbers)
         if (positions < 0).any():
@@ -121,7 +122,7 @@ class _Contents(NamedTuple):
             raise ValueError(f"{name} must be different, got {shown(self.named(values[counts > 1]))} more than once")
 
     def with_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
-        """Return (contents that know the strings among the ids of n new rows, the numbers of these ids)."""
+        """Validate ids of n new rows; return contents that include new strings, and the numbers of the ids."""
         given: Any = [] if ids is None else ids if as_array(ids, "ids").ndim else [ids]
         if type(ids) is tuple:
             given = list(cast("tuple[Any, ...]", ids))
@@ -152,7 +153,7 @@ class _Contents(NamedTuple):
         return contents, numbers
 
     def with_capacity(self, capacity: int) -> "_Contents":
-        """Return the same rows in arrays of their own, of at least this capacity."""
+        """Copy the rows to new arrays of the given capacity."""
         kept = self.kept_rows
         if kept is not None:
             kept = np.empty((capacity, kept.shape[1]), kept.dtype)
@@ -162,60 +163,62 @@ class _Contents(NamedTuple):
         return self._replace(codes=self.codes.moved(self.n_rows, capacity), ids=ids, kept_rows=kept)
 
     def select(self, positions: Positions) -> "_Contents":
-        """Return the rows at these positions alone."""
+        """Copy the rows at the given positions to new contents."""
         n = len(positions)
         codes = self.codes.empty(n, self.codes.layout)
         for start in range(0, n, PIECE_ROWS):
             codes.put(start, np.ascontiguousarray(self.codes.take(positions[start : start + PIECE_ROWS])))
         ids = self.ids[positions]
         kept = None if self.kept_rows is None else self.kept_rows[positions]
-        return self._replace(codes=codes, ids=ids, kept_rows=kept, n_rows=n, runs=with_run((), ids))
+        return self._replace(codes=codes, ids=ids, kept_rows=kept, n_rows=n, order=order_of(ids))
 
 
 class CodeIndex:
-    """A flat index of codes, from which rows are found by real-valued queries.
+    """A flat index of codes: rows are added, removed, and searched by real-valued queries.
 
-    Rows are encoded by what a model has learned when the index is made (``model.encoder()``); the index does not follow
-    a model that learns on. A search scans all codes. For inverted lists, hand the codes to faiss by ``to_faiss``.
+    Rows are encoded by ``model.encoder()`` at the time the index is made; what the model learns later does not change
+    the index. A search scans all codes. For an inverted file, pass the codes to faiss by ``SketchQuantizer.to_faiss``.
 
     Parameters
     ----------
-    model : SketchHash, SketchQuantizer, another hash that has learned, or the encoder of one
+    model : SketchQuantizer, SketchHash or another hash, or the encoder of one
+        The model must have seen rows.
     rows : {None, "float16", "float32"}, default None
-        Whether the rows themselves are stored, and in which dtype. Stored rows take 2 or 4 bytes a feature; searches
-        then rank candidates by exact distances (``rescore``). float16 has 11 significant bits: where the first rows
-        lie so far from 0 that this is coarse compared with their spread, a warning says so.
+        Whether the rows themselves are stored, and in which dtype: they take 2 or 4 bytes a feature. Searches then
+        rank candidates by exact distances (``rescore``). float16 has 11 significant bits; a warning is issued if the
+        first rows are so far from 0 that this is coarse compared with their spread.
     metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
-        What ``search`` ranks by. "hamming" is for hashes only.
+        Metric of ``search``. "hamming" is for hashes only.
 
     Attributes
     ----------
     metric, rows
         As given.
     encoder : Encoder
-        What encodes rows and queries.
+        Encodes rows, and queries for "hamming".
     n_features : int
-        Columns of a row.
+        Number of columns.
     n_rows : int
-        Rows in the index, as ``len(index)``.
+        Number of rows in the index, equal to ``len(index)``.
     ids : ndarray int64 (n_rows,), of objects where ids are strings
         In the order in which the rows were added.
     feature_names : tuple of str, or None
-        Names of the columns: those of the model, or of the first data frame that was added.
+        Column names: those of the model, or of the first data frame that was added.
 
     Raises
     ------
     TypeError, ValueError
-        If model is none of these or has seen no rows, or a parameter has an unknown value.
+        If the model is of another type or has seen no rows, or a parameter has an unknown value.
 
     Notes
     -----
-    Ids are integers in [0, 2**62), or strings. Memory: the bytes of the codes, 8 bytes an id and the text of strings,
-    the stored rows, 4 bytes a row if ids do not ascend; capacity for up to a quarter more rows. A removal copies the
-    rows that remain. What fails or is interrupted has changed nothing.
+    Ids are integers in [0, 2**62), or strings. An index takes the bytes of the codes, 8 bytes for each id (and the
+    text of strings), the bytes of stored rows, and 4 bytes for each row if ids do not ascend; up to a quarter more is
+    unused capacity. A removal copies the remaining rows, and so does an addition of ids that do not ascend with the 4
+    bytes of each. A call that fails or is interrupted leaves the index unchanged.
 
-    One thread at a time changes an index; a second one gets a RuntimeError. Any number of threads may search meanwhile:
-    each sees the index before the change or after it.
+    One thread at a time may change an index; a second one gets a RuntimeError. Any number of threads may search at the
+    same time, and see the index before or after the change.
 
     Examples
     --------
@@ -244,7 +247,7 @@ class CodeIndex:
 
     def _set_up(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
         self._encoder, self._rows, self._metric, self._feature_names = encoder, rows, metric, feature_names
-        # float16 holds numbers from 6e-8 to 65,504: stored rows are in units of the encoder, a power of two
+        # float16 ranges from 6e-8 to 65,504: rows are stored in units of the encoder, a power of two
         self._scale = encoder.length if rows == "float16" else 1.0
         self._contents = _empty(encoder, rows, metric)
         self._guard = Guard()
@@ -252,37 +255,37 @@ class CodeIndex:
     # -- what it is ----------------------------------------------------------------------------------------------------
     @property
     def rows(self) -> str | None:
-        """Return the dtype in which rows are stored, "float16" or "float32", or None."""
+        """Data type of stored rows, "float16" or "float32", or None."""
         return self._rows
 
     @property
     def metric(self) -> str:
-        """Return what a search ranks by."""
+        """Metric of searches."""
         return self._metric
 
     @property
     def encoder(self) -> Encoder:
-        """Return what encodes rows and queries."""
+        """Encoder of the codes."""
         return self._encoder
 
     @property
     def n_features(self) -> int:
-        """Return the number of columns."""
+        """Number of columns."""
         return self._encoder.n_features
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows in the index."""
+        """Number of rows in the index."""
         return self._contents.n_rows
 
     @property
     def feature_names(self) -> FeatureNames | None:
-        """Return the names of the columns; None if neither the model nor an added data frame had any."""
+        """Column names; None if neither the model nor an added data frame had any."""
         return self._feature_names
 
     @property
     def ids(self) -> Ids:
-        """Return the ids, int64 or strings (n_rows,), in the order in which the rows were added."""
+        """Ids (n_rows,), int64 or strings, in the order in which the rows were added."""
         contents = self._contents
         return contents.named(contents.live_ids.copy())
 
@@ -296,11 +299,10 @@ class CodeIndex:
         -------
         dict
             "kind", "n_rows", "n_features", "metric", "rows", "encoder" (its kind), "fingerprint" (of the encoder),
-            "width" (bytes of a code) and "n_bytes" (of all arrays, with the room for rows to come).
+            "width" (bytes of a code) and "n_bytes" (bytes of all arrays, including unused capacity).
         """
         contents = self._contents
-        orders = (run.order for run in contents.runs)
-        arrays = (contents.codes.data, contents.ids, contents.kept_rows, *orders)
+        arrays = (contents.codes.data, contents.ids, contents.kept_rows, contents.order)
         return {
             "kind": type(self).__name__,
             "n_rows": contents.n_rows,
@@ -327,8 +329,8 @@ class CodeIndex:
         rows : array_like, data frame or scipy.sparse (n, d), or one row (d,)
             Real and finite. The columns of a data frame must have the names and the order of the model's.
         ids : array_like of int or of str (n,), optional
-            Distinct, in [0, 2**62), and none that the index has; by default the next integers above all that it ever
-            had. Either all ids of an index are strings, or none.
+            Distinct new ids: integers in [0, 2**62), or strings; an index has ids of one kind. Default: consecutive
+            integers above all ids that the index ever had.
 
         Returns
         -------
@@ -338,8 +340,8 @@ class CodeIndex:
         Raises
         ------
         TypeError, ValueError
-            If rows are no finite real matrix of this width (or too large for the float16 that they are stored in), or
-            ids are not as above. The index is then as it was.
+            If rows are not a finite real matrix of this width (or too large for the dtype in which they are stored),
+            or ids are invalid. The index is then unchanged.
 
         Examples
         --------
@@ -356,7 +358,7 @@ class CodeIndex:
     def add_codes(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, fingerprint: str, rows: Rows | None = None
     ) -> Ids:
-        """Add codes that were made elsewhere, by the encoder of this index.
+        """Add codes that the encoder of this index made elsewhere.
 
         Parameters
         ----------
@@ -364,7 +366,7 @@ class CodeIndex:
         ids : array_like of int or of str (n,), optional
             As for ``add``.
         fingerprint : str
-            ``model.encoder().fingerprint`` of the model that made the codes; it must be that of ``index.encoder``.
+            ``model.encoder().fingerprint`` of the model that made the codes; must equal that of ``index.encoder``.
         rows : array_like or scipy.sparse (n, d), optional
             The rows themselves; required if the index stores them, and refused otherwise.
 
@@ -376,8 +378,8 @@ class CodeIndex:
         Raises
         ------
         TypeError, ValueError
-            If the codes are of another model or no uint8 matrix of its width, or ids or rows are not as ``add`` needs
-            them. The index is then as it was.
+            If the codes are of another model or not a uint8 matrix of its width, or ids or rows are invalid as in
+            ``add``. The index is then unchanged.
 
         Examples
         --------
@@ -403,7 +405,7 @@ class CodeIndex:
         return self._add(rows, checked, ids)
 
     def _add(self, rows: Rows | None, codes: NDArray[np.uint8] | None, ids: ArrayLike | None) -> Ids:
-        """Add rows that are encoded here, or codes (with their rows if the index stores rows)."""
+        """Add rows, which are encoded, or codes, with their rows if the index stores rows; return the ids."""
         names = agreed(None if rows is None else names_of(rows), self._feature_names)
         checked = None if rows is None else as_rows(rows, self.n_features)
         n = len(cast("Any", codes)) if checked is None else checked.shape[0]
@@ -428,13 +430,13 @@ class CodeIndex:
                 check_finite(cast("Any", checked)[piece], offset=start)
                 contents.codes.put(target.start, self._encoder.encode(cast("Any", checked)[piece]))
         contents.ids[before.n_rows : stop] = numbers
-        runs = with_run(before.runs, contents.ids[:stop])
+        order = order_of(contents.ids[:stop], before.order, before.n_rows)
         next_id = max(before.next_id, 1 + int(numbers.max(initial=-1)))
-        self._contents, self._feature_names = contents._replace(n_rows=stop, runs=runs, next_id=next_id), names
+        self._contents, self._feature_names = contents._replace(n_rows=stop, order=order, next_id=next_id), names
         return self._contents.named(numbers)
 
     def _stored(self, rows: Any, offset: int) -> NDArray[np.floating[Any]]:
-        """Return rows in the dtype and the scale in which they are stored; ValueError for those that do not fit."""
+        """Convert rows to the dtype and scale of stored rows; ValueError for rows that overflow."""
         check_finite(rows, offset=offset)
         dtype = KEPT_DTYPES[cast("str", self._rows)]
         dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
@@ -451,7 +453,7 @@ class CodeIndex:
         return stored
 
     def _warn_of_rounding(self, rows: NDArray[Any], stored: NDArray[Any]) -> None:
-        """Warn if rounding to float16 takes more than 1% of the rows' distances from their mean."""
+        """Warn if rounding to float16 changes rows by more than 1% of their distances from the mean."""
         exact = rows / self._scale
         mean = getattr(self._encoder, "mean", None)
         mean = exact.mean(axis=0) if mean is None else mean / self._scale
@@ -465,7 +467,7 @@ class CodeIndex:
 
     @changes
     def remove(self, ids: ArrayLike) -> None:
-        """Remove rows; those that remain are copied, so that many ids are best removed in one call.
+        """Remove rows. The remaining rows are copied, so remove many ids in one call.
 
         Parameters
         ----------
@@ -474,9 +476,9 @@ class CodeIndex:
         Raises
         ------
         IndexError
-            If one is not in the index, which is then as it was.
+            If an id is not in the index. The index is then unchanged.
         TypeError, ValueError
-            If they are no ids, or one comes twice.
+            If they are not ids, or have duplicates.
 
         Examples
         --------
@@ -512,35 +514,35 @@ class CodeIndex:
         Parameters
         ----------
         queries : array_like, data frame or scipy.sparse (m, d), or one row (d,)
-            Real and finite. The columns of a data frame must have the names and the order of those of the rows.
+            Real and finite. The columns of a data frame must have the names and the order of the index's.
         k : int, default 10
         oversample : float, default 4
             ceil(k * oversample) candidates are rescored.
         rescore : bool, array_like (n, d) or callable, optional
-            True: candidates by their codes are ranked by the distance to the stored rows; False: by codes only. By
-            default True if rows are stored. Rows of the caller: an array or memmap whose row i is that of id i, or a
-            function that returns the rows (c, d) of ids (c,).
+            True: candidates are ranked by exact distances to the stored rows. False: by codes only. Default: True if
+            rows are stored. An array or memmap whose row i is that of id i, or a function that returns the rows (c, d)
+            of ids (c,): candidates are ranked by exact distances to these rows.
         allow : array_like of int or of str, or of bool (n_rows,), optional
             Ids of the rows that may be found, or a mask in the order of ``ids``.
         pad : bool, default True
-            Where fewer than k rows may be found, answers are filled up with id -1 (None where ids are strings) at an
-            infinite distance, or a product of -inf (Hamming distances: 2**31 - 1). False: such a k is refused.
+            If fewer than k rows may be found, fill up answers with the id -1 (None where ids are strings) at an
+            infinite distance, an inner product of -inf, or the Hamming distance 2**31 - 1. False: raise ValueError.
 
         Returns
         -------
         distances : ndarray (m, k)
-            Ascending: Euclidean distances, estimated from codes or exact; Hamming distances are int32 unless rescored
-            (then Euclidean). Inner products and cosines descend.
+            Euclidean distances, estimated or exact, ascending; inner products or cosines, descending; or Hamming
+            distances int32, ascending. With "hamming", rescored distances are Euclidean.
         ids : ndarray int64 (m, k), of objects where ids are strings
-            Among equal distances the lower id comes first; of strings, the one that was added first.
+            Equal distances are ordered by id; strings by the order of addition.
 
         Raises
         ------
         IndexError
             If an id of allow is not in the index.
         TypeError, ValueError
-            If queries are no finite real matrix of this width or a data frame of other columns, k exceeds the rows
-            that may be found and pad is False, or there are no rows to rescore by, or too few, or of another width.
+            If queries are not a finite real matrix of this width or have other column names, k exceeds the number of
+            rows that may be found and pad is False, or rows to rescore by are missing, too few or of another width.
 
         Examples
         --------
@@ -577,7 +579,6 @@ class CodeIndex:
         read = None if source is None else self._reader(contents, source)
         metric = "euclidean" if self._metric == "hamming" and read is not None else self._metric
         if k_found:
-            ascending = not contents.runs or (len(contents.runs) == 1 and contents.runs[0].order is None)
             distances, positions = search_codes(
                 encoder,
                 checked,
@@ -586,7 +587,7 @@ class CodeIndex:
                 k=k_found,
                 n_candidates=n_candidates,
                 rows_at=read,
-                ids=None if ascending else contents.live_ids,
+                ids=None if contents.order is None else contents.live_ids,
                 allow=mask,
             )
             ids = contents.named(contents.ids[positions])
@@ -603,14 +604,14 @@ class CodeIndex:
         )
 
     def _reader(self, contents: _Contents, source: Any) -> Any:
-        """Return a function that gives the rows at ascending positions: the stored ones, or the caller's."""
+        """Return a function of ascending positions that returns their rows, stored or the caller's."""
         if source is True:
             return partial(self._stored_rows, contents)
         read = rows_reader(source, self.n_features, "rescore", feature_names=self._feature_names)
 
         def rows_at(positions: Positions) -> Any:
             ids = contents.ids[positions]
-            order = np.argsort(ids)  # a memory-mapped file is read from front to back
+            order = np.argsort(ids)  # so that a memory map is read in ascending order
             rows = read(ids[order], contents.named(ids[order]))
             return rows[np.argsort(order)]
 
@@ -621,7 +622,20 @@ class CodeIndex:
         return rows if self._rows == "float32" else rows.astype(np.float64) * self._scale
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
-        """Return which ids are in the index, bool (n,), for array_like of ids (n,); TypeError or ValueError otherwise.
+        """Return whether ids are in the index.
+
+        Parameters
+        ----------
+        ids : array_like of int or of str (n,)
+
+        Returns
+        -------
+        ndarray bool (n,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If they are not ids.
 
         Examples
         --------
@@ -644,7 +658,7 @@ class CodeIndex:
         return bool(self.contains(np.array([one], np.int64))[0])
 
     def get(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return the rows of ids: the stored rows, or else the rows that their codes decode to.
+        """Return the rows of ids: the stored rows, or else the decoded codes.
 
         Parameters
         ----------
@@ -652,14 +666,14 @@ class CodeIndex:
 
         Returns
         -------
-        ndarray float32 (n, d), or float64 of rows that are stored as float16
+        ndarray float32 (n, d), or float64 if rows are stored as float16
 
         Raises
         ------
         IndexError
-            If one is not in the index.
+            If an id is not in the index.
         TypeError, ValueError
-            If they are no ids, or rows are not stored and codes of this kind cannot be decoded.
+            If they are not ids, or rows are not stored and codes of this kind cannot be decoded.
 
         Examples
         --------
@@ -678,21 +692,21 @@ class CodeIndex:
         return self._stored_rows(contents, positions)
 
     def to_faiss(self) -> Any:
-        """Return a faiss index of the same codes and ids (extra: faiss).
+        """Return a faiss index of the codes and ids (extra: faiss).
 
         Returns
         -------
         faiss.IndexIDMap2 or faiss.IndexBinaryIDMap2
-            Of a quantizer's codes what ``SketchQuantizer.to_faiss`` returns for this metric, with the ids of this
-            index. Of a hash's codes an IndexBinaryFlat of the sign bits, without factors. Ids that are strings become
-            numbers, in the order in which they came.
+            For codes of a quantizer, the index that ``SketchQuantizer.to_faiss`` returns for this metric, with the ids
+            of this index. For codes of a hash, an IndexBinaryFlat of the sign bits, without factors. Strings are
+            replaced by numbers in the order of addition.
 
         Raises
         ------
         ImportError
             Without faiss.
         ValueError
-            If faiss has no index that gives the same answers: see ``SketchQuantizer.to_faiss``.
+            If faiss cannot give the same answers: see ``SketchQuantizer.to_faiss``.
         """
         from fastsketch.neighbours._faiss import with_ids
 
@@ -729,11 +743,11 @@ class CodeIndex:
         return about, arrays
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the index's file; ``fs.from_bytes`` makes an index of them."""
+        """Return the contents of the file that ``save`` writes, which ``fs.from_bytes`` reads."""
         return files.pack(*self._file())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to one file that ``fs.load`` reads; a save that fails or is killed leaves the old file.
+        """Write the index to a file, which ``fs.load`` reads. An existing file is replaced atomically.
 
         Parameters
         ----------
@@ -763,7 +777,7 @@ class CodeIndex:
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """Read an index that was saved, into memory.
+        """Read a saved index into memory.
 
         Parameters
         ----------
@@ -772,7 +786,7 @@ class CodeIndex:
         Raises
         ------
         StateError
-            If there is no index, or it is cut short, changed or of a newer version.
+            If the file is not an index, or is truncated, changed or of a newer version.
         """
         index = load(source)
         if not isinstance(index, cls):
@@ -790,7 +804,7 @@ class CodeIndex:
         feature_names: Any = None,
         trusted: bool = False,
     ) -> Self:
-        """Return the index of a file; ValueError for what cannot be one, whoever wrote it."""
+        """Return an index from the contents of a file, which may be untrusted; ValueError if they are invalid."""
         metric, rows = parameters["metric"], parameters["rows"]
         as_choice(metric, "metric", get_args(Metric))
         encoder_arrays = {
@@ -821,12 +835,12 @@ class CodeIndex:
             raise ValueError(f"an id is outside [0, {next_id})")
         different(ids)
         held = index._contents.codes.of(codes, encoder.layout)
-        index._contents = _Contents(held, ids, kept, n, next_id, names, with_run((), ids))
+        index._contents = _Contents(held, ids, kept, n, next_id, names, order_of(ids))
         return index
 
     @changes
     def copy(self) -> Self:
-        """Return an independent index with the same rows."""
+        """Return an independent copy of the index."""
         other = type(self).__new__(type(self))
         other._set_up(self._encoder, self._rows, self._metric, self._feature_names)
         other._contents = self._contents.with_capacity(self._contents.n_rows)
@@ -848,7 +862,7 @@ kinds[home_of(CodeIndex), CodeIndex.__name__] = CodeIndex
 
 
 def _encoder_of(model: Any, metric: str) -> Encoder:
-    """Return the encoder of a model as it has learned so far; of a hash with factors unless bits alone are compared."""
+    """Return the encoder of a model; codes of a hash have factors, except for "hamming"."""
     if isinstance(model, Encoder):
         return model
     if isinstance(model, Hasher):
@@ -859,14 +873,14 @@ def _encoder_of(model: Any, metric: str) -> Encoder:
 
 
 def _empty(encoder: Encoder, rows: str | None, metric: str) -> _Contents:
-    """Return the contents of an index without rows. Codes are stored as they are scanned: in blocks, but for bits."""
+    """Return the contents of an empty index. Codes are stored in blocks, except for "hamming"."""
     arrangement = CodeRows if metric == "hamming" else Blocks
     kept = None if rows is None else np.empty((0, encoder.n_features), KEPT_DTYPES[rows])
-    return _Contents(arrangement.empty(0, encoder.layout), np.empty(0, np.int64), kept, 0, 0, None, ())
+    return _Contents(arrangement.empty(0, encoder.layout), np.empty(0, np.int64), kept, 0, 0, None, None)
 
 
 def _mask_of(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
-    """Return which rows may be found, bool (n_rows,); None for all."""
+    """Return a mask (n_rows,) of the rows that may be found, from a mask or from ids; None for all rows."""
     if allow is None:
         return None
     given = as_array(allow, "allow")

@@ -1,4 +1,4 @@
-"""Codes of this library as indexes of faiss, which then answers as this library does."""
+"""Conversion of codes to faiss indexes that give the same answers."""
 
 from typing import Any
 
@@ -24,14 +24,14 @@ def require_faiss() -> Any:
 
 
 def with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64], *, metric: str) -> Any:
-    """Return an index of codes with ids: of the sign bits of a hash, without factors, or of a quantizer's codes."""
+    """Return a faiss index with ids: of the sign bits of a hash, without factors, or of the codes of a quantizer."""
     faiss = require_faiss()
     width = encoder.layout.nibble_bytes
     if encoder.has_bits:
         inner, wrapper = faiss.IndexBinaryFlat(8 * width), faiss.IndexBinaryIDMap2
     else:
         inner, wrapper = pq_index(encoder, codes[:0], metric=metric), faiss.IndexIDMap2
-    index = wrapper(inner)  # of an index that is still empty
+    index = wrapper(inner)  # faiss wraps empty indexes only
     index.own_fields = True
     inner.this.disown()
     if encoder.has_bits:
@@ -50,14 +50,15 @@ def _refuse(*_: Any) -> None:
 
 
 def pq_index(encoder: Encoder, codes: Codes, *, metric: str, n_lists: int | None = None) -> Any:
-    """Return an IndexPreTransform over a product quantizer whose codes are those of a SketchQuantizer, byte for byte.
+    """Return an IndexPreTransform over a product quantizer that holds the codes of a SketchQuantizer unchanged.
 
-    The squared distance that this library estimates is c + offset - 2 t with t = sum over nibbles j of
-    <z_j, w_j> - squares_j / 2: z_j are the coordinates of the query in the directions of nibble j, w_j the codeword,
-    squares_j what stands for its square, and offset the number that the last bytes of a code hold. A product quantizer
-    of 4 bits with the inner product computes t - offset / 2 exactly as a sum over nibbles, if each subvector has one
-    more coordinate, which is 1 in every query and holds -squares_j / 2, or the share of a nibble in the offset. A
-    linear transform makes these queries; it repeats a direction that two nibbles share.
+    This library estimates the squared distance by c + offset - 2 t with t = sum over nibbles j of
+    <z_j, w_j> - squares_j / 2, where z_j are the coordinates of the query in the directions of nibble j, w_j is the
+    codeword, squares_j the learned number of the codeword, and offset the number in the last bytes of the code. A
+    product quantizer of 4 bits with the inner product computes t - offset / 2 as a sum over nibbles, if each subvector
+    has one more coordinate: it is 1 in every query and -squares_j / 2, or the contribution of a nibble to
+    -offset / 2, in every codeword. A linear transform maps queries to these vectors; it repeats a direction that two
+    nibbles share.
     """
     faiss = require_faiss()
     if not isinstance(encoder, BookEncoder):
@@ -94,16 +95,16 @@ def pq_index(encoder: Encoder, codes: Codes, *, metric: str, n_lists: int | None
 
 
 def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Array, Array]:
-    """Return matrix (m g, d), bias (m g,) of the transform of queries, and centroids (m, 16, g) of the quantizer."""
+    """Return matrix (m g, d) and bias (m g,) of the linear transform, and centroids (m, 16, g) of the quantizer."""
     books, layout = encoder.books, encoder.layout
     directions, words = books.by_nibble()
     n, most = directions.shape
-    n_body = 2 * layout.nibble_bytes  # of an odd number of nibbles the last four bits are empty
+    n_body = 2 * layout.nibble_bytes  # with an odd number of nibbles the last four bits are unused
     n_subvectors, width = n_body + 2 * layout.offset.n_bytes, most + 1
     centroids = np.zeros((n_subvectors, NIBBLE_VALUES, width))
     centroids[:n, :, :most] = words
     basis = encoder.basis.astype(np.float64)
-    used = (words != 0).any(axis=1)  # (n, most): what fills up a subvector is no direction of it
+    used = (words != 0).any(axis=1)  # (n, most): False for the padding of a subvector
     matrix = np.zeros((n_subvectors, width, encoder.n_features))
     matrix[:n, :most] = np.where(used[:, :, np.newaxis], basis.T[directions], 0.0) / encoder.length
     bias = np.zeros((n_subvectors, width))
@@ -116,7 +117,7 @@ def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Arr
 
 
 def _offset_by_nibble(encoder: BookEncoder) -> Array:
-    """Return the share of each nibble in the offset of a code, (2 n_bytes, 16); ValueError if it is no such sum."""
+    """Return the contribution of each nibble to the offset, (2 n_bytes, 16); ValueError if the offset is not linear."""
     offset = encoder.layout.offset
     n_nibbles = 2 * offset.n_bytes
     if not n_nibbles:
@@ -133,8 +134,8 @@ def _offset_by_nibble(encoder: BookEncoder) -> Array:
 
 
 def _coarse_quantizer(faiss: Any, encoder: BookEncoder, transform: Any, codes: Codes, n_lists: int) -> Any:
-    """Return an IndexFlatL2 of n_lists centroids by faiss's k-means of transformed rows, decoded from the codes."""
-    sample = codes[:: max(1, len(codes) // (256 * n_lists))]  # as many as faiss's k-means uses
+    """Return an IndexFlatL2 of n_lists centroids, by faiss's k-means of the transformed, decoded codes."""
+    sample = codes[:: max(1, len(codes) // (256 * n_lists))]  # the number of rows that faiss's k-means uses
     rows = transform.apply(encoder.decode(np.ascontiguousarray(sample)))
     kmeans = faiss.Kmeans(rows.shape[1], n_lists, seed=0)
     kmeans.train(rows)
@@ -159,7 +160,7 @@ def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transfo
 
 
 def _encode_by_this_library(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any) -> None:
-    """Replace ``index.add``: faiss would take the nearest codeword of each nibble, which is another code."""
+    """Replace ``index.add`` by this encoder: faiss would choose the nearest codeword of each nibble by itself."""
 
     def add(rows: Any) -> None:
         _add_codes(faiss, index, inner, encoder, transform, encoder.encode(rows))

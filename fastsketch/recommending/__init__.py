@@ -1,4 +1,4 @@
-"""Recommending: item weights from a sketch of users' rows."""
+"""Recommender of items: EASE from a sketch of users' rows."""
 
 from fastsketch.recommending._sketched_ease import SketchedEASE
 

@@ -1,7 +1,4 @@
-"""Users' rows at the public door: CSR of finite numbers that are not negative, by position or by ids of items.
-
-Items that come by ids may grow in number; answers to questions by ids are ids.
-"""
+"""Validation of users' rows: matrices, and tables by ids, as CSR of finite nonnegative numbers."""
 
 # pyright: reportPrivateUsage=false
 
@@ -22,20 +19,20 @@ from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
 from fastsketch.recommending.ranking._splits import owners
 from fastsketch.ridge._held_out import undone
 
-# Positive entries of each dtype lie between 1 / these and these: their products must not leave its range.
+# Positive entries are between 1 / MOST and MOST by the size of the dtype, so that their products do not overflow.
 MOST = {4: 1e30, 8: 1e140}
 
 
 def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
-    """Return CSR (k, items) in this dtype, canonical, its stored entries positive; errors name row and column."""
+    """Return rows as canonical CSR (k, items) with positive entries; ValueError names the row and column of others."""
     from scipy.sparse import csr_array
 
     given: Any = rows
     csr: Any
     if is_sparse(given):
-        # a sparse vector, as X[0] of a sparse array is one, is one row
+        # a sparse vector, such as X[0] of a sparse array, is one row
         csr = as_rows(given.reshape((1, -1)) if given.ndim == 1 else given, n_items, name)
-        if type(csr) is not csr_array or csr.indices.dtype != np.int32:  # a matrix, or indices that scipy makes short
+        if type(csr) is not csr_array or csr.indices.dtype != np.int32:  # a sparse matrix, or indices of another type
             csr = csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
     else:
         require_array_like(rows, name)
@@ -52,7 +49,7 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
         least >= 0 and largest <= most and (csr.data[data < 1 / most] == 0).all()
     ):
         _refuse(csr, data, name, most)
-    out: Any = copy(csr)  # of the same arrays: to make a container anew takes ten times as long
+    out: Any = copy(csr)  # shares the arrays; the constructor would take ten times as long
     out.data = data
     if least == 0:
         out = out.copy()
@@ -69,19 +66,19 @@ def _refuse(csr: Any, data: NDArray[Any], name: str, most: float) -> None:
 
 
 def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
-    """Return a vector of items in [0, n_items); an IndexError names those outside."""
+    """Return items as int64; IndexError names those outside [0, n_items)."""
     out: NDArray[Any] = np.atleast_1d(as_array(values, name))
     as_subset(out, n_items, name)
     return out.astype(np.int64)
 
 
 def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
-    """Return a CSR matrix as the kernels read it; `line`: the rows whose items it leaves out, if others."""
+    """Return (indptr, indices, line) of a CSR matrix for the kernels; row i excludes the items of row line[i], or i."""
     return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
 
 
 class Squares(NamedTuple):
-    """The squares of the entries of CSR rows."""
+    """Rows, columns and squares of the entries of a CSR matrix."""
 
     row: NDArray[np.intp]  # (nnz,)
     column: NDArray[np.int32]  # (nnz,)
@@ -89,15 +86,15 @@ class Squares(NamedTuple):
 
 
 def entry_squares(events: Any) -> Squares:
-    """Return the squares of entries, which sums over rows and over columns begin with."""
+    """Return the squares of the entries of CSR rows, with their rows and columns."""
     return Squares(owners(events), events.indices, np.square(events.data, dtype=np.float64))
 
 
 def row_squares(events: Any, of: Squares | None = None) -> NDArray[np.float64]:
-    """Return the sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
+    """Return the sum of squares of every CSR row, (k,) float64; it does not depend on other rows."""
     row, _, square = entry_squares(events) if of is None else of
     sums = np.bincount(row, square, minlength=events.shape[0])
-    return sums.astype(np.float64, copy=False)  # of nothing at all NumPy counts in integers
+    return sums.astype(np.float64, copy=False)  # NumPy returns integers for no entries
 
 
 def column_squares(
@@ -109,11 +106,11 @@ def column_squares(
     before: NDArray[np.float64] | None = None,
     of: Squares | None = None,
 ) -> NDArray[np.float64]:
-    """Compute the weighted sum of squares of every column of CSR rows, (items,), to be multiplied by ``decayed``.
+    """Add the weighted squares of CSR rows to the sums of the columns, (items,); multiply the result by ``decayed``.
 
-    They are added one by one to `before`, what the rows before number `first` have, and each row takes a factor off all
-    before it: it counts by the inverse power, from one row to the next whose number is a multiple of ``undone``. So
-    the bits do not depend on batches.
+    `before` are the sums over rows before number `first`. With decay, every row is weighted by an inverse power of the
+    decay instead of decaying all earlier rows. Whenever the row number is a multiple of ``undone(decay)``, the sums
+    are rescaled and the power is 0 again. Results therefore do not depend on the batches.
     """
     k, n_items = events.shape
     out = np.zeros(n_items) if before is None else before.copy()
@@ -132,17 +129,17 @@ def column_squares(
 
 
 def decayed(decay: float, n_rows: int) -> float:
-    """Return the factor on the sums of ``column_squares`` once they have n_rows rows."""
+    """Return the factor by which sums of ``column_squares`` over n_rows rows must be multiplied."""
     return decay ** ((n_rows - 1) % undone(decay))
 
 
 # -- tables by ids -----------------------------------------------------------------------------------------------------
-# What messages and files call the ids of items.
+# Name of the ids of items in messages and files.
 ITEM_IDS = "item_ids"
 
 
 def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | None) -> IdMap:
-    """Return the ids of the columns of a matrix, which are those of the rows before."""
+    """Validate ids of the columns of a matrix; ValueError if earlier rows had others, or none."""
     if hasattr(rows, "n_features"):
         width = rows.n_features
     else:
@@ -163,10 +160,10 @@ def events_of(
     order_of: Callable[[Any, str], list[int] | None],
     name: str = "rows",
 ) -> tuple[Any, IdMap | None]:
-    """Return (CSR (k, items) of users to be answered, their ids if they come in a table).
+    """Validate the rows of a query; return them as CSR (k, items), and the ids of the users of a table, else None.
 
-    Items of a table that the model does not know are left out. `order_of(rows, name)` matches the named columns of a
-    matrix with the items, as ``column_order`` does.
+    Unknown items of a table are ignored. `order_of(rows, name)` matches the named columns of a matrix with the items,
+    as ``column_order`` does.
     """
     if _are_names(rows) or (isinstance(rows, str) and rows != "-" and not Path(rows).exists()):
         got = repr(rows)[:60] if isinstance(rows, str) else "strings"
@@ -190,9 +187,9 @@ def _are_names(rows: Any) -> bool:
 
 
 def rows_of_table(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
-    """Return the events of a table as CSR (users, items), its items at these places; errors name ids.
+    """Return the events of a table as CSR (users, items), with its items in the columns `places`; errors name ids.
 
-    Without values a pair counts 1, however often it comes: what is repeated most would drown the rest.
+    Without values a pair counts 1, however often it occurs: repetitions of a few pairs would dominate all others.
     """
     values = table.values
     if values is not None and len(values) and values.min() < 0:
@@ -214,7 +211,7 @@ def rows_of_table(table: Triples, places: NDArray[np.int64], n_items: int, dtype
 
 
 def left_out(exclude: Any, users: IdMap | None, known: IdMap | None, shape: tuple[int, int]) -> Any:
-    """Return CSR (users, items) of what must not be recommended, a matrix or a table; None for None."""
+    """Return the items that each user must not get, a matrix or a table, as CSR (users, items); None for None."""
     if exclude is None:
         return None
     table = as_triples(exclude, None, "exclude")
@@ -231,15 +228,10 @@ def left_out(exclude: Any, users: IdMap | None, known: IdMap | None, shape: tupl
 
 
 def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
-    """Return the places of items that the model knows; raise IndexError, or KeyError for ids, for others."""
+    """Return the columns of items; IndexError, or KeyError for ids, names items that the model does not know."""
     return as_items(values, n_items, name) if known is None else known.known(values, name)
 
 
 def named(items: NDArray[np.int64], known: IdMap | None) -> NDArray[Any]:
-    """Return the ids of items, or the items themselves if they have no ids."""
+    """Return the ids of items, or the columns themselves if the model has no ids."""
     return items if known is None else taken(known, items)
-
-
-def set_item_ids(model: Any, ids: Any) -> None:
-    """Call the items of a SketchedEASE, which has seen matrices without ids, by these."""
-    model._ids = as_id_map(ids, model.n_features, ITEM_IDS)

@@ -1,4 +1,4 @@
-"""The learning part of an item model: a sketch of users' rows, sums of squares of all columns, a reservoir, weights."""
+"""Learning of an item model: the sketch of users' rows, sums of squares, the reservoir, and the choice of weights."""
 
 # pyright: reportPrivateUsage=false
 
@@ -43,24 +43,24 @@ from fastsketch.recommending._item_weights import (
     split_items,
     try_all,
 )
-from fastsketch.recommending._neighbours import KeptUsers, walks_over
+from fastsketch.recommending._neighbours import KeptUsers, Walks, walks_over
 from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._moved_columns import with_columns as with_moved_columns
 
-# Users on whom a ridge is chosen: a fifth of all at most, and none if they are fewer than this.
-FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
-# As of the parameter.
+# A ridge is chosen on at most a fifth of all users, and only if these are at least FEWEST: 100 users in all.
+FEWEST, ONE_OF = 20, 5
+# The largest ridge.
 MOST_RIDGE = 1e300
 
-# Of the names of arrays of users kept beside the sketch.
+# Prefix of the names of arrays of the retained users in a file.
 KEPT = "kept"
 
 
 class FittedItems(NamedTuple):
-    """Weights that were last read out, and how their ridge was chosen."""
+    """Item weights, their ridge and how it was chosen, and the weight of walks."""
 
     weights: ItemWeights
     ridge: float
@@ -69,7 +69,7 @@ class FittedItems(NamedTuple):
 
 
 class ItemLearner(HeldOutLearner, abstract=True):
-    """Learning part of an item model, from one pass over users' rows."""
+    """Base class of an item model: learning from one pass over users' rows, merging, and files."""
 
     sketch_size: int = integer(default=256, at_least=2, below=MOST_SIZE, kw_only=False)
     ridge: float | None = real(default=None, low_open=True)
@@ -79,6 +79,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
     decay: float = real(default=1.0, high=1.0, low_open=True)
     reservoir_size: int = integer(default=500)
     kept_events: int = integer(default=4_000_000)
+    popularity_power: float = real(default=0.2, high=1.0)
     dtype: DTypeLike | None = float_dtype(default=None)
     seed: int = seed(default=0)
 
@@ -86,8 +87,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     def _begin(self) -> None:
         super()._begin()
-        self._said_short = False  # that the sketch is
-        self._squares: NDArray[np.float64] | None = None  # of the columns, as ``column_squares`` adds them up
+        self._said_short = False  # whether the user was warned that the sketch is short
+        self._squares: NDArray[np.float64] | None = None  # of the columns, by ``column_squares``
         self._kept = KeptUsers()
         self._selected: float | None = None
         self._ids: IdMap | None = None
@@ -103,16 +104,16 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @property
     def n_features(self) -> int | None:
-        """Return the number of items; None before the first batch."""
+        """Number of items; None before the first batch."""
         return None if self._squares is None else len(self._squares)
 
     def _column_names(self) -> FeatureNames | None:
-        """Return the names of the items: those of the first rows that had some, or the ids as text; or None."""
+        """Return the names of the items: the first column names seen, else the ids as text, else None."""
         return self._feature_names or (None if self._ids is None else tuple(map(str, self._ids)))
 
     @property
     def item_ids(self) -> IdMap | None:
-        """Return the ids of the items; None if the model was given none."""
+        """Ids of the items; None if the model was given none."""
         return self._ids
 
     def _resolved(self) -> dict[str, Any]:
@@ -135,28 +136,28 @@ class ItemLearner(HeldOutLearner, abstract=True):
         Parameters
         ----------
         rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table by ids
-            Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
-            stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
-            ages what came before: nothing else. Columns with names (a data frame, a source) are matched with the names
-            or ids of the items, in any order; a name that is missing or unknown is refused.
+            Events: real, finite and nonnegative; 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries
+            that are stored twice are added up, and zeros are not events. A row without events is counted in
+            ``n_rows`` and, with decay, ages earlier rows; it has no other effect. Named columns (of a data frame or a
+            source) are matched with the names or ids of the items in any order; missing and unknown names are refused.
 
-            A table is ``fastsketch.data.Triples`` of users, items and perhaps values, by ids of any type; or
-            {user: [items]}; or, where `columns` says so, a data frame or the path of a file. Its users, in the order in
-            which they appear, are rows: all events of a user must come in one table, for who comes again in another
-            update is another row. Its items that are new to the model become columns at the end. Values of one pair are
-            added up; without values a pair counts 1, however often it comes.
+            A table is ``fastsketch.data.Triples`` of users, items and optional values, by ids of any type, or
+            {user: [items]}, or, with `columns`, a data frame or the path of a file. Each user is a row, in the order of
+            first appearance. All events of a user must be in one table: a user who appears in another update is
+            another row. New items are appended as columns. Values of a pair are added up; without values a pair counts
+            1, however often it occurs.
         sample_weight : array_like (k,) or float, optional
-            Finite, >= 0: a factor on the weight that `activity_power` gives each row. A user of weight 0 is checked and
-            then left out: the user is not counted, is not drawn for the reservoir, and does not age the others, and
-            items of a table that no other user has get no column. The reservoir draws each user once, whatever the
-            weight.
+            Finite and nonnegative: a factor on the weight that `activity_power` gives each row. A user of weight 0 is
+            validated and then ignored: the user is not counted, not drawn for the reservoir and does not age others,
+            and items of a table that only such users have get no column. Otherwise the reservoir does not depend on
+            weights.
         columns : (user, item) or (user, item, value), optional
-            `rows` are a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them
-            a file has no more than these, and a data frame is a matrix, and refused if it has three columns or fewer,
-            or names such as "user" and "item".
+            Names, or numbers from 0, of the columns of a table in a data frame or file. Without them a file must have
+            two or three columns, and a data frame is a matrix; it is refused if it has at most three columns, or names
+            such as "user" and "item".
         item_ids : vector of ids (items,), optional
-            What the columns of a matrix are called: integers or strings, see ``fastsketch.data.IdMap``. The first
-            batch has them or none has; later ones may leave them out.
+            Ids of the columns of a matrix: integers or strings, see ``fastsketch.data.IdMap``. They must be given with
+            the first batch or never; later batches may omit them.
 
         Returns
         -------
@@ -165,8 +166,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         Raises
         ------
         TypeError, ValueError
-            For anything that is no matrix of such numbers, naming the row and column, or of another width than the
-            rows before. The model is then as it was before the call.
+            If rows are not such numbers (the message names row and column), or have another width than earlier rows.
+            The model is then unchanged.
         """
         table = as_triples(rows, columns, "rows")
         if table is None:
@@ -188,7 +189,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
             assert weights is not None
             if not weights.all():
                 n_items, kept = len(table.item_ids), weights > 0
-                rows_of_table(table, np.arange(n_items), n_items, self._dtype)  # refuses what it would of other users
+                rows_of_table(table, np.arange(n_items), n_items, self._dtype)  # validates the ignored users, too
                 table, sample_weight = with_lines(table, kept[table.users], kept), weights[kept]
         if len(table):
             ids, places = (self._ids or no_ids()).extended(table.item_ids, "items")
@@ -199,7 +200,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
 
     def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
-        """Learn from rows in the items of these ids, which are those of the model, and perhaps more."""
+        """Learn from CSR rows whose columns have these ids: those of the model, and perhaps new ones at the end."""
         k, n_items = events.shape
         width = self.n_features or n_items
         now = self if n_items == width else self._placed(np.arange(width), n_items)
@@ -219,11 +220,11 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @property
     def _most_kept(self) -> int:
-        """Return the most events of the users kept: none where nothing would choose what they count."""
+        """Limit on the events of retained users; 0 if the weight of walks would not be chosen."""
         return self.kept_events if self.ridge is None and self.reservoir_size else 0
 
     def _has_names(self, n_items: int) -> bool:
-        """Return whether the items have names: not if some have come by their ids, without."""
+        """Return whether all items have column names: items that a table has added have none."""
         return self._feature_names is not None and len(self._feature_names) == n_items
 
     def _row_weights(self, squares: NDArray[np.float64], given: NDArray[np.float64] | None) -> NDArray[np.float64]:
@@ -270,7 +271,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         vars(self).update(joined, _squares=squares, _kept=kept, _selected=selected, _ids=ids, _feature_names=names)
 
     def _placed(self, places: NDArray[np.int64], width: int) -> Self:
-        """Return a model of the same rows with its items at other places, without ids."""
+        """Return a model of the same rows whose item i is in column places[i] of `width`, without ids."""
         out = type(self)(**self.parameters)
         out._n, out._sketch = self._n, with_moved_columns(self._sketch, places, width)
         if self._squares is not None and self._held is not None:
@@ -286,23 +287,23 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return self._squares * decayed(self.decay, self._n)
 
     def _known_kept(self, *, came: int | None = None) -> tuple[HeldOut, ...]:
-        """Return the users kept beside the sketch, in parts, with the weights that they have now."""
+        """Return the retained users, in parts, with decayed weights."""
         kept = self._kept.cut(self._most_kept)
         return kept.each(lambda users: users.aged(self.decay, self._n, came=came)).parts
 
     def _fitted(self) -> FittedItems:
-        """Return what was last read out, or read out what has been learned since."""
+        """Return the item weights of the rows seen so far, computed once."""
         if self._last is None:
             self._last = self._read_out(self._known_squares(), self._known_held())
             self._warn_if_short(self._last)
         return self._last
 
     def _warn_if_short(self, fitted: FittedItems) -> None:
-        """Warn once if the sketch may have lost more of X'X than regularisation adds to the diagonal of most items.
+        """Warn once if the error bound of the sketch exceeds what regularisation adds to the diagonal of most items.
 
-        With (X'X + D)^-1, the inverse that all weights come from, a loss of at most E changes it by a factor of at most
-        1 + E / D. The guarantee of the sketch falls at least as 1 / l, which gives the size that is certain to do.
-        Walks over users' own rows, where they have a weight, hold what the sketch has lost.
+        All weights come from (X'X + D)^-1, which an error of at most E in X'X changes by a factor of at most 1 + E / D.
+        The bound decreases at least as 1 / l, which gives the recommended size. There is no warning if walks have a
+        weight: they contain what the sketch has lost.
         """
         squares, bound = self._known_squares(), self._sketch._certificate().get("error_bound", 0.0)
         if self._said_short or fitted.walk_weight or not squares.any():
@@ -326,14 +327,19 @@ class ItemLearner(HeldOutLearner, abstract=True):
         ridge, path, weight = self._choices(squares, held, parts)
         weights = item_weights(self._gram_model(squares, held), ridge)
         if weight:
-            walks = walks_over(held_out.joined([*parts, held]), self.activity_power)
+            walks = self._walks([*parts, held])
             weights = weights._replace(walks=walks.times(weight))
         return FittedItems(weights, ridge, path, weight)
+
+    def _walks(self, parts: Sequence[HeldOut]) -> Walks:
+        """Return the walks over the users of these parts."""
+        users = held_out.joined(parts)
+        return walks_over(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
 
     def _choices(
         self, squares: NDArray[np.float64], held: HeldOut, parts: Sequence[HeldOut]
     ) -> tuple[float, RidgePath | None, float]:
-        """Return (ridge, how it was chosen, weight of walks), as users of the reservoir, who are kept out, decide."""
+        """Choose ridge and weight of walks on the users of the reservoir; return (ridge, its path or None, weight)."""
         ridge = self.ridge if self._selected is None else self._selected
         without = _usual_ridge(squares) if ridge is None else ridge, None, 0.0
         n = min(len(held), self._n // ONE_OF)
@@ -353,24 +359,24 @@ class ItemLearner(HeldOutLearner, abstract=True):
             ridge = path.ridge
         if not parts:
             return ridge, path, 0.0
-        walks = walks_over(held_out.joined([*parts, rest]), self.activity_power)
+        walks = self._walks([*parts, rest])
         return ridge, path, trial.walk_weight(ridge, walks)
 
     @one_blas_thread
     def _tried_path(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
-        """Choose the ridge on these users, from a path or from those given."""
+        """Choose the ridge on given users, on a path or among given ridges."""
         squares = self._known_squares()
         open_items = np.flatnonzero(squares > 0).astype(np.int32)
         trial = Trial(self._gram_model(squares, self._known_held()), *split_items(users, HIDDEN), open_items)
         return climb(trial, _usual_ridge(squares) / FIRST) if ridges is None else try_all(trial, ridges)
 
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
-        """Return a model of X'X of the rows in the sketch and of these users, with sums of squares of all columns."""
+        """Return the model of X'X of the sketch and some held-out users, with the sums of squares of all columns."""
         sketch = self._sketch
         if sketch._engine is None or (self.decay != 1.0 and len(users)):
             sketch = sketch.copy()
             self._eat(sketch, users)
-            if sketch._engine is None:  # every row was empty
+            if sketch._engine is None:  # all rows were empty
                 sketch.update(held_out.empty_rows(len(squares), self._dtype))
             engine = sketch._seen_engine()
         else:
@@ -378,7 +384,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
             if len(users):
                 engine.update(users.rows, users.weight)
         gram = read(engine, squares)
-        # the mean of Y'Y over what is forgotten of Y = X / (1 - p) is X'X + p / (1 - p) diag X'X
+        # with dropout p, Y = X / (1 - p), E Y'Y = X'X + p / (1 - p) diag X'X
         forgotten = self.dropout / (1.0 - self.dropout) / gram.unit * squares
         return gram._replace(lost=gram.lost + forgotten)
 
@@ -435,5 +441,5 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
 
 def _usual_ridge(squares: NDArray[np.float64]) -> float:
-    """Return the ridge where a path begins; for what has no events, any."""
+    """Return the ridge at the start of a path; 1 for a model without events."""
     return FIRST * float(squares[squares > 0].mean()) if squares.any() else 1.0

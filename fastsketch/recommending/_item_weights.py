@@ -1,14 +1,14 @@
-"""Item weights of EASE out of a sketch: a model of X'X, its inverse by Woodbury, and a ridge chosen on users.
+"""Item weights of EASE from a sketch: a model of X'X, its inverse, and the choice of the ridge.
 
-The model of X'X is Z Q Z' + diag(lost). Z (items, t) are the rows of the sketch, one row for each item, as the sparse
-engine keeps them anyway; Q takes the level of what was lost from every eigenvalue; lost_j puts back on the diagonal
-what is then missing of the sum of squares of column j, which is known exactly.
+X'X is approximated by Z Q Z' + diag(lost). Z (items, t) is the transposed sketch; Q subtracts the estimated noise level
+from every eigenvalue; lost_j is the difference to the exact sum of squares of column j, which is known.
 
-P = (Z Q Z' + D)^-1 with D = diag(lost) + ridge I. With M = (Q^-1 + Z' D^-1 Z)^-1, P = D^-1 - D^-1 Z M Z' D^-1. So
+P = (Z Q Z' + D)^-1 with D = diag(lost) + ridge I. By the Woodbury identity, with M = (Q^-1 + Z' D^-1 Z)^-1,
+P = D^-1 - D^-1 Z M Z' D^-1. So
 P_jj = h_j / D_j with h_j = 1 - Z_j' M Z_j / D_j, and the weight -P_ij / P_jj of item i in the score of item j is
-(Z_i' M Z_j) / (D_i h_j): nothing larger than Z is needed.
+(Z_i' M Z_j) / (D_i h_j): no array larger than Z is needed.
 
-Whoever makes weights holds BLAS to one thread (``one_blas_thread``): bits must not depend on how many there are.
+Callers limit BLAS to one thread (``one_blas_thread``), so that results do not depend on the number of threads.
 """
 
 # pyright: reportPrivateUsage=false
@@ -36,14 +36,14 @@ from fastsketch.sketching._read_out import reads_by_feature
 
 # -- a model of X'X ----------------------------------------------------------------------------------------------------
 def read(engine: AnyEngine, squares: Matrix) -> GramModel:
-    """Read a clone of an engine, which is used up; `squares` (items,) of all columns, in units of the rows."""
+    """Return the model of X'X from an engine, which is modified; `squares` (items,) are the exact sums of squares."""
     shrinkage = engine.shrinkage
     z = item_matrix(engine)
     removed = max(shrinkage, engine.shrinkage)
     values, vectors = np.linalg.eigh(gram_of(z))
     real = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
     values, vectors = values[real], vectors[:, real]
-    # a direction of this length is all noise, and the others hold as much of it: what one shrink of FD would take
+    # the noise level: the smallest eigenvalue, at most what shrinks have removed, as in a shrink of Frequent Directions
     level = min(float(values.min(initial=np.inf)), removed)
     root = vectors * np.sqrt(np.maximum(1.0 - level / values, 0.0))
     root = np.ascontiguousarray(root[:, values > level])
@@ -53,13 +53,13 @@ def read(engine: AnyEngine, squares: Matrix) -> GramModel:
 
 
 def item_matrix(engine: AnyEngine) -> NDArray[Any]:
-    """Return the rows of an engine, shrunk to those that a sketch keeps, as (items, t)."""
+    """Return the transposed sketch (items, t) of an engine, which is modified."""
     if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
         return np.ascontiguousarray(by_column(engine, engine.reduce()).T)
     width = engine.columns().shape[1]
     z, kept = engine.z, engine.state.kept
     z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
-    z[:, width:] = 0  # a kernel reads whole rows
+    z[:, width:] = 0  # kernels read all columns
     if len(z) == engine.n_features and (engine.slot_columns == np.arange(len(z))).all():
         return z
     out = np.zeros((engine.n_features, z.shape[1]), z.dtype)
@@ -68,21 +68,21 @@ def item_matrix(engine: AnyEngine) -> NDArray[Any]:
 
 
 # -- item weights ------------------------------------------------------------------------------------------------------
-# Scores that are held at a time.
+# The largest number of scores that are held at a time.
 DENSE = 1 << 23
 
 Best = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def best_of(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> Best:
-    """Return (items, scores) of the n highest entries of each row of left right', best first: see ``best_columns``."""
+    """Return (items, scores) of the n largest entries of each row of left @ right.T: see ``best_columns``."""
     items, values = np.empty((len(left), n), np.int64), np.empty((len(left), n))
     best_columns(left, right, items, values, **options)
     return items, values
 
 
 def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), **options: Any) -> Best:
-    """Return the same of the entries of each row of `scores` (k, items), row by row."""
+    """Return (items, scores) of the n largest entries of each row of `scores` (k, items), descending."""
     items, values = np.empty((len(scores), n), np.int64), np.empty((len(scores), n))
     nothing, none = np.empty((1, 0), scores.dtype), np.empty((scores.shape[1], 0), scores.dtype)
     for i, row in enumerate(scores):
@@ -96,54 +96,67 @@ def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), *
 
 
 class ItemWeights(NamedTuple):
-    """Weights given_i (Z_i' M Z_j) gain_j of item i in the score of item j, and those of walks; none in its own."""
+    """Weights given_i (Z_i' M Z_j) gain_j of item i in the score of item j, plus those of walks; 0 for i = j."""
 
     z: NDArray[Any]  # (items, t)
-    inner: NDArray[Any]  # M (t, t), of the dtype of Z as all else
+    inner: NDArray[Any]  # M (t, t); all arrays have the dtype of Z
     given: NDArray[Any]  # (items,) 1 / D
     gain: NDArray[Any]  # (items,) 1 / h
     walks: Walks | None = None
 
     @property
     def n_items(self) -> int:
-        """Return the number of items."""
+        """Number of items."""
         return len(self.z)
 
     def projected(self, rows: Any) -> NDArray[Any]:
-        """Compute X D^-1 Z M (k, t) of CSR rows X (k, items): scores are its products with Z, times gain."""
+        """Compute X D^-1 Z M (k, t) for CSR rows X (k, items); scores are its products with Z', times gain."""
         indptr, indices, _ = entries(rows)
         return kernel.project(indptr, indices, rows.data * self.given[indices], self.z, self.inner)
 
     def scores(self, rows: Any) -> NDArray[Any]:
-        """Compute the scores (k, items) of CSR rows: column j sums what all items of the row but j contribute."""
+        """Compute the scores (k, items) of CSR rows: that of item j sums the weights of the other items of the row."""
         out = kernel.scores(self.projected(rows), self.z, self.gain)
         own = self.gain - 1
         if self.walks is not None:
             self.walks.add(rows, out)
             own = own + self.walks.own
-        # an item's own weight would be 1 / h - 1, and that of its walks
+        # subtract the weight of each item in its own score: 1 / h - 1, and that of walks
         out[owners(rows), rows.indices] -= rows.data * own[rows.indices]
         return out
 
-    def best(self, rows: Any, n: int, open_items: NDArray[np.bool_], left_out: Sequence[Any], **options: Any) -> Best:
-        """Return (items, scores) of the n best of the open items for CSR rows, without those left out."""
-        gain = np.where(open_items, self.gain, np.nan).astype(self.gain.dtype)
-        if self.walks is None:
-            return best_of(self.projected(rows), self.z, n, scale=gain, left_out=left_out, **options)
-        weights = self._replace(gain=gain)
+    def best(
+        self,
+        rows: Any,
+        n: int,
+        open_items: NDArray[np.bool_],
+        left_out: Sequence[Any],
+        *,
+        exclude_seen: bool,
+        allowed: NDArray[np.int32] | None = None,
+    ) -> Best:
+        """Return (items, scores) of the n best of the open items for CSR rows, without those of `left_out`.
+
+        Scores of all items are computed only where they are needed: for walks, and for items that the rows hold.
+        """
+        left_out = [entries(rows), *left_out] if exclude_seen else left_out
+        weights = self._replace(gain=np.where(open_items, self.gain, np.nan).astype(self.gain.dtype))
+        if self.walks is None and exclude_seen:
+            options: dict[str, Any] = {"scale": weights.gain, "left_out": left_out, "allowed": allowed}
+            return best_of(self.projected(rows), self.z, n, **options)
         step = max(1, DENSE // self.n_items)
         pieces: list[Best] = []
         for start in range(0, max(1, rows.shape[0]), step):
             lines = np.arange(start, min(start + step, rows.shape[0]))
             scores = weights.scores(rows if len(lines) == rows.shape[0] else rows[lines])
             here = [(indptr, indices, lines if line is None else line[lines]) for indptr, indices, line in left_out]
-            pieces.append(best_of_scores(scores, n, here, **options))
+            pieces.append(best_of_scores(scores, n, here, allowed=allowed))
         items, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
         return items, values
 
     @one_blas_thread
     def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
-        """Return the weights of these items in the score of `target`, in double."""
+        """Return the weights of items in the score of `target`, float64."""
         here = self.z[items].astype(np.float64) * self.given[items].astype(np.float64)[:, np.newaxis]
         out = here @ (self.inner.astype(np.float64) @ self.z[target].astype(np.float64)) * float(self.gain[target])
         out += 0.0 if self.walks is None else self.walks.of_target(items, target)
@@ -151,9 +164,9 @@ class ItemWeights(NamedTuple):
 
 
 def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
-    """Compute the weights at a ridge, in squared units of the rows.
+    """Compute the item weights for a ridge, which is in squared units of the rows.
 
-    Two passes over Z, 4 items t^2 flops: what the sketch has lost differs from item to item, and with it D.
+    This takes 4 items t^2 flops for every ridge: D differs from item to item, so that no decomposition can be reused.
     """
     z, root = gram.z, gram.root
     d, level = scaled_diagonal(gram.lost + ridge / gram.unit)
@@ -162,30 +175,29 @@ def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
     return ItemWeights(z, inner, (1.0 / d).astype(z.dtype), (1.0 / np.maximum(h, LEAST_SHARE)).astype(z.dtype))
 
 
-# -- a ridge chosen on users that the sketch has not seen: part of their items is shown --------------------------------
-# Share of a user's items that is hidden, and the depth of the list in which they are looked for.
+# -- choice of the ridge on held-out users -----------------------------------------------------------------------------
+# Share of a user's items that is hidden, and the length of the list of the NDCG that is maximised.
 HIDDEN, DEPTH = 0.2, 20
-# Ridges in units of the mean sum of squares of a column: where a path begins, and how far it may go.
+# Ridges in units of the mean sum of squares of a column: the middle of the path, and its ends.
 FIRST, LEAST, MOST = 3.0, 1e-3, 1e6
 
-# Weights of walks beside those of the sketch: none where few users share items that others do not, far more than one
-# where catalogues are sparse.
+# The grid of weights of walks relative to the scores of the sketch: half decades, and 0.
 WALK_WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class RidgePath(NamedTuple):
-    """Ridges that were tried, with how well each found the hidden items of users.
+    """Ridges that were tried, and their scores on the hidden items of held-out users.
 
     Attributes
     ----------
     ridge : float
-        The one that is taken.
+        The chosen ridge.
     ridges : ndarray (p,)
         Ascending, in squared units of the rows.
     scores : ndarray (p,)
         Mean NDCG@20 of the users.
     standard_errors : ndarray (p,)
-        Of these means. The difference of two of them is far better known, as both are of the same users.
+        Standard errors of the scores. Those of differences are much smaller, as all scores are of the same users.
     n_users : int
     """
 
@@ -197,7 +209,7 @@ class RidgePath(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Users whose hidden items are to be found."""
+    """Held-out users, whose items are split into shown and hidden ones."""
 
     gram: GramModel
     shown: Any  # CSR (k, items)
@@ -205,14 +217,14 @@ class Trial(NamedTuple):
     open_items: NDArray[np.int32]
 
     def scores(self, ridge: float) -> NDArray[np.float64]:
-        """Compute the NDCG of every user at a ridge."""
+        """Return the NDCG@20 of every user for a ridge."""
         weights = item_weights(self.gram, ridge)
         projected, seen = weights.projected(self.shown), entries(self.shown)
         items, _ = best_of(projected, weights.z, DEPTH, scale=weights.gain, left_out=[seen], allowed=self.open_items)
         return ndcg_at(items, self.hidden)
 
     def walk_weight(self, ridge: float, walks: Walks) -> float:
-        """Choose the least of ``WALK_WEIGHTS`` that does as well as the best, at a ridge."""
+        """Return the smallest of ``WALK_WEIGHTS`` that is as good as the best within SLACK standard errors."""
         weights, step = item_weights(self.gram, ridge), max(1, DENSE // len(self.gram.z))
         tried: list[list[NDArray[np.float64]]] = [[] for _ in WALK_WEIGHTS]
         for start in range(0, self.shown.shape[0], step):
@@ -229,7 +241,7 @@ class Trial(NamedTuple):
 
 
 def split_items(held: HeldOut, share: float) -> Split:
-    """Split into (shown, hidden) CSR: of every user a share of the items, at least one and not all, is hidden."""
+    """Split users' items at random into (shown, hidden) CSR: at least one item of each user, and not all, is hidden."""
     rows, owner = held.rows, owners(held.rows)
     lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
     length = np.diff(rows.indptr)
@@ -237,17 +249,17 @@ def split_items(held: HeldOut, share: float) -> Split:
 
 
 def try_all(trial: Trial, ridges: Sequence[float]) -> RidgePath:
-    """Choose the best of these ridges; of equal ones the largest."""
+    """Evaluate the given ridges and choose the best; among equal ones the largest."""
     tried = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
     best = max(range(len(tried)), key=lambda place: (tried[place][1].mean(), place))
     return _path(tried, best)
 
 
 def climb(trial: Trial, unit: float) -> RidgePath:
-    """Search from the middle of a geometric path in the direction of better ridges, until they are worse again.
+    """Choose a ridge by a hill climb on a geometric path, in steps of sqrt(10) from three times `unit`.
 
-    A few hundred users know the best ridge only roughly: of those that are worse than the best by no more than SLACK
-    standard errors of the difference, the nearest to the middle is taken.
+    A few hundred users determine the best ridge only roughly. Of the ridges whose score is below the best one by at
+    most SLACK standard errors of the difference, the nearest to the start is chosen.
     """
     tried = climbed(lambda step: trial.scores(FIRST * unit * STEP**step), LEAST / FIRST, MOST / FIRST)
     chosen = min(as_good(tried), key=lambda step: (abs(step), -step))

@@ -1,9 +1,10 @@
-"""Neighbours: a sample of users whose rows are kept beside the sketch, and walks from a user's items over them.
+"""Random walks over a sample of users whose rows are retained in addition to the sketch.
 
-A sketch of l rows has the common tastes of a catalogue; what few users share is in no direction of its own. Walks find
-it: from an item to the users who had it, each as likely as it is of the item's events, and on to their items (P3 of
-Cooper et al. 2014; with targets damped by their popularity RP3 of Paudel et al. 2017). A walk needs rows themselves, so
-that they are kept as far as they fit: users of the least keys, as in the reservoir, whatever batches they came in.
+A sketch of l rows represents the common tastes of a catalogue, but not what only a few users share. Random walks do:
+from an item to the users who had it, with probabilities proportional to their events, and on to the items of these
+users (P3, Cooper et al. 2014), with scores divided by a power of the popularity of the item (RP3beta, Paudel et al.
+2017). Walks need the rows themselves. As many users are retained as fit: those of the smallest random keys, a bottom-k
+sample, which does not depend on batches.
 """
 
 from collections.abc import Callable
@@ -18,17 +19,14 @@ from fastsketch.recommending._item_events import entries, row_squares
 from fastsketch.recommending.ranking._splits import owners
 from fastsketch.ridge._held_out import HeldOut, joined
 
-# Scores are divided by the popularity of their item to this power (RP3beta): of 0 to 0.3 about the best on validation
-# parts of Epinions and Slashdot.
-DAMPING = 0.2
 MOST_KEY = 2**64 - 1
-# Parts that may lie side by side: joining them costs more than a row of an update.
+# The largest number of parts of the sample. Joining parts costs more than adding a row.
 MOST_PARTS = 128
 
 
 @dataclass(frozen=True, eq=False)
 class KeptUsers:
-    """Users of keys below a limit, in parts that came one after another; no array ever changes."""
+    """Retained users, all of whose keys are below a limit, in parts; arrays are never written to."""
 
     parts: tuple[HeldOut, ...] = ()
     limit: int = MOST_KEY
@@ -43,7 +41,7 @@ class KeptUsers:
         copied = users.own() if near.all() else users.chosen(np.flatnonzero(near))
         parts = [*self.parts, copied]
         if len(parts) >= MOST_PARTS:
-            # the last ones, and with them those that are at most twice as large
+            # join the last half, and before it each part that is at most twice as large
             start = len(parts) - MOST_PARTS // 2
             n_events = sum(part.n_events for part in parts[start:])
             while start and parts[start - 1].n_events <= 2 * n_events:
@@ -54,11 +52,11 @@ class KeptUsers:
         return kept if kept.n_events <= 2 * most else kept.cut(most)
 
     def each(self, change: Callable[[HeldOut], HeldOut]) -> "KeptUsers":
-        """Return the same users after a change of every part."""
+        """Apply a function to every part and return the result."""
         return replace(self, parts=tuple(change(part) for part in self.parts))
 
     def cut(self, most: int) -> "KeptUsers":
-        """Return the users of the least keys who have no more than `most` events together, as one part."""
+        """Return the users of the smallest keys with at most `most` events together, as one part."""
         if not self.parts:
             return self
         users = joined(self.parts)
@@ -73,12 +71,12 @@ Steps = tuple[Array, Array, Array, Array, Array, Array]
 
 
 class Walks(NamedTuple):
-    """Walks from items to users and on to items, as CSR matrices whose entries are positive."""
+    """Transition matrices of walks from items to users and on to items: CSR with positive entries."""
 
     to_users: Any  # T (items, users)
     to_items: Any  # F (users, items)
     own: NDArray[Any]  # (items,) diagonal of T F
-    steps: Steps  # pointers, indices and data of T and of F, as a kernel reads them
+    steps: Steps  # pointers, indices and data of T and F for the kernel
 
     def add(self, rows: Any, out: NDArray[Any]) -> None:
         """Add the scores X T F of CSR rows X to `out` (k, items)."""
@@ -86,24 +84,27 @@ class Walks(NamedTuple):
         kernel.add_walks(indptr, indices, rows.data, *self.steps, out)
 
     def of_target(self, items: NDArray[np.int64], target: int) -> NDArray[np.float64]:
-        """Return the weights of these items in the score of `target`, in double."""
+        """Return the weights of items in the score of `target`, float64."""
         return (self.to_users[items].astype(np.float64) @ self.to_items[:, [target]]).toarray()[:, 0]
 
     def times(self, factor: float) -> "Walks":
-        """Return walks that count a factor more."""
+        """Return walks with all weights multiplied by a factor."""
         to_items = self.to_items.copy()
         to_items.data *= self.own.dtype.type(factor)
         return prepare_walks(self.to_users, to_items, self.own * self.own.dtype.type(factor))
 
 
 def prepare_walks(to_users: Any, to_items: Any, own: NDArray[Any]) -> Walks:
-    """Bring the arrays of these matrices into a kernel's form, once for all answers; return walks with them."""
+    """Return walks with the arrays of these matrices converted once for the kernel."""
     t, f = entries(to_users), entries(to_items)
     return Walks(to_users, to_items, own, (t[0], t[1], to_users.data, f[0], f[1], to_items.data))
 
 
-def walks_over(users: HeldOut, activity_power: float) -> Walks:
-    """Return walks over users, whose weights contain (x'x)^-activity_power: it is divided out here."""
+def walks_over(users: HeldOut, *, activity_power: float, popularity_power: float) -> Walks:
+    """Return the walks over some users, with scores divided by the popularity of their item to `popularity_power`.
+
+    The weights of the users contain (x'x)^-activity_power, which is divided out here.
+    """
     rows, dtype = users.rows, users.rows.dtype
     squares, owner = row_squares(rows), owners(rows)
     # q = x / |x|, v = weight |x|^(2 p), d_i and g_i the sums over the users of item i of v and of v q_ui^2
@@ -111,8 +112,8 @@ def walks_over(users: HeldOut, activity_power: float) -> Walks:
     d, g = (np.bincount(rows.indices, weight[owner] * of, rows.shape[1]) for of in (np.ones(len(owner)), share**2))
     known = d > 0
     damped, counted = np.zeros(len(d)), np.where(known, d, 1.0)
-    damped[known] = (d[known] / d[known].mean()) ** -DAMPING if known.any() else 0.0
-    # T_iu = q_ui v_u / d_i (mean d / mean g), F_uj = q_uj (d_j / mean d)^-DAMPING
+    damped[known] = (d[known] / d[known].mean()) ** -popularity_power if known.any() else 0.0
+    # T_iu = q_ui v_u / d_i (mean d / mean g), F_uj = q_uj (d_j / mean d)^-popularity_power
     unit = d.sum() / g.sum() if known.any() else 1.0
     to_users, to_items = share * weight[owner] / counted[rows.indices] * unit, share * damped[rows.indices]
     turned, onward = (

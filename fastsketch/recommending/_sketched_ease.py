@@ -1,4 +1,4 @@
-"""EASE from one pass: item weights out of a sketch of users' rows."""
+"""EASE in one pass: item weights from a sketch of users' rows."""
 
 # pyright: reportPrivateUsage=false
 
@@ -20,57 +20,61 @@ from fastsketch.ridge._held_out import HeldOut
 
 
 class SketchedEASE(ItemLearner):
-    """EASE, the linear item model of Steck (2019), from one pass over users' rows, in memory items x l.
+    """EASE, the linear item model of Steck (2019), in one pass over users' rows and in memory items x l.
 
-    X (users x items) holds events: 1, counts, or any positive strength; what is not stored is unknown or not wanted. A
-    user's scores are x W with W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is a sketch of at most
-    l rows on which the sums of squares of all columns, known exactly, are put back (docs/choices/recommending.md). New
-    users are recommended to as soon as they have an event.
+    X (users x items) holds events: 1, counts, or positive strengths. The scores of a user x are x W, with
+    W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is approximated by a sketch of at most l rows and
+    a diagonal that restores the exact sums of squares of the columns (docs/choices/recommending.md). Users who were not
+    seen before get recommendations from their first event on.
 
     Parameters
     ----------
     sketch_size : int, default 256
-        l >= 2, rows of the sketch. With more than there are items its answer is that of EASE itself. A UserWarning,
-        once, says where it is short for a dense catalogue, and which size would do: where the certificate of the sketch
-        allows that more was lost than ridge and dropout add to the diagonal of the median item, and walks add nothing.
+        Rows l >= 2 of the sketch. With more rows than items the model is exactly EASE. A UserWarning is issued once if
+        the sketch is short for a dense catalogue, and recommends a size: that is, if its error bound exceeds what ridge
+        and dropout add to the diagonal for the median item, and walks have no weight.
     ridge : float > 0, optional
-        In squared units of the weighted rows. If it is not given, it is chosen at the first read-out by what finds
-        hidden items of the users in the reservoir best (``NDCG@20``), who until then are left out of the sketch; three
-        times the mean of ``popularity`` where that is hardly worse, or there are fewer than 100 users. ``select_ridge``
-        chooses it on users of yours.
+        In squared units of the weighted rows. By default it is chosen when the weights are first needed, by the
+        ``NDCG@20`` of hidden items of the users in the reservoir, who are excluded from the sketch until then. The
+        ridges are a geometric path in steps of sqrt(10) around three times the mean of ``popularity``, within 1e-3 and
+        1e6 times that mean. Of those within half a standard error of the best the nearest to the start is chosen. With
+        fewer than 100 users the start is taken. ``select_ridge`` chooses the ridge on users of your own.
     method : {"isvd", "rfd"}, default "isvd"
-        Of the sketch: iterative SVD ranks best wherever we have looked; Robust Frequent Directions cannot lose a taste
-        that comes late, and is about as good where l is large for the data.
+        Method of the sketch. Iterative SVD ("isvd") ranked best on all data that we tried. Robust Frequent Directions
+        ("rfd") is guaranteed not to lose tastes that appear late, and is about as good if l is large for the data.
     activity_power : float in [0, 1], default 0.5
-        A row x counts with weight (x'x)^-activity_power: a user with many events weighs more than one with few, but
-        not as much more as they have events. 0 is Steck's EASE.
+        A row x has the weight (x'x)^-activity_power, which reduces the influence of users with many events. 0 is
+        Steck's EASE.
     dropout : float in [0, 1), default 0.5
-        Weights are those which would do best if each event of a row were forgotten with this probability while they are
-        learned: dropout / (1 - dropout) times the diagonal of X'X is added to it (Steck 2020). 0 is EASE as it was.
+        Denoising (Steck 2020): the weights are those of EASE if each event of a row is dropped with this probability
+        during learning. dropout / (1 - dropout) times the diagonal of X'X is added to X'X. 0 is EASE.
     decay : float in (0, 1], default 1.0
-        Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
+        Every new row multiplies the weights of all earlier rows by this factor. See also ``fade``.
     reservoir_size : int, default 500
-        Most users that are kept for the choice of the ridge, a uniform sample of those with two items or more; at most
-        a fifth of all users is left out for it. None are kept where `ridge` is given.
+        The largest number of users that are held out for the choice of the ridge: a uniform sample of the users with at
+        least two items, and at most a fifth of all users. None are held out if `ridge` is given.
     kept_events : int, default 4_000_000
-        Most events of users whose rows are kept beside the sketch, 8 bytes each (for a while twice as many): all users
-        if they fit, else a uniform sample. Scores of walks over them, from a user's items to those who had them and on
-        to their items (RP3, Paudel et al. 2017), are added to those of the sketch with a weight that is chosen on the
-        reservoir, 0 where they add nothing (``facts()["walk_weight"]``): in sparse catalogues they are most of the
-        answer. 0 keeps none, nor does a given `ridge` or a `reservoir_size` of 0.
+        Limit on the events of users whose rows are retained in addition to the sketch, 8 bytes each (temporarily twice
+        as many): all users if they fit, else a uniform sample. Scores of random walks over these users (RP3beta, Paudel
+        et al. 2017) are added to the scores of the sketch. Their weight is chosen on the reservoir among 0, 0.03, 0.1,
+        ..., 10 (``facts()["walk_weight"]``): it is 0 where walks add nothing, and in sparse catalogues walks are most
+        of the score. With 0, with a given `ridge` or a `reservoir_size` of 0 no rows are retained.
+    popularity_power : float in [0, 1], default 0.2
+        Scores of walks are divided by the popularity of their item to this power, the beta of RP3beta (Paudel et al.
+        2017). 0 are plain random walks (P3), which recommend popular items more.
     dtype : float32 or float64, optional
-        Of the sketch and of scores: float32 if not given.
+        Data type of the sketch and of scores; default: float32.
     seed : int, default 0
-        Of the users in the reservoir, and of the items that are hidden from each.
+        Seed of the reservoir sample, and of the choice of hidden items.
 
     Attributes
     ----------
     n_rows, n_features : int
-        Users seen, those without events too, and items; n_features is None before the first batch.
+        Number of users seen, including those without events, and of items. n_features is None before the first batch.
     item_ids : IdMap or None
-        What the items are called, if the model was given ids: then questions and answers are about these.
+        Ids of the items, if the model was given ids. Arguments and results are then ids instead of columns.
     notes : dict
-        Anything that json can write; saved with the state.
+        Metadata of your own, JSON values; saved with the state.
 
     Raises
     ------
@@ -79,14 +83,13 @@ class SketchedEASE(ItemLearner):
 
     Notes
     -----
-    An update costs what it costs in FrequentDirections(l, method, solver="gram"). A read-out, at the first question
-    after a change, takes one more item matrix (items x (l + 1)) and about 4 items l^2 flops for each ridge that is
-    tried, five or so; what is lost differs from item to item, so that of the inverse nothing but these sums over items
-    is common to two ridges. A user's scores take 2 l (events + items) flops.
+    An update costs as much as in FrequentDirections(l, method, solver="gram"). The first query after an update computes
+    the weights: this takes a second item matrix (items x (l + 1)) and about 4 items l^2 flops for each ridge that is
+    tried, usually five. The scores of a user take 2 l (events + items) flops.
 
-    Models of different users merge. Which users the reservoir holds depends on `seed`, on each user's place in its
-    stream and on its items: neither on batches nor on the order of merges. Answers do by the rounding of the sketch
-    alone, as far as l rows hold what was seen.
+    Models of different users can be merged. The reservoir depends on `seed`, on the position of users in their stream
+    and on their items, but not on batches or the order of merges. Recommendations depend on these only by rounding, if
+    l rows suffice for an exact sketch.
 
     References
     ----------
@@ -110,7 +113,7 @@ class SketchedEASE(ItemLearner):
     def decision_block(self, rows: Rows | Table) -> NDArray[Any]:
         """Compute the scores (k, items) of all items for every row, in the model's dtype, in the order of ``item_ids``.
 
-        That of an item that the row holds comes from its other items alone; an item without events has score 0.
+        The score of an item of the row comes from the other items of the row. An item without events has score 0.
 
         Parameters
         ----------
@@ -139,35 +142,35 @@ class SketchedEASE(ItemLearner):
         exclude: Rows | Table | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """Recommend the n items of the highest score for every row, best first, of equal ones the first.
+        """Recommend the n items of the highest scores for every row, best first; of equal scores the first item.
 
         Parameters
         ----------
         rows : as for ``update``
-            Users, seen before or not. One without an event of a known item gets the most popular items, at score 0.
-            Of a table, which a model with ids can read ({user: [items]} too), the users are in the order of its
-            ``user_ids``, in which they appear, and items that the model does not know are left out.
+            Users, seen before or not. A user without known items gets the most popular items, at score 0. A model with
+            ids also accepts tables, such as {user: [items]}; results are then in the order of first appearance of the
+            users, and unknown items are ignored.
         n : int
         exclude_seen : bool, default True
-            Leave out the items that a row holds.
-        exclude : scipy.sparse (k, items), or a table if `rows` are one, optional
-            Items stored in a row are left out.
+            Exclude the items of the row.
+        exclude : scipy.sparse (k, items), or a table if `rows` is one, optional
+            Items that must not be recommended to each user.
         allow : array_like of int, or of ids, optional
             The only items that may be recommended.
 
         Returns
         -------
         Recommendations
-            ``items`` (k, n) int64 and ``scores`` (k, n) float64; -1 and NaN where fewer than n are left. An item
-            without events is never recommended. Of a model with ids the items are these: int64 of integers, else
-            objects, None where fewer are left.
+            ``items`` (k, n) int64 and ``scores`` (k, n) float64; -1 and NaN where fewer than n items are left. Items
+            without events are never recommended. With a model with ids, items are ids: int64, or objects with None
+            where fewer are left.
 
         Raises
         ------
         TypeError, ValueError
             If rows or exclude do not fit, or the model has seen no rows.
         IndexError, of ids KeyError
-            If `allow` names items that there are not: the message lists them.
+            If `allow` has unknown items; the message lists them.
 
         Examples
         --------
@@ -198,7 +201,7 @@ class SketchedEASE(ItemLearner):
 
     @reads
     def similar_items(self, items: ArrayLike, n: int = 10) -> Recommendations:
-        """List the n items in whose scores each of these has the highest weight, best first.
+        """For each given item, list the n items in whose scores it has the highest weight, best first.
 
         Parameters
         ----------
@@ -208,13 +211,13 @@ class SketchedEASE(ItemLearner):
         Returns
         -------
         Recommendations
-            ``items`` (k, n) int64 and ``scores`` (k, n) float64, what one event of the given item adds; -1 and NaN
-            where fewer than n have events, and for an item that has none itself.
+            ``items`` (k, n) int64 and ``scores`` (k, n) float64: the contribution of one event of the given item. -1
+            and NaN where fewer than n items have events, and for a given item without events.
 
         Raises
         ------
         TypeError, ValueError, IndexError, of ids KeyError
-            If there are no such items.
+            If an item is unknown.
 
         Examples
         --------
@@ -232,7 +235,7 @@ class SketchedEASE(ItemLearner):
 
     @reads
     def explain(self, row: Rows | Table, item: Any) -> Explanation:
-        """Return what each item of a row contributes to the score of an item.
+        """Return the contribution of each item of a row to the score of an item.
 
         Parameters
         ----------
@@ -242,14 +245,14 @@ class SketchedEASE(ItemLearner):
         Returns
         -------
         Explanation
-            ``items`` (r,), int64 or ids, those of the row but `item` itself, and ``contributions`` (r,) float64,
-            largest first: they add up to the item's score in ``decision_block``. Both are empty for a row without
+            ``items`` (r,), int64 or ids, of the row without `item` itself, and ``contributions`` (r,) float64, in
+            descending order. Their sum is the score of the item in ``decision_block``. Both are empty for a row without
             events.
 
         Raises
         ------
         TypeError, ValueError, IndexError, of ids KeyError
-            If it is no single row, or there is no such item.
+            If `row` is not a single row, or the item is unknown.
 
         Examples
         --------
@@ -273,23 +276,24 @@ class SketchedEASE(ItemLearner):
     # -- the ridge, and facts --------------------------------------------------------------------------------------
     @changes
     def select_ridge(self, rows: Rows | Table, ridges: ArrayLike | None = None) -> RidgePath:
-        """Choose the ridge on users whose rows the model has not seen, in one pass over them.
+        """Choose the ridge on users that the model has not seen, and use it from now on.
 
-        Of each user's items a fifth is hidden, as `seed` has it, and to be found from the others.
+        A random fifth of the items of each user is hidden, and the ridge is chosen by how well they are recommended
+        from the other items.
 
         Parameters
         ----------
         rows : as for ``update``
-            Users with fewer than two items are left out.
+            Users with fewer than two items are ignored.
         ridges : array_like, optional
-            What to try; by default a geometric path in steps of sqrt(10), from thrice the mean of ``popularity`` in
-            the direction of better ones until they are worse again.
+            Ridges to try. Default: the path of the parameter `ridge`, searched from its start in the direction of
+            better scores until they decrease.
 
         Returns
         -------
         RidgePath
-            ``ridge``, the best one, which the model keeps from now on in place of its own choice; ``ridges``, their
-            ``scores`` (mean ``NDCG@20``), ``standard_errors`` and ``n_users``.
+            The chosen ``ridge``, all ``ridges``, their ``scores`` (mean ``NDCG@20``) and ``standard_errors``, and
+            ``n_users``.
 
         Raises
         ------
@@ -325,7 +329,7 @@ class SketchedEASE(ItemLearner):
     @property
     @reads
     def popularity(self) -> NDArray[np.float64]:
-        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in ``item_ids``' order.
+        """Weighted, decayed sums of squares of the columns, (items,) float64, in the order of ``item_ids``.
 
         Examples
         --------

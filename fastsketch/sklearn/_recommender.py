@@ -43,7 +43,7 @@ class EASERecommender(MergingEstimator):
 
     Parameters
     ----------
-    sketch_size, ridge, method, activity_power, dropout, decay, reservoir_size, kept_events
+    sketch_size, ridge, method, activity_power, dropout, decay, reservoir_size, kept_events, popularity_power
         See ``fastsketch.SketchedEASE``; the defaults are the same.
     random_state : int, RandomState or None, default 0
         Seed of the model.
@@ -100,6 +100,7 @@ class EASERecommender(MergingEstimator):
     decay: float = 1.0
     reservoir_size: int = 500
     kept_events: int = 4_000_000
+    popularity_power: float = 0.2
     random_state: int | RandomState | None = 0
 
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:

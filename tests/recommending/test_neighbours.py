@@ -8,7 +8,6 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.data.files import _state as state_files
-from fastsketch.recommending._neighbours import DAMPING
 from fastsketch.recommending.ranking import ndcg_at, user_split
 from fastsketch.ridge import _held_out as held_out
 from tests.helpers import same_state, tol
@@ -26,7 +25,7 @@ def tails(seed=0, n=500, dtype=np.float64):
     return sparse.csr_array((had * rng.integers(1, 4, had.shape)).astype(dtype))
 
 
-def walks(rows, weights):
+def walks(rows, weights, popularity_power=0.2):
     """Return the weights W (items, items) of walks from items to users and on to items, none of its own."""
     x = rows.toarray().astype(np.float64)
     x, weights = x[x.any(axis=1)], weights[x.any(axis=1)]
@@ -34,17 +33,17 @@ def walks(rows, weights):
     d, g = weights @ (q > 0), weights @ q**2
     known = d > 0
     to_users = (q * weights[:, np.newaxis]).T / np.where(known, d, 1.0)[:, np.newaxis] * (d.sum() / g.sum())
-    damped = np.where(known, np.where(known, d / d[known].mean(), 1.0) ** -DAMPING, 0.0)
+    damped = np.where(known, np.where(known, d / d[known].mean(), 1.0) ** -popularity_power, 0.0)
     out = to_users @ (q * damped)
     np.fill_diagonal(out, 0.0)
     return out
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("power, decay", [(0.5, 1.0), (0.0, 1.0), (0.5, 0.999)])
-def test_scores_are_those_of_the_sketch_and_of_walks(dtype, power, decay):
+@pytest.mark.parametrize("power, popularity_power, decay", [(0.5, 0.2, 1.0), (0.0, 0.0, 1.0), (0.5, 0.4, 0.999)])
+def test_scores_are_those_of_the_sketch_and_of_walks(dtype, power, popularity_power, decay):
     rows, given = tails(dtype=dtype), np.random.default_rng(1).random(500) + 0.5
-    settings = {"activity_power": power, "decay": decay, "dtype": dtype}
+    settings = {"activity_power": power, "popularity_power": popularity_power, "decay": decay, "dtype": dtype}
     model, alone = (fs.SketchedEASE(6, kept_events=kept, **settings) for kept in (10_000, 0))
     for start in range(0, 500, 130):
         part = slice(start, start + 130)
@@ -52,7 +51,7 @@ def test_scores_are_those_of_the_sketch_and_of_walks(dtype, power, decay):
         alone.update(rows[part], given[part])
     weight = model.facts()["walk_weight"]
     assert weight > 0 == alone.facts()["walk_weight"]
-    wanted = walks(rows, given * decay ** np.arange(499, -1, -1.0))
+    wanted = walks(rows, given * decay ** np.arange(499, -1, -1.0), popularity_power)
     scores = model.decision_block(rows) - alone.decision_block(rows)
     assert np.abs(scores - weight * (rows @ wanted)).max() < tol(dtype, 100 * weight)
     # answers are of these scores

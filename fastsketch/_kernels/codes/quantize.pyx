@@ -1,7 +1,7 @@
-"""Rows to the directions of a basis and to codes of words (csrc/fs_project.h, csrc/fs_quantize.h), and back.
+"""Projection of rows on a basis, encoding, and decoding of codes (csrc/fs_project.h, csrc/fs_quantize.h).
 
-A row's directions and its code depend on that row alone and are the same bits at every level of instructions: they do
-not depend on batches, parts or threads, nor on the machine.
+The coordinates and the code of a row depend on that row only, and are bitwise identical for all instruction sets,
+batches, tasks and threads.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -61,12 +61,12 @@ join()
 
 
 cdef enum:
-    PART_PRODUCTS = 1 << 22  # of a part: some tenths of a millisecond
-    MOST = 2048              # rows of a part
+    PART_PRODUCTS = 1 << 22  # multiply-adds of a task: some tenths of a millisecond
+    MOST = 2048              # rows of a task, at most
 
 
 def tiles_of(matrix):
-    """Columns of a float32 (d, r) by tiles, as csrc/fs_project.h has them: (ceil(r / tile), d, tile)."""
+    """The columns of a float32 matrix (d, r) in tiles, as csrc/fs_project.h defines them: (ceil(r / tile), d, tile)."""
     cdef Py_ssize_t tile = FS_PROJECT_TILE
     d, r = matrix.shape
     out = np.zeros((-(-r // tile) * tile, d), np.float32)
@@ -75,9 +75,10 @@ def tiles_of(matrix):
 
 
 def halves_of(list words, weights):
-    """Half of the weighted squares of the words (16, count) of a group's nibble, or of the sums of two, float32.
+    """Half the weighted squared lengths of the words of a group, float32.
 
-    (16,) of a nibble; (16, 16) of sums, the second nibble's number first.
+    words: the codebooks (16, count) of its one or two nibbles. The result is (16,) for one nibble, and (16, 16) for the
+    sums of words of two, indexed by the second nibble and then the first.
     """
     chosen = words[0] if len(words) == 1 else words[0][np.newaxis] + words[1][:, np.newaxis]
     total = np.zeros((16,) * len(words))
@@ -87,7 +88,7 @@ def halves_of(list words, weights):
 
 
 cdef class Quantizer:
-    """What rows are encoded by, laid out for C. Every length is in units of `length`.
+    """A quantizer in the layout of csrc/fs_quantize.h. Lengths are in units of `length`.
 
     Parameters
     ----------
@@ -98,11 +99,11 @@ cdef class Quantizer:
     groups : sequence of (start, [words]) or (start, [words, words])
         Words float32 (16, count) of one nibble or of two, for directions start .. start + count - 1.
     factor : (bytes, mantissa bits, unit)
-        How the factor of a row is rounded; 0 bytes: there is none.
+        Format of the factor of a row; 0 bytes: no factor.
     offset : float64 (4,)
         The factor is offset . s, s = (1, |x - mean|^2, |z|^2, sum of slope z (z - word) over directions in groups).
     weights, slope : float32 (r,)
-        Of directions: words are chosen by the least sum of weight (z - word)^2.
+        For each direction; the words of the smallest sum of weight (z - word)^2 are chosen.
     """
 
     cdef fs_quantizer q
@@ -148,7 +149,7 @@ cdef class Quantizer:
 
 
 cdef double of_mean(double scale, const double[::1] mean, const float[:, ::1] basis, double[::1] base) noexcept:
-    """base += scale * mean @ basis; returns the square of scale * mean."""
+    """base += scale * mean @ basis; returns the squared length of scale * mean."""
     cdef double total = 0, m
     cdef Py_ssize_t k, j
     for k in range(mean.shape[0]):
@@ -160,7 +161,7 @@ cdef double of_mean(double scale, const double[::1] mean, const float[:, ::1] ba
 
 
 cdef struct Job:
-    Py_ssize_t n, ld, rows           # rows of a part
+    Py_ssize_t n, ld, rows           # rows: of a task
     const void* x                    # (n, d), or of CSR rows
     const int64_t* indptr
     const int32_t* indices
@@ -170,11 +171,11 @@ cdef struct Job:
     const double* base
     double scale, mean_square
     const float* tiles
-    uint8_t* codes                   # (n, width); what is not wanted is NULL
+    uint8_t* codes                   # (n, width); outputs that are not requested are NULL
     float* z                         # (n, n_directions)
     double* square                   # (n,)
     float* out                       # (n, d), of codes
-    Py_ssize_t* bad                  # of each part, its first row that is not finite or -1
+    Py_ssize_t* bad                  # for each task, its first row that is not finite, or -1
 
 
 cdef size_t lined(size_t bytes) noexcept nogil:
@@ -186,7 +187,7 @@ cdef size_t z_bytes(const Job* c) noexcept nogil:
 
 
 cdef size_t scratch_bytes(const Job* c) noexcept nogil:
-    """A panel of columns, one of directions, its squares, sums of a CSR row, and what a code takes."""
+    """Scratch of a task: a panel of columns, one of directions, squares, sums of a CSR row, and that of encoding."""
     return (FS_PROJECT_PANEL * sizeof(float) + z_bytes(c) + FS_PROJECT_ROWS * sizeof(double)
             + lined(c.n_tiles * FS_PROJECT_TILE * sizeof(double)) + lined(fs_quantize_scratch(c.q.n_nibbles)))
 
@@ -257,7 +258,7 @@ cdef void begin(Quantizer q, Job* c, Py_ssize_t n) noexcept:
 
 
 cdef Py_ssize_t run(Job* c, fs_part some, codes, z, square) except -2:
-    """All parts; the first row that is not finite, or -1."""
+    """Run all tasks; the index of the first row that is not finite, or -1."""
     cdef Py_ssize_t parts = (c.n + c.rows - 1) // c.rows, i
     cdef size_t bytes = scratch_bytes(c)
     cdef uint8_t[:, ::1] packed
@@ -284,9 +285,10 @@ cdef Py_ssize_t run(Job* c, fs_part some, codes, z, square) except -2:
 
 
 def dense(Quantizer quantizer, const real[:, :] rows, *, codes=None, z=None, square=None):
-    """Fill in what is given: codes uint8 (n, width), z float32 (n, r), square float64 (n,), |rows - mean|^2 / length^2.
+    """Write the outputs that are given for rows (n, d), float32 or float64, contiguous along columns.
 
-    Rows float32 or float64 (n, d), their columns contiguous. Returns the index of the first that is not finite, or -1.
+    codes: uint8 (n, width). z: coordinates, float32 (n, r). square: |row - mean|^2 / length^2, float64 (n,). Returns
+    the index of the first row that is not finite, or -1.
     """
     cdef Job c
     begin(quantizer, &c, rows.shape[0])
@@ -298,7 +300,7 @@ def dense(Quantizer quantizer, const real[:, :] rows, *, codes=None, z=None, squ
 
 def csr(Quantizer quantizer, const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, *,
         codes=None, z=None, square=None):
-    """The same of CSR rows without duplicates; to rounding, which a nibble may show, those of the dense rows."""
+    """As `dense`, for CSR rows without duplicates; rounding differs from that of dense rows, and so may codes."""
     cdef Job c
     begin(quantizer, &c, indptr.shape[0] - 1)
     if c.n == 0:
@@ -310,7 +312,7 @@ def csr(Quantizer quantizer, const int64_t[::1] indptr, const int32_t[::1] indic
 
 
 def decode(Quantizer quantizer, const uint8_t[:, ::1] codes, float[:, ::1] out):
-    """Fill in out (n, d), mean + words @ basis.T * length of codes (n, width)."""
+    """Decode codes (n, width): out (n, d) = mean + words @ basis.T * length."""
     cdef Job c
     cdef double[::1] scratch
     cdef size_t bytes

@@ -1,6 +1,6 @@
-"""The k least scores of queries among codes of nibbles, by tables of the queries (csrc/fs_scan.h has the rule).
+"""Nearest codes of queries: scans of nibbles by lookup tables (csrc/fs_scan.h), and the driver of any scan.
 
-Scores are defined to the last bit and ties broken by ids: whatever the parts are, the results are the same.
+Scores are defined bitwise and ties are broken by ids, so that results do not depend on the split into tasks.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -19,17 +19,17 @@ join()
 BLOCK_ROWS = FS_SCAN_ROWS
 
 cdef enum:
-    LEAST_LOOKUPS = 1 << 22    # of a part, nibbles looked up: some tens of microseconds
-    LEAST_SUMS = 1 << 17       # of a part, nibbles whose entries are summed: as long
-    MOST_TABLES = 1 << 19      # bytes of the tables of queries that look at codes together: they stay in the second cache
-    MOST_QUERIES = 256         # and so many at most
-    SLICE_BYTES = 1 << 19      # of codes that many queries look at, part after part: they stay in the second cache
-    SLICE_LOOKUPS = 1 << 29    # of a slice, where few queries look at codes once
-    BETWEEN_SIGNALS = 1 << 31  # lookups: a fraction of a second
-    FEW_QUERIES = 12           # of a part, at least: they share what a strip of codes is made into
-    MOST_KEPT = 1 << 13        # offers of all ranges of codes together: so many are found in vain
-    FIRST_SHARE = 32           # that part of the codes is looked at first, and bounds what is found in the others:
-    OFTEN = 4096               # k times as many as the inverse of that part, which is more of them where k is large
+    LEAST_LOOKUPS = 1 << 22    # nibbles looked up by a task, at least: some tens of microseconds
+    LEAST_SUMS = 1 << 17       # nibbles summed exactly by a task, at least: as long
+    MOST_TABLES = 1 << 19      # bytes of the tables of queries that are scanned together: they stay in the L2 cache
+    MOST_QUERIES = 256         # the largest number of these queries
+    SLICE_BYTES = 1 << 19      # bytes of codes that are scanned for many queries at a time: they stay in the L2 cache
+    SLICE_LOOKUPS = 1 << 29    # lookups of a slice of the codes, for few queries
+    BETWEEN_SIGNALS = 1 << 31  # lookups between two checks for signals: a fraction of a second
+    FEW_QUERIES = 12           # queries of a task, at least: they share the preparation of a strip of codes
+    MOST_KEPT = 1 << 13        # offers of a query in all ranges of codes together: most of them are found in vain
+    FIRST_SHARE = 32           # 1 / FIRST_SHARE of the codes is scanned before the others, to bound their offers;
+    OFTEN = 4096               # with a large k it is k / OFTEN instead, at most a quarter
 
 
 cdef fs_scan_layout layout_of(layout):
@@ -42,15 +42,15 @@ cdef fs_scan_layout layout_of(layout):
 
 
 def blocks_shape(Py_ssize_t n, layout):
-    """Shape of the uint8 array that `pack` makes of n codes: blocks, bytes of a block."""
+    """Shape of the uint8 array in which `pack` stores n codes: (blocks, bytes of a block)."""
     cdef fs_scan_layout own = layout_of(layout)
     return (n + FS_SCAN_ROWS - 1) // FS_SCAN_ROWS, fs_scan_block(&own)
 
 
 def pack(const uint8_t[:, ::1] codes, layout, blocks=None, Py_ssize_t start=0):
-    """Codes (n, width) as blocks that are searched as they lie; written from row `start` on into `blocks`, if given.
+    """Store codes (n, width) in blocks, from row `start` on, and return the blocks: `blocks` if given, else new ones.
 
-    What stands in the blocks before that row stays, so codes are appended by writing them after the last one.
+    Rows of `blocks` before `start` are unchanged; the rest of the last block is filled with zeros.
     """
     cdef fs_scan_layout own = layout_of(layout)
     cdef Py_ssize_t n = codes.shape[0]
@@ -64,7 +64,7 @@ def pack(const uint8_t[:, ::1] codes, layout, blocks=None, Py_ssize_t start=0):
 
 
 def unpack(const uint8_t[:, ::1] blocks, layout, Py_ssize_t start, Py_ssize_t stop):
-    """Codes (stop - start, width) of rows [start, stop) of blocks."""
+    """The codes (stop - start, width) of rows [start, stop) of blocks."""
     cdef fs_scan_layout own = layout_of(layout)
     codes = np.empty((stop - start, own.width), np.uint8)
     cdef uint8_t[:, ::1] out = codes
@@ -77,12 +77,13 @@ def unpack(const uint8_t[:, ::1] blocks, layout, Py_ssize_t start, Py_ssize_t st
 def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_ssize_t k, *, float alpha, float beta,
          const float[::1] constant=None, const float[::1] divisor=None, const uint8_t[::1] allow=None,
          const int64_t[::1] ids=None, Py_ssize_t in_blocks_of=-1):
-    """The k codes of least score for each of m queries: scores float32 (m, k), ascending, and places int64 (m, k).
+    """The k codes of smallest score for each of m queries: scores float32 (m, k), ascending, positions int64 (m, k).
 
-    tables (m, n_tables, 16); codes (n, width), or blocks of them as `pack` makes, of in_blocks_of = n. The score is
-    ((beta * scale) * t + alpha * offset + constant) / divisor in float32, t summed in the order of the tables, constant
-    (m,) and divisor (n,), positive. allow: bits of the rows that may come, uint8 (ceil(n / 8)), the lowest first; ids
-    (n,) break ties, else places do. Where fewer than k may come: infinity and -1.
+    tables (m, n_tables, 16); codes (n, width), or with in_blocks_of = n the blocks of n codes, as `pack` returns them.
+    The score is ((beta * scale) * t + alpha * offset + constant) / divisor in float32, t summed in the order of the
+    tables, constant (m,), and divisor (n,), positive. allow: a mask of the codes that may be found as bits, uint8
+    (ceil(n / 8)), the lowest first. Ties are broken by ids (n,), or by positions. Where fewer than k codes may be
+    found, the scores are infinite and the positions -1.
     """
     cdef Job c
     cdef fs_scan_set codes_set
@@ -121,7 +122,7 @@ def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_
 
 cdef int fill(fs_scan_set* out, const uint8_t[:, ::1] codes, layout, Py_ssize_t n, bint in_blocks, float alpha,
               float beta, const float[::1] divisor) except -1:
-    """A set of n codes, all of which may come."""
+    """Fill `out` with a set of n codes, all of which may be found."""
     out.layout = layout_of(layout)
     out.n, out.first, out.codes, out.in_blocks = n, 0, &codes[0, 0], in_blocks
     out.alpha, out.beta = alpha, beta
@@ -133,7 +134,7 @@ cdef int fill(fs_scan_set* out, const uint8_t[:, ::1] codes, layout, Py_ssize_t 
 
 def scores(const float[:, ::1] table, const uint8_t[:, ::1] codes, layout, *, float alpha, float beta,
            float constant=0, Py_ssize_t in_blocks_of=-1):
-    """Scores float32 (n,) of all codes for one query, table (n_tables, 16); the rest as for `topk`."""
+    """Scores float32 (n,) of all codes for one query with the table (n_tables, 16); other arguments as for `topk`."""
     cdef Py_ssize_t n = codes.shape[0] if in_blocks_of < 0 else in_blocks_of
     cdef fs_scan_set codes_set
     cdef fs_scan_query query
@@ -154,7 +155,7 @@ def scores(const float[:, ::1] table, const uint8_t[:, ::1] codes, layout, *, fl
 
 
 cdef aligned(size_t n_bytes):
-    """uint8 (n_bytes,) whose first stands at a multiple of 64."""
+    """An array uint8 (n_bytes,) whose address is a multiple of 64."""
     space = np.empty(n_bytes + 63, np.uint8)
     cdef Py_ssize_t skip = -space.ctypes.data % 64
     return space[skip : skip + n_bytes]
@@ -212,7 +213,7 @@ cdef int find(Job* c) except -1:
 
 
 cdef Py_ssize_t strips(double rows) noexcept nogil:
-    """That many rows in whole strips, at least one."""
+    """A number of rows rounded down to whole strips, at least one."""
     return max(<Py_ssize_t> (rows / FS_SCAN_STRIP), 1) * FS_SCAN_STRIP
 
 
@@ -224,7 +225,7 @@ cdef void look_at_range(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_ranges(Job* c, Py_ssize_t parts) except -1:
-    """Few queries: each range of codes for itself, after a first one that bounds what is wanted of the others."""
+    """Few queries: split the codes among tasks, after a first part whose k-th score bounds the offers of the others."""
     cdef Py_ssize_t n = c.codes.n, step, i, j
     cdef double lookups = <double> c.m * c.codes.layout.n_tables, looked = 0
     if parts * c.room > MOST_KEPT:
@@ -273,7 +274,7 @@ cdef void look_for_some(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_queries(Job* c) except -1:
-    """Many queries: each part has some of them, which look at slice after slice of the codes."""
+    """Many queries: split the queries among tasks, which scan the codes slice by slice."""
     cdef Py_ssize_t n = c.codes.n, block = fs_scan_block(&c.codes.layout), step, groups
     cdef double looked = 0
     step = strips(<double> SLICE_BYTES * FS_SCAN_ROWS / block)

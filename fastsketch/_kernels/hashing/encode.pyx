@@ -1,6 +1,7 @@
 """Signed distances of rows to hyperplanes, rows @ projection - offsets, and their signs as packed codes.
 
-By parts of so many rows as a width and a number of bits ask for, and nothing else: bits do not depend on the threads.
+The number of rows of a task depends on the width and the number of bits only, so that results do not depend on the
+number of threads.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -19,9 +20,9 @@ join()
 
 
 cdef enum:
-    PART_PRODUCTS = 1 << 23  # of a part: some tenths of a millisecond
-    FEWEST = 64              # rows of a part: the projection is packed for each
-    MOST = 2048              # and their scores stay in the caches
+    PART_PRODUCTS = 1 << 23  # multiply-adds of a task: some tenths of a millisecond
+    FEWEST = 64              # rows of a task, at least: BLAS packs the projection for each task
+    MOST = 2048              # rows of a task, at most: their scores stay in the caches
 
 
 cdef Py_ssize_t part_rows(Py_ssize_t d, Py_ssize_t n_bits) noexcept nogil:
@@ -30,7 +31,7 @@ cdef Py_ssize_t part_rows(Py_ssize_t d, Py_ssize_t n_bits) noexcept nogil:
 
 
 def rows_of_part(Py_ssize_t d, Py_ssize_t n_bits):
-    """Rows of a part: who gives rows piece by piece gives multiples of it, and gets the same bits as in one call."""
+    """Rows of a task. Calls with multiples of it give results bitwise identical to those of one call."""
     return part_rows(d, n_bits)
 
 
@@ -98,7 +99,7 @@ cdef void some_rows(void* context, ptrdiff_t part, real* scratch) noexcept nogil
 
 
 cdef Py_ssize_t run(Job* c, const real[:, ::1] projection, const real[::1] offsets, scores, codes) except -2:
-    """All parts; the first row that is not finite, or -1."""
+    """Run all tasks; the index of the first row that is not finite, or -1."""
     cdef Py_ssize_t parts, i
     cdef real[:, ::1] out
     cdef uint8_t[:, ::1] packed
@@ -129,9 +130,9 @@ cdef Py_ssize_t run(Job* c, const real[:, ::1] projection, const real[::1] offse
 
 
 def dense(const real[:, :] rows, const real[:, ::1] projection, const real[::1] offsets, *, scores=None, codes=None):
-    """Fill in scores (n, n_bits), of the dtype of the rows, or codes (n, ceil(n_bits / 8)).
+    """Write scores (n, n_bits), of the dtype of the rows, or codes (n, ceil(n_bits / 8)), whichever is given.
 
-    Columns of the rows are contiguous. Returns the index of the first row that is not finite, or -1.
+    Rows must be contiguous along columns. Returns the index of the first row that is not finite, or -1.
     """
     cdef Job c
     c.n, c.d, c.ld = rows.shape[0], rows.shape[1], rows.strides[0] // <Py_ssize_t> sizeof(real)
@@ -143,7 +144,7 @@ def dense(const real[:, :] rows, const real[:, ::1] projection, const real[::1] 
 
 def csr(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, const real[:, ::1] projection,
         const real[::1] offsets, *, scores=None, codes=None):
-    """The same of CSR rows without duplicates."""
+    """As `dense`, for CSR rows without duplicates."""
     cdef Job c
     c.n, c.d, c.ld = indptr.shape[0] - 1, projection.shape[0], 0
     if c.n == 0:

@@ -1,7 +1,4 @@
-"""Hamming distances between packed binary codes, and exact nearest neighbours.
-
-Both are whole numbers: whatever the parts are, the results are the same.
-"""
+"""Hamming distances between packed binary codes, and exact nearest neighbours by them."""
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
@@ -15,15 +12,15 @@ follow()
 join()
 
 cdef enum:
-    LEAST_WORDS = 1 << 17    # of a part, words of codes times queries: some tens of microseconds
-    BLOCK_WORDS = 1 << 16    # that many queries look at, one after the other: they stay in the second cache
-    FEW_QUERIES = 6          # of a part, at least: they read a tile from the first cache
-    MOST_KEPT = 1024         # neighbours of all ranges of codes together: so many are found in vain
-    FIRST_SHARE = 32         # that part of the codes is looked at first, and bounds what is found in the others
+    LEAST_WORDS = 1 << 17    # words of codes times queries of a task, at least: some tens of microseconds
+    BLOCK_WORDS = 1 << 16    # words of codes that are scanned for many queries at a time: they stay in the L2 cache
+    FEW_QUERIES = 6          # queries of a task, at least: they read a tile from the L1 cache
+    MOST_KEPT = 1024         # neighbours of a query in all ranges together: most of them are found in vain
+    FIRST_SHARE = 32         # 1 / FIRST_SHARE of the codes is scanned before the others, to bound what they find
 
 
 cdef padded(const uint8_t[:, ::1] codes):
-    """The codes as rows of whole 64-bit words, zero-padded."""
+    """Codes (n, bytes) as rows of 64-bit words, padded with zeros."""
     cdef Py_ssize_t n = codes.shape[0], n_bytes = codes.shape[1]
     out = np.zeros((n, fs_hamming_words(n_bytes)), np.uint64)
     cdef uint64_t[:, ::1] words = out
@@ -58,7 +55,7 @@ cdef void distances_of_some(void* context, ptrdiff_t part, void* scratch) noexce
 
 
 def distances(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes):
-    """Bits that differ, int32 (queries, codes)."""
+    """The number of bits that differ, int32 (queries, codes)."""
     cdef Py_ssize_t m = queries.shape[0], n = codes.shape[0], n_bytes = codes.shape[1]
     cdef uint64_t[:, ::1] words = padded(queries)
     cdef uint64_t[::1] tile = np.empty(words.shape[1] * FS_HAMMING_TILE, np.uint64)
@@ -75,10 +72,10 @@ def distances(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes):
 
 def topk(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes, Py_ssize_t k, *, const uint8_t[::1] allow=None,
          const int64_t[::1] ids=None):
-    """The k nearest codes of every query: distances int32 and indices int64, ascending by both.
+    """The k nearest codes of every query: distances int32 (m, k), ascending, and positions int64 (m, k).
 
-    allow: bits of the codes that may come, uint8 (ceil(n / 8)), the lowest first; ids (n,) break ties, else indices do.
-    Where fewer than k may come: 2^31 - 1 and 2^63 - 1.
+    allow: a mask of the codes that may be found as bits, uint8 (ceil(n / 8)), the lowest first. Ties are broken by ids
+    (n,), or by positions. Where fewer than k codes may be found: 2^31 - 1 and 2^63 - 1.
     """
     cdef Py_ssize_t m = queries.shape[0], n = codes.shape[0], n_bytes = codes.shape[1], parts
     cdef uint64_t[:, ::1] words = padded(queries)
@@ -120,7 +117,7 @@ cdef void look_at_range(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_ranges(Job* c, uint64_t* tile, Py_ssize_t parts) except -1:
-    """Few queries: each range of codes for itself, after a first one that bounds what is wanted of the others."""
+    """Few queries: split the codes among tasks, after a first part whose k-th distance bounds those of the others."""
     cdef Py_ssize_t i
     if parts > MOST_KEPT // c.k:
         parts = MOST_KEPT // c.k
@@ -165,12 +162,12 @@ cdef void look_at_block(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_queries(Job* c) except -1:
-    """Many queries: each part has some of them, which look at block after block of the codes."""
+    """Many queries: split the queries among tasks, which scan the codes block by block."""
     cdef Py_ssize_t block = BLOCK_WORDS // c.words // FS_HAMMING_TILE * FS_HAMMING_TILE, groups
     if block < FS_HAMMING_TILE:
         block = FS_HAMMING_TILE
     cdef bint as_they_are = fs_hamming_is_tiles(c.n_bytes, c.codes)
-    # codes that are tiles already: but the last, whose end could not be read
+    # codes that are tiles already, except the last one, which may not be read to its end
     cdef Py_ssize_t plain = c.n // FS_HAMMING_TILE * FS_HAMMING_TILE if as_they_are else 0
     cdef uint64_t[:, ::1] space = np.empty((2, c.words * (FS_HAMMING_TILE if as_they_are else block)), np.uint64)
     cdef int turn = 0
@@ -180,7 +177,7 @@ cdef int by_queries(Job* c) except -1:
         c.start = c.stop = c.next_stop = c.n_parts = 0
         c.tiles = c.next_tiles = NULL
         while c.stop < c.n:
-            # look at what has become tiles, and make the next ones meanwhile
+            # scan the block that is in tiles, and convert the next one at the same time
             c.start, c.stop, c.tiles = c.stop, c.next_stop, c.next_tiles
             c.n_parts = groups if c.stop > c.start else 0
             c.n_tilings = 0

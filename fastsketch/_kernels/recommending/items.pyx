@@ -1,6 +1,6 @@
-"""An item matrix, one row for each item: users' rows projected on it, scores of all items, walks to other users' items.
+"""Kernels of item models: projections of users' rows on an item matrix, scores of items, and random walks.
 
-In parts of users or of items, cut by sizes alone; the best items are found by `_kernels/linalg/best.pyx`.
+The split into tasks depends on sizes only. The best items are found by `_kernels/linalg/best.pyx`.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -18,14 +18,14 @@ follow()
 join()
 
 cdef enum:
-    LEAST_SPARSE = 1 << 18   # multiply-adds of a part at least, with rows anywhere in memory: 50 to 100 us
-    LEAST_DENSE = 1 << 20    # the same of dense products
-    AT_ONCE = 64             # rows that are turned at a time
-    TILE = 1 << 16           # scores between the product and their scale: they stay in the second cache
+    LEAST_SPARSE = 1 << 18   # multiply-adds of a task with random access to memory, at least: 50 to 100 us
+    LEAST_DENSE = 1 << 20    # multiply-adds of a task of dense products, at least
+    AT_ONCE = 64             # rows that are multiplied by `turn` at a time
+    TILE = 1 << 16           # scores that are computed before they are scaled: they stay in the L2 cache
 
 
 cdef struct Work:
-    # arrays of `real` are void here
+    # void: arrays of `real`
     Py_ssize_t n_parts, k, n, t
     const int64_t* indptr
     const int32_t* indices
@@ -134,7 +134,7 @@ cdef void walks_part(Walks* w, Py_ssize_t part, real* scratch) noexcept nogil:
     cdef real* out
     memset(scratch, 0, w.m * sizeof(real))
     for i in range(start, stop):
-        # t = x T, whose users other than 0 are listed
+        # t = x T; its nonzero entries are listed in `users`
         met = 0
         for e in range(w.indptr[i], w.indptr[i + 1]):
             x = (<const real*> w.data)[e]
@@ -167,7 +167,7 @@ def add_walks(const int64_t[::1] indptr, const int32_t[::1] indices, const real[
     w.indptr, w.indices, w.data, w.out = &indptr[0], &indices[0], &data[0], &out[0, 0]
     w.to_ptr, w.to_users, w.to_data = &to_ptr[0], &to_users[0], &to_data[0]
     w.from_ptr, w.from_items, w.from_data = &from_ptr[0], &from_items[0], &from_data[0]
-    # of a row as many steps as its items have users on average, each as many as a user has items
+    # estimated work: the users of the items of a row, times the items of a user, on average
     w.n_parts = min(w.k, fs_pool_parts(<double> data.shape[0] * to_data.shape[0] / w.n * from_data.shape[0] / w.m,
                                        LEAST_SPARSE))
     cdef size_t size = w.m * (sizeof(real) + sizeof(int32_t))

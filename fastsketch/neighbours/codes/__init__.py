@@ -1,4 +1,4 @@
-"""Codes of rows, of every hash and quantizer, and their search by real-valued queries or by Hamming distance."""
+"""Codes of hashes and quantizers, and nearest-neighbour search among them."""
 
 from fastsketch.neighbours.codes._encoder import Encoder
 from fastsketch.neighbours.codes._packed_codes import hamming_distances, hamming_topk

@@ -1,11 +1,11 @@
-"""A factor of a row in one or two bytes: an unsigned number with few bits, decoded by a shift and an addition.
+"""Factors of a row as small floats of one or two bytes.
 
-With M bits of mantissa the integer u of 8 or 16 bits stands for
+With M bits of mantissa the unsigned integer u of 8 or 16 bits stands for
 
     value(u) = unit * float_of_bits((u << (23 - M)) + (127 << 23))
 
-as float32: from `unit` on, upwards, in steps of a share 2^-M of the power of two below, up to unit * 2^(2^(bits - M)).
-What is smaller becomes `unit`, what is larger the largest number: a factor saturates, it never overflows.
+as float32. The numbers go from `unit` to unit * 2^(2^(bits - M)); neighbours differ by the share 2^-M of the power of
+two below them. Smaller numbers are encoded as `unit`, larger ones as the largest number: encoding saturates.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ _ONE = 127 << 23  # the bits of 1.0
 
 @dataclass(frozen=True)
 class Minifloat:
-    """The numbers that n_bytes (0, 1 or 2) of a code can say; 0 bytes say nothing.
+    """A small-float format of 0, 1 or 2 bytes; with 0 bytes nothing is stored.
 
     Parameters
     ----------
     n_bytes : int
     mantissa_bits : int
-        M: at least 1 for 8 bits, 9 for 16 (the exponent has at most 7), at most all bits; 0 for none.
+        M: at least 1 for one byte and 9 for two (the exponent has at most 7 bits), at most all bits; 0 for 0 bytes.
     unit : float
         The smallest number, a positive float32.
     """
@@ -51,11 +51,11 @@ class Minifloat:
 
     @property
     def largest(self) -> int:
-        """Return the integer of the largest number."""
+        """Return the integer that stands for the largest number."""
         return (1 << 8 * self.n_bytes) - 1
 
     def rounded(self, values: ArrayLike) -> NDArray[np.uint32]:
-        """Return the integers of numbers, (n,), which are no NaN: to nearest, a half upwards."""
+        """Round numbers (n,), none of them NaN, to the integers of the nearest numbers of the format, halves up."""
         with np.errstate(over="ignore"):
             ratio: Any = np.asarray(values, np.float32) / np.float32(self.unit)
         shift = 23 - self.mantissa_bits
@@ -64,17 +64,17 @@ class Minifloat:
         return np.minimum((bits + half) >> np.uint32(shift), np.uint32(self.largest))
 
     def values(self, integers: ArrayLike) -> Factors:
-        """Return float32 numbers of integers."""
+        """Return the float32 numbers that integers stand for."""
         u = np.asarray(integers, np.uint32)
         return np.float32(self.unit) * ((u << np.uint32(23 - self.mantissa_bits)) + np.uint32(_ONE)).view(np.float32)
 
     def encode(self, values: ArrayLike) -> NDArray[np.uint8]:
-        """Return uint8 (n, n_bytes), the low byte first, of numbers (n,) that are no NaN."""
+        """Encode numbers (n,), none of them NaN, as uint8 (n, n_bytes), the low byte first."""
         u = self.rounded(values)
         return np.stack([(u >> np.uint32(8 * b)).astype(np.uint8) for b in range(self.n_bytes)], axis=-1)
 
     def decode(self, data: NDArray[np.uint8]) -> Factors:
-        """Return float32 (n,) of uint8 (n, n_bytes)."""
+        """Decode uint8 (n, n_bytes) to float32 (n,)."""
         u = np.zeros(data.shape[0], np.uint32)
         for b in range(self.n_bytes):
             u |= data[:, b].astype(np.uint32) << np.uint32(8 * b)

@@ -1,4 +1,4 @@
-"""Scan: the k best scores of every query among codes."""
+"""Scan of codes for the k smallest scores of every query."""
 
 from typing import Literal, NamedTuple
 
@@ -12,27 +12,31 @@ from fastsketch.neighbours.codes._search_arguments import Mask, Places, bits_of,
 Scores = NDArray[np.float32]
 
 
-# What tables are made for: the query's side of a distance. Cosines come from those of "inner_product".
+# What the tables of a query estimate. Cosines are computed from the tables of "inner_product".
 Estimate = Literal["euclidean", "inner_product"]
 
 
 class Tables(NamedTuple):
-    """Tables float32 (m, n_tables, 16) and constants float64 (m,) of m queries, in units of ``Encoder.length``."""
+    """Lookup tables float32 (m, n_tables, 16) and constants float64 (m,) of m queries.
+
+    Both are in units of ``Encoder.length``.
+    """
 
     tables: NDArray[np.float32]
     constant: NDArray[np.float64]
 
 
 class Rule(NamedTuple):
-    """A code's score of a query, smaller is nearer: (constant + alpha offset + beta scale t) / divisor.
+    """The score of a code for a query: ((beta scale) t + alpha offset + constant) / divisor; smaller is nearer.
 
-    All in float32, in this order, t summed in the order of the tables; a NaN counts as infinity.
+    Every operation is rounded to float32 in this order, and t is summed in the order of the tables. A NaN counts as
+    infinity.
     """
 
     alpha: float
     beta: float
-    constant: NDArray[np.float32] | None = None  # (m,), of each query; 0
-    divisor: NDArray[np.float32] | None = None  # (n,), of each code; 1
+    constant: NDArray[np.float32] | None = None  # (m,), one per query; None: 0
+    divisor: NDArray[np.float32] | None = None  # (n,), one per code; None: 1
 
 
 def scan(
@@ -44,10 +48,19 @@ def scan(
     allow: Mask | None = None,
     ids: Places | None = None,
 ) -> tuple[Scores, Places]:
-    """Return the k smallest scores (m, k) of every query, ascending, and the places (m, k) of their codes.
+    """Return the k smallest scores (m, k) of every query, ascending, and the positions (m, k) of their codes.
 
-    Among equal scores the smaller id comes first (the lower place without ids); allow (n,) says which codes may come,
-    at least k. tables (m, n_tables, 16). Few codes that may come are all looked at.
+    Equal scores are ordered by id, or by position without ids. `allow` (n,) is a mask of at least k codes that may be
+    found. If it selects few codes, these are copied and scanned instead of the collection.
+
+    Parameters
+    ----------
+    tables : ndarray float32 (m, n_tables, 16)
+    codes : CodeRows
+    rule : Rule
+    k : int
+    allow : ndarray bool (n,), optional
+    ids : ndarray int64 (n,), optional
     """
     some = few(allow)
     if some is not None:

@@ -1,4 +1,4 @@
-"""Frozen encoders: they make codes of rows, and tables of queries for them, by what a model had learned."""
+"""Encoders: frozen maps of rows to codes, and of queries to lookup tables."""
 
 import hashlib
 import json
@@ -23,29 +23,31 @@ _kinds: dict[str, "type[Encoder]"] = {}
 
 
 class Encoder(CodeSearch, ABC):
-    """Frozen map of rows to codes, the same wherever it has the same fingerprint.
+    """A frozen map of rows to codes, as ``model.encoder()`` returns it.
 
-    A subclass sets ``n_features``, ``layout`` and ``length`` and defines ``encode``, ``decode``, ``tables``, ``state``
-    and ``of_state``. Codes of rows do not depend on the batch they are encoded in.
+    Encoders with equal fingerprints make equal codes and give equal answers. The code of a row does not depend on the
+    batch it is encoded in. A subclass sets ``n_features``, ``layout`` and ``length`` and defines ``encode``,
+    ``decode``, ``tables``, ``state`` and ``of_state``.
 
     Attributes
     ----------
     n_features : int
     feature_names : tuple of str or None
-        Names of the columns of the rows that the model learned from: rows with other names, or in another order, are
-        refused. They are no part of the fingerprint.
+        Column names of the rows that the model learned from. Rows with other names, or with the names in another
+        order, are rejected. The names are not part of the fingerprint.
     layout : Layout
-        Where nibbles and factors are in a code.
+        Positions of nibbles and factors in a code.
     length : float
-        A power of two: the unit of length of tables, constants and factors, so that whatever the rows are measured in,
-        these are numbers that float32 holds. Estimates of distances are multiplied by it, inner products by its square.
+        A power of two, the unit of length of tables, constants and factors. It keeps them in the range of float32
+        whatever the units of the rows. Estimated distances are multiplied by it, inner products by its square.
     norm : float or None
-        The length of rows, in units of ``length``, where all that was learned from have (nearly) the same: products
-        then go by distances, of which codes know more.
+        The common length of the rows in units of ``length``, if all rows learned from have nearly the same length, else
+        None. If it is set, inner products and cosines are computed from estimated distances, which are more accurate.
     mean, basis : ndarray (d,), (d, r)
-        Of encoders alone whose decoded rows less the mean lie in the span of the basis, orthonormal columns.
+        Only of encoders whose decoded rows are the mean plus a vector in the span of the basis, which has orthonormal
+        columns.
     has_bits : bool
-        Whether the nibbles of a code are signs, whose Hamming distances mean something.
+        Whether the nibbles of a code are sign bits, which can be compared by Hamming distance.
 
     Examples
     --------
@@ -55,7 +57,7 @@ class Encoder(CodeSearch, ABC):
     >>> encoder = model.encoder()
     >>> isinstance(encoder, fs.neighbours.Encoder), encoder.width
     (True, 2)
-    >>> _ = model.update(rows[:500] + 1)  # which the encoder does not follow
+    >>> _ = model.update(rows[:500] + 1)  # the encoder does not change
     >>> encoder == model.encoder()
     False
     """
@@ -73,54 +75,55 @@ class Encoder(CodeSearch, ABC):
 
     @property
     def width(self) -> int:
-        """Return the bytes of a code."""
+        """Number of bytes of a code."""
         return self.layout.width
 
     @abstractmethod
     def encode(self, rows: Rows) -> Codes:
-        """Return codes uint8 (n, width) of rows (n, d), array_like or scipy.sparse, or of one row (d,)."""
+        """Encode rows (n, d), array_like or scipy.sparse, or one row (d,), as uint8 (n, width)."""
 
     def bits(self, rows: Any) -> Codes:
-        """Return the nibbles of checked rows alone: packed bits, where ``has_bits``."""
+        """Return the packed sign bits of validated rows, uint8 (n, nibble_bytes), of an encoder that ``has_bits``."""
         return np.ascontiguousarray(self.encode(rows)[:, : self.layout.nibble_bytes])
 
     @abstractmethod
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Return rows float32 (n, d) that codes (n, width) stand for; TypeError if such codes stand for none."""
+        """Decode codes (n, width) to approximate rows float32 (n, d); TypeError if such codes cannot be decoded."""
 
     @abstractmethod
     def tables(self, queries: Any, metric: Estimate) -> Tables:
-        """Return tables T (m, n_tables, 16) and constants c (m,) of queries: a checked (m, d) float array or CSR rows.
+        """Return lookup tables T (m, n_tables, 16) and constants c (m,) of validated queries.
 
-        With t = sum over j of T[j, nibble j] of a code, the squared distance is estimated by
-        c + offset - 2 scale t, the inner product by c + scale t, in units of ``length`` squared.
+        With t = sum over j of T[j, nibble j] of a code, the estimate of the squared distance is
+        c + offset - 2 scale t, that of the inner product c + scale t, both in units of ``length`` squared.
 
         Parameters
         ----------
-        queries : ndarray or csr_array (m, d)
+        queries : ndarray of float, or csr_array (m, d)
         metric : {"euclidean", "inner_product"}
-            What is estimated.
+            The quantity that is estimated.
         """
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return what json can write, and arrays by name: all that makes the encoder what it is."""
+        """Return the state of the encoder: entries for JSON, and arrays by name."""
 
     @classmethod
     @abstractmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        """Return the encoder that gave ``state``; TypeError, KeyError or ValueError for what is none (a stranger's).
+        """Return an encoder from its ``state``.
+
+        The input may be untrusted: TypeError, KeyError or ValueError if it is not the state of an encoder.
 
         Parameters
         ----------
         state : dict
         arrays : dict of ndarray
-            What ``state`` gave.
         """
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return the hexadecimal sha256 of kind, numbers and arrays: equal for encoders of equal codes and answers."""
+        """SHA-256 of the class and the state of the encoder, in hexadecimal; column names do not enter."""
         state, arrays = self.state()
         digest = hashlib.sha256(json.dumps([_kind(type(self)), state], sort_keys=True).encode())
         for name in sorted(arrays):
@@ -134,7 +137,7 @@ class Encoder(CodeSearch, ABC):
         return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
-        """Return rows of this width, with these names of columns if they have any, as an array or CSR.
+        """Return rows as an array or CSR, after a check of their width and of their column names, if they have any.
 
         Whether they are finite is not checked.
 
@@ -142,7 +145,7 @@ class Encoder(CodeSearch, ABC):
         ----------
         rows : array_like or scipy.sparse (n, d), or one row (d,)
         name : str, default "rows"
-            What messages call them.
+            Their name in error messages.
         """
         require_columns(rows, self.feature_names, name)
         return as_rows(rows, self.n_features, name)
@@ -161,19 +164,19 @@ class Encoder(CodeSearch, ABC):
 
 
 def _kind(cls: type) -> str:
-    """Return the name of a kind in a file, "fastsketch.neighbours.SignEncoder": first what makes it known."""
+    """Return the name of an encoder class in a file, for example "fastsketch.neighbours.BookEncoder"."""
     return f"{home_of(cls)}.{cls.__name__}"
 
 
 def kept(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
-    """Return the state of an encoder with its kind, for ``restored``."""
+    """Return the state of an encoder with the name of its class, for ``restored``: entries for JSON, and arrays."""
     state, arrays = encoder.state()
     names = {} if encoder.feature_names is None else {"feature_names": list(encoder.feature_names)}
     return {"kind": _kind(type(encoder)), "state": state, **names}, arrays
 
 
 def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
-    """Return the encoder whose ``kept`` this is; ValueError for what is none (it may be a stranger's)."""
+    """Return an encoder from what ``kept`` returned; ValueError for invalid, possibly untrusted, input."""
     kind = about.get("kind")
     if not isinstance(kind, str):
         raise ValueError(f"the kind of an encoder must be a name, got {kind!r}")

@@ -1,4 +1,4 @@
-"""Where things are in a code: nibbles, each with a table of a query, then two factors."""
+"""Layout of a code: nibbles, each an index into a lookup table of the query, then two factors of the row."""
 
 from dataclasses import astuple, dataclass
 from typing import Any, cast
@@ -11,22 +11,24 @@ from fastsketch.neighbours.codes._code_factors import NOTHING, Factors, Minifloa
 
 Codes = NDArray[np.uint8]
 
-# Tables of one code, at most: kernels count bytes and tables of a block with 32 bits.
+# The largest number of tables of a code: the kernels count bytes and tables of a block with 32 bits.
 MOST_TABLES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The bytes of a code: ceil(n_tables / 2) of nibbles, the low one of a byte first, then offset and scale.
+    """Layout of a code: ceil(n_tables / 2) bytes of nibbles, the low nibble of a byte first, then offset and scale.
 
-    A row's estimate for a query is made of t = sum over j of T[j, nibble j], T (n_tables, 16) the query's tables, and
-    of the row's offset (0 without bytes for it) and scale (1 without): offset - 2 scale t plus a constant of the query
-    is the squared distance, scale t plus a constant the inner product.
+    Let T (n_tables, 16) be the tables of a query, and t = sum over j of T[j, nibble j]. The squared distance of query
+    and row is estimated by offset - 2 scale t plus a constant of the query, the inner product by scale t plus a
+    constant. A code without bytes for them has the offset 0 and the scale 1.
 
     Parameters
     ----------
     n_tables : int
+        Number of nibbles.
     offset, scale : Minifloat
+        Formats of the two factors.
     """
 
     n_tables: int
@@ -38,28 +40,28 @@ class Layout:
 
     @property
     def nibble_bytes(self) -> int:
-        """Return the bytes before the factors."""
+        """Number of bytes before the factors."""
         return (self.n_tables + 1) // 2
 
     @property
     def width(self) -> int:
-        """Return the bytes of a code."""
+        """Number of bytes of a code."""
         return self.nibble_bytes + self.offset.n_bytes + self.scale.n_bytes
 
     def nibbles(self, codes: Codes) -> Codes:
-        """Return uint8 (n, n_tables), each below 16, of codes (n, width)."""
+        """Return the nibbles of codes (n, width) as uint8 (n, n_tables), each below 16."""
         body = codes[:, : self.nibble_bytes]
         out = np.empty((len(codes), 2 * self.nibble_bytes), np.uint8)
         out[:, ::2], out[:, 1::2] = body & 15, body >> 4
         return out[:, : self.n_tables]
 
     def offsets(self, codes: Codes) -> Factors | None:
-        """Return the offsets of codes, float32 (n,), or None if a code has none."""
+        """Return the offsets of codes (n, width), float32 (n,), or None if codes have none."""
         start = self.nibble_bytes
         return self._factor(self.offset, codes[:, start : start + self.offset.n_bytes])
 
     def scales(self, codes: Codes) -> Factors | None:
-        """Return the scales of codes, float32 (n,), or None if a code has none."""
+        """Return the scales of codes (n, width), float32 (n,), or None if codes have none."""
         return self._factor(self.scale, codes[:, self.width - self.scale.n_bytes :])
 
     @staticmethod
@@ -67,7 +69,7 @@ class Layout:
         return kind.decode(data) if kind.n_bytes else None
 
     def packed(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
-        """Return codes (n, width) of nibbles (n, n_tables), each below 16, and of the layout's factors (n,)."""
+        """Pack nibbles (n, n_tables), each below 16, and the factors (n,) of the layout into codes (n, width)."""
         n = len(nibbles)
         pairs = np.zeros((n, 2 * self.nibble_bytes), np.uint8)
         pairs[:, : self.n_tables] = nibbles
@@ -77,7 +79,7 @@ class Layout:
         return out
 
     def put_factors(self, codes: Codes, offset: Any, scale: Any) -> None:
-        """Write the factors (n,) that the layout has into codes (n, width)."""
+        """Write the factors (n,) of the layout into codes (n, width), in place; factors without bytes are ignored."""
         start = self.nibble_bytes
         if self.offset.n_bytes:
             codes[:, start : start + self.offset.n_bytes] = self.offset.encode(offset)
@@ -85,12 +87,12 @@ class Layout:
             codes[:, start + self.offset.n_bytes :] = self.scale.encode(scale)
 
     def state(self) -> dict[str, Any]:
-        """Return what json can write."""
+        """Return the layout as JSON values."""
         return {"n_tables": self.n_tables, "offset": [*astuple(self.offset)], "scale": [*astuple(self.scale)]}
 
     @classmethod
     def of_state(cls, state: Any) -> "Layout":
-        """Return the inverse of ``state``; TypeError or ValueError for what is none."""
+        """Return a layout from its ``state``; TypeError or ValueError if it is not valid."""
         if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
             raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
         stated = cast("dict[str, Any]", state)

@@ -1,4 +1,4 @@
-"""Packed binary codes, in the little bit order of numpy.packbits(z > 0, bitorder="little") and of faiss; search."""
+"""Packed binary codes and their Hamming distances; bits are in the little order of ``numpy.packbits`` and faiss."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,17 +11,17 @@ Codes = NDArray[np.uint8]
 
 
 def code_width(n_bits: int) -> int:
-    """Return the bytes of a code."""
+    """Return the number of bytes of a code of n_bits."""
     return -(-n_bits // 8)
 
 
 def pack(bits: NDArray[np.bool_]) -> Codes:
-    """Return uint8 (n, ceil(r / 8)) of a boolean (n, r)."""
+    """Pack a boolean (n, r) into uint8 (n, ceil(r / 8))."""
     return np.packbits(bits, axis=1, bitorder="little")
 
 
 def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
-    """Return a contiguous uint8 matrix of packed codes, or TypeError / ValueError naming the argument."""
+    """Return codes as a contiguous uint8 matrix (n, bytes); TypeError or ValueError names the argument."""
     out = as_array(codes, name)
     if out.dtype != np.uint8:
         raise TypeError(f"{name} must be packed codes of dtype uint8, got {out.dtype}")
@@ -50,7 +50,7 @@ def hamming_distances(queries: ArrayLike, codes: ArrayLike) -> NDArray[np.int32]
     Raises
     ------
     TypeError, ValueError
-        If either is no matrix of uint8, or the codes differ in length.
+        If an argument is not a matrix of uint8, or the two have codes of different lengths.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def hamming_topk(
     ids: ArrayLike | None = None,
     allow: ArrayLike | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Find the k codes of the least Hamming distance to every query, exactly.
+    """Find the k codes nearest to every query by Hamming distance, exactly.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def hamming_topk(
     k : int, default 10
         At most the number of codes that may be found.
     ids : array_like of int64 (n,), optional
-        Different numbers by which codes are called, in the result and in `allow`; default 0 to n - 1.
+        Distinct ids of the codes, used in the result and in `allow`; default 0 to n - 1.
     allow : array_like of ids, or of bool (n,), optional
         The codes that may be found.
 
@@ -88,18 +88,18 @@ def hamming_topk(
     -------
     distances : ndarray int32 (m, k), ascending
     indices : ndarray int64 (m, k)
-        Ids; among equal distances the smaller comes first.
+        Ids; equal distances are ordered by id.
 
     Raises
     ------
     TypeError, ValueError
-        If either is no matrix of uint8, the codes differ in length, or k exceeds the codes that may be found; if ids
-        are not n different integers, or `allow` holds others or is a mask of another length.
+        If an argument is not a matrix of uint8, codes have different lengths, k exceeds the number of codes that may
+        be found, ids are not n distinct integers, or `allow` has an unknown id or is a mask of another length.
 
     Notes
     -----
-    A linear scan with the vector unit's population count, without the interpreter lock, on the threads that
-    ``fs.thread_limit`` governs if it is long enough. Queries given together share the pass over the collection.
+    A linear scan that counts bits with vector instructions. It releases the global interpreter lock, and long scans
+    run on the threads of ``fs.thread_limit``. Queries of one call share a pass over the collection.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def hamming_topk(
 def nearest_bits(
     queries: Codes, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
 ) -> tuple[NDArray[np.int32], Places]:
-    """Return distances (m, k) and places (m, k) of checked codes; among equal distances the smaller id comes first."""
+    """Return the k smallest distances (m, k) of validated codes, and their positions (m, k); ties are ordered by id."""
     some = few(allow)
     if some is not None:
         codes, allow, ids = codes[some], None, None if ids is None else ids[some]

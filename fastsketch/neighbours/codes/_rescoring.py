@@ -1,4 +1,4 @@
-"""Candidates ranked again by exact distances to the rows themselves, wherever those are."""
+"""Reranking of candidates by exact distances to the original rows."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -14,24 +14,25 @@ Places = NDArray[np.int64]
 Source = Rows | Callable[[Places], Rows]
 Reader = Callable[[Places, Places], Any]
 
-# Bytes of rows that are read at a time, and of differences to queries made of them: beside the caches, not the memory.
+# Bytes of rows that are read at a time, and of the differences of queries and rows that are held at a time.
 PIECE_BYTES = 16 << 20
 
 
 def rows_reader(
     source: Source, n_features: int, name: str, n: int | None = None, *, feature_names: FeatureNames | None = None
 ) -> Reader:
-    """Return what reads rows of n_features columns, n of them if that is known; TypeError or ValueError names them.
+    """Return a function read(positions, ids) that returns the rows (b, n_features) of a source.
 
-    It takes places, ascending, and their ids: an array has rows by place, a function is asked for those of ids, and
-    what it returns is checked when it does. Rows with names of columns must have `feature_names`, in their order.
+    Positions must ascend. An array is indexed by position; a callable is called with the ids, and the rows it returns
+    are validated then. An array must have n rows if n is given. Rows with column names must have `feature_names`, in
+    this order. TypeError or ValueError calls the source by `name`.
     """
     rows: Any = source
     if not callable(source):
         refuse_names(source, name)
         require_columns(source, feature_names, name)
         held = isinstance(source, np.ndarray) and source.ndim == 2
-        # of an array its kind, not its entries: they may lie on a disk
+        # entries of an array are not read here: it may be a memory map
         checked = as_rows(rows[:0] if held else rows, name=name)
         rows = rows if held else checked
         expected = rows.shape[0] if n is None else n, n_features
@@ -68,7 +69,7 @@ def rows_reader(
 
 
 def refuse_names(source: Any, name: str) -> None:
-    """Raise for what is often given instead of rows: the name of their file, or True."""
+    """Raise TypeError for what is often passed instead of rows: the name of a file, or True."""
     if isinstance(source, str | bytes | bool | np.bool_ | PathLike):
         raise TypeError(
             f"{name} must be the rows (an array, np.load(..., mmap_mode='r'), CSR) or a function of ids that returns "
@@ -79,9 +80,10 @@ def refuse_names(source: Any, name: str) -> None:
 def rescored(
     queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str, k: int, ids: Places | None = None
 ) -> tuple[NDArray[np.float64], Places]:
-    """Return exact keys (m, k), ascending, and places (m, k) of the k best of candidates (m, c); ties by id.
+    """Rank candidates (m, c) by exact keys; return the k smallest keys (m, k), ascending, and their positions (m, k).
 
-    rows_at gives rows at ascending places: each is read once for all queries, a piece at a time.
+    Equal keys are ordered by id. `rows_at` returns the rows at ascending positions; each row is read once for all
+    queries, a batch at a time.
     """
     keys = _exact_keys(queries, places, rows_at, metric=metric)
     names = places if ids is None else ids[places]
@@ -90,7 +92,7 @@ def rescored(
 
 
 def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str) -> NDArray[np.float64]:
-    """Return keys (m, c) of candidates (m, c) by their rows: see ``_search``."""
+    """Return the exact keys (m, c) of candidates (m, c): see ``_search``."""
     m, c = places.shape
     keys = np.empty(m * c)
     order = np.argsort(places, axis=None, kind="stable")  # pairs of a query and a candidate, row by row
@@ -111,7 +113,7 @@ def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], 
 
 
 def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: str) -> NDArray[np.float64]:
-    """Return keys of pairs of a query and a row."""
+    """Return the keys of pairs of a query and a row, (p,), from the indices of both."""
     out = np.empty(len(of_query))
     step = max(1, PIECE_BYTES // (8 * rows.shape[1]))
     for start in range(0, len(out), step):
@@ -127,7 +129,7 @@ def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: 
 
 
 def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
-    """Return keys of rows and queries (p, d), both dense or both CSR."""
+    """Return the keys (p,) of rows and queries (p, d), both dense or both CSR."""
     if metric == "euclidean":
         return _dots(x - q, x - q)
     if metric == "inner_product":
@@ -138,14 +140,14 @@ def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
 
 
 def _dots(x: Any, y: Any) -> NDArray[np.float64]:
-    """Return inner products of the rows of two matrices, (p,)."""
+    """Return the inner products (p,) of the rows of two matrices."""
     if is_sparse(x):
         return np.asarray(x.multiply(y).sum(axis=1), np.float64).reshape(-1)
     return np.einsum("ij,ij->i", x, y, dtype=np.float64)
 
 
 def _scaled(x: Any) -> Any:
-    """Return rows divided by their largest magnitude, whose squares can then be summed."""
+    """Divide each row by its largest magnitude, so that sums of squares do not overflow."""
     if is_sparse(x):
         from scipy import sparse
 

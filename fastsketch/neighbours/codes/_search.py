@@ -1,7 +1,7 @@
-"""Search of codes by real queries: one pipeline for every encoder, from the public door to sorted answers.
+"""Nearest-neighbour search of codes by real-valued queries.
 
-A candidate's key is its squared distance, or the inner product or cosine with its sign turned, or a Hamming distance:
-the smaller, the nearer. Keys of different encoders are in the same units, so that an index can join answers.
+Candidates are ranked by keys, of which smaller ones are nearer: squared distances, negative inner products, negative
+cosines, or Hamming distances.
 """
 
 # pyright: reportImportCycles=false
@@ -30,25 +30,26 @@ METRICS: Final[tuple[str, ...]] = get_args(Metric)
 Found = tuple[NDArray[Any], Places]
 Keys = NDArray[Any]
 
-# A norm is estimated no smaller than this share of what it is made of: a row at the origin has no direction.
+# A squared norm is estimated as at least this share of the squared norm of the mean: a row at the origin has no
+# direction.
 LEAST_NORM = 2.0**-20
-# Of entries of tables, float32: sums of them stay numbers, wherever a query lies. LARGEST: of scores.
+# Entries of tables are clipped to +-FARTHEST, so that their sums do not overflow float32, and scores to +-LARGEST.
 FARTHEST = 1e30
 LARGEST = 3e38
-# Binary exponent of the entries of a query, in units of the encoder's length, beyond which it is brought nearer.
+# Queries whose entries have a larger binary exponent, in units of the encoder's length, are scaled down.
 REACH = 40
-# Memory for the queries that are answered at a time, and what a table and a candidate of one take, with all that is
-# made of them on the way: a hundred thousand queries of a thousand neighbours each would else take 25 GB.
+# Memory for the queries that are answered together, and the bytes that a table and a candidate take with all
+# intermediate results. Without a bound, 100,000 queries for 1,000 neighbours each would take 25 GB.
 PIECE_BYTES = 256 << 20
 TABLE_BYTES = 256
 CANDIDATE_BYTES = 64
 
 
 class CodeSearch:
-    """Search of codes by real-valued queries, of a model that has an encoder or of the encoder itself."""
+    """Mixin that searches codes by real-valued queries: of encoders, and of models that have an encoder."""
 
     def _encoder_for(self, codes: Codes) -> "Encoder":
-        """Return the encoder that these codes are read by; raise ValueError without one."""
+        """Return the encoder for codes of this width; ValueError before the first row, or for another width."""
         raise NotImplementedError
 
     def search(
@@ -63,52 +64,53 @@ class CodeSearch:
         ids: ArrayLike | None = None,
         allow: ArrayLike | None = None,
     ) -> Found:
-        """Find the k codes nearest to every query, which stays as it is: a real-valued row, no code.
+        """Find the k codes nearest to every query. Queries are real-valued rows and are not encoded.
 
         Parameters
         ----------
         queries : array_like or scipy.sparse (m, d), or one row (d,)
         codes : ndarray uint8 (n, width)
-            A collection that ``encode`` made; of a hash with factors or without, as the width tells.
+            Codes that ``encode`` returned. The width tells whether codes of a hash have factors.
         k : int, default 10
             At most the number of codes that may be found.
         metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
-            "euclidean": estimates of the distance of query and row, in the units of the rows, not squared and never
-            below zero. "inner_product" and "cosine": estimates of q'x and of q'x / (||q|| ||x||), the largest first;
-            0 for a query or a row of zeros. Without factors a row counts as long as the query is, in relation to the
-            mean: angles are compared, lengths are not known. "hamming", of a hash alone: bits that differ from the code
-            of the query.
+            "euclidean": estimates of the distance of query and row, in the units of the rows, not squared and at least
+            0. "inner_product" and "cosine": estimates of q'x and of q'x / (||q|| ||x||), the largest first; 0 for a
+            query or a row of zeros. Codes of a hash without factors do not store lengths: each row is taken to be as
+            far from the mean as the query. "hamming", for hashes only: the number of bits that differ from the code of
+            the query.
         rescore : array_like, numpy.memmap or scipy.sparse (n, d), or callable, optional
             The rows that were encoded. The best ceil(k * oversample) candidates of every query are ranked by exact
             distances, inner products or cosines (Euclidean distances for "hamming"). Only rows of candidates are read,
-            in order, each once for all queries (those of some million candidates), some 16 MB at a time. A callable is
-            given int64 ids (b,), those of `ids` or else places, and returns their rows (b, d).
+            in ascending order, about 16 MB at a time, and each row once for all queries that are answered together. A
+            callable receives ids int64 (b,), or positions without `ids`, and returns their rows (b, d).
         oversample : float, default 4
-            At least 1; of no meaning without `rescore`.
+            At least 1; ignored without `rescore`.
         ids : array_like of int64 (n,), optional
-            Different numbers by which codes are called, in results and in `allow`; default 0 to n - 1.
+            Distinct ids of the codes, used in the result and in `allow`; default 0 to n - 1.
         allow : array_like of ids, or of bool (n,), optional
             The codes that may be found.
 
         Returns
         -------
         distances : ndarray float64 (m, k), int32 for "hamming" without `rescore`
-            From the nearest on; see `metric`.
+            Nearest first; see `metric`.
         indices : ndarray int64 (m, k)
-            Ids; among equal estimates the smaller comes first.
+            Ids; equal estimates are ordered by id.
 
         Raises
         ------
         TypeError, ValueError
-            If a model has seen no rows; if queries are no finite real rows of its width, codes are not of its width,
-            such codes have no such metric, k exceeds the codes that may be found, ids are not n different integers, or
-            `allow` holds others or is a mask of another length; if `rescore` has rows of another number or width, or
-            some that are not finite.
+            If the model has seen no rows, queries are not finite real rows of its width, codes do not have its width or
+            do not support the metric, k exceeds the number of codes that may be found, ids are not n distinct integers,
+            `allow` has an unknown id or is a mask of another length, or `rescore` has rows of another number or width
+            or rows that are not finite.
 
         Notes
         -----
-        A scan of all codes. With factors an estimate is that of RaBitQ in the learned directions: unbiased for random
-        ones, and without error for the query that is the row itself, but for what the directions do not span.
+        All codes are scanned. With factors, the estimate for codes of a hash is that of RaBitQ, in learned instead of
+        random directions. It is exact for a query that equals the row, except for the part of the row outside the span
+        of the directions.
 
         References
         ----------
@@ -187,7 +189,7 @@ def search_codes(
 
 
 def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
-    """Answer all queries, so many at a time that their tables and candidates fit in PIECE_BYTES."""
+    """Answer queries in batches whose memory stays below PIECE_BYTES; return distances and positions (m, k)."""
     m: int = queries.shape[0]
     step = max(1, PIECE_BYTES // (TABLE_BYTES * n_tables + CANDIDATE_BYTES * candidates))
     if m <= step:
@@ -202,20 +204,20 @@ def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, ca
 
 
 def as_metric(metric: str, encoder: "Encoder") -> None:
-    """Raise unless it is a metric, and one of codes of this kind."""
+    """Raise ValueError unless codes of this encoder support the metric."""
     as_choice(metric, "metric", METRICS)
     if metric == "hamming" and not encoder.has_bits:
         raise ValueError("metric='hamming' is for codes of a hash: those of a quantizer are no signs")
 
 
 def check_width(codes: Codes, encoder: "Encoder") -> None:
-    """Raise ValueError unless codes are as wide as those of an encoder."""
+    """Raise ValueError unless codes have the width of an encoder."""
     if codes.shape[1] != encoder.width:
         raise ValueError(f"codes must have {encoder.width} bytes, as this model makes them, got {codes.shape[1]}")
 
 
 def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
-    """Return finite queries (m, d) in float32 or float64, or CSR."""
+    """Validate queries; return them (m, d) as float32, float64 or CSR. Infinities and NaN are refused."""
     out = encoder.checked(queries, "queries")
     with np.errstate(over="ignore"):  # of a long double
         out = out.astype(natural_dtype(out.dtype), copy=False)
@@ -224,7 +226,7 @@ def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
 
 
 def as_candidates(k: int, oversample: float, most: int) -> int:
-    """Return how many candidates to rescore: ceil(k * oversample), or as many as there are."""
+    """Return the number of candidates to rescore: ceil(k * oversample), at most `most`."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
         raise TypeError(f"oversample must be a number, got {oversample!r}")
     if not 1 <= oversample < math.inf:
@@ -243,9 +245,10 @@ def nearest(
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Return keys (m, k), ascending, and places (m, k) of the k best codes of checked queries; k at least may come.
+    """Return the k smallest keys (m, k), ascending, and the positions (m, k) of their codes, for validated queries.
 
-    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, for cosines.
+    At least k codes must be allowed. Equal keys are ordered by id. `norms` are the ``estimated_norms`` of the codes,
+    for cosines; they are computed if they are needed and not given.
     """
     if metric == "hamming":
         bits = np.ascontiguousarray(codes.part(0, len(codes))[:, : encoder.layout.nibble_bytes])
@@ -254,14 +257,14 @@ def nearest(
         return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms)
     unit, norm = _unit(queries), encoder.norm * encoder.length
     aimed = unit.any(axis=1)
-    if not aimed.all():  # zero has no direction: its products with all rows are 0
+    if not aimed.all():  # the zero vector has no direction: its products with all rows are 0
         keys, places = np.empty((len(unit), k)), np.empty((len(unit), k), np.int64)
         keys[aimed], places[aimed] = nearest(encoder, queries[aimed], codes, metric=metric, k=k, ids=ids, allow=allow)
         keys[~aimed], places[~aimed] = _estimated(
             encoder, queries[~aimed], codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms
         )
         return keys, places
-    # q'x = |q| |x| (1 - |u - x|^2 / (2 |x|^2)), u the query at the length of the rows
+    # q'x = |q| |x| (1 - |u - x|^2 / (2 |x|^2)), where u is the query scaled to the length of the rows
     keys, places = _estimated(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow)
     keys = keys / norm / norm / 2 - 1
     if metric == "inner_product":
@@ -281,7 +284,7 @@ def _estimated(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Return what ``nearest`` does, by the estimates that codes give of this metric."""
+    """Return keys and positions as ``nearest`` does, from the estimate of this metric itself."""
     if metric == "cosine":
         queries, shift = _unit(queries) * encoder.length, 0
     else:
@@ -306,9 +309,9 @@ def _estimated(
 
 
 def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
-    """Return float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
+    """Estimate the lengths of encoded rows, in units of ``encoder.length``: positive float32 (n,)."""
     tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
-    # the squared distances from zero
+    # squared distances from the origin
     base = min(float(constant[0]), LARGEST)
     square = kernel.scores(
         tables[0], codes.data, codes.layout, alpha=1.0, beta=-2.0, constant=base, in_blocks_of=codes.in_blocks_of
@@ -318,7 +321,7 @@ def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
-    """Return the encoder's tables, among numbers whose sums are numbers; it is not asked where there are no queries."""
+    """Return the tables of queries, clipped so that their sums do not overflow; the queries may be none."""
     if not queries.shape[0]:
         return Tables(np.zeros((0, encoder.layout.n_tables, 16), np.float32), np.zeros(0))
     tables, constant = encoder.tables(queries, metric)
@@ -326,22 +329,21 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
-    """Return keys as distances, no longer squared and not below zero; products and cosines, the largest
-    first; Hamming distances as they are."""
+    """Return keys as distances (the square roots, at least 0), inner products, cosines or Hamming distances."""
     if metric == "hamming":
         return keys
     if metric == "euclidean":
         return np.sqrt(np.maximum(keys, 0.0))
-    values = 0.0 - keys  # no negative zero
+    values = 0.0 - keys  # not -keys, which has negative zeros
     return np.clip(values, -1.0, 1.0) if metric == "cosine" else values
 
 
 def _within_reach(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
-    """Scale queries (m, d) by powers of two so that float32 holds their tables; return them and exponents (m, 1) of
-    what their keys are to be multiplied by, or 0 if that is none of them.
+    """Scale queries (m, d) by powers of two so that their tables fit in float32.
 
-    An inner product goes by the query. From a query so far away all rows are as far as their mean, up to their order,
-    which is that of the direction: so its distance goes by the query, too.
+    Return the queries, and the binary exponents (m, 1) of the factors by which their keys must be multiplied, or 0 if
+    no query was scaled. Inner products are proportional to the query. So are, nearly, distances from a query that is
+    very far from all rows, and scaling it keeps their order.
     """
     ends = queries.max(axis=1), -queries.min(axis=1)
     top = np.maximum(*(_dense(end).reshape(-1) for end in ends))
@@ -360,7 +362,7 @@ def _dense(values: Any) -> NDArray[np.float64]:
 
 
 def _unit(queries: Any) -> Any:
-    """Return queries of length one; zero stays zero."""
+    """Scale queries to unit length; zero vectors stay zero."""
     dense = _dense(queries)
     top = np.abs(dense).max(axis=1, keepdims=True)
     dense = dense / np.where(top > 0, top, 1.0)

@@ -1,22 +1,22 @@
-"""Arguments of a search: ids of codes, the codes that may be found, and their number."""
+"""Validation of the arguments of a search: ids of codes, filters, and k."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_array, as_integer, as_integer_vector, require_array_like
-from fastsketch.neighbours.codes._places import ascending, find, with_run
+from fastsketch.neighbours.codes._places import ascending, find, order_of
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-# Less than one of so many codes is few.
+# A filter that selects fewer than one of this many codes is served by copying them: see ``few``.
 FEW = 16
-# Ids that an error names.
+# The number of ids that an error message lists.
 SHOWN = 5
 
 
 def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
-    """Return int64 (n,) without duplicates, or None; TypeError or ValueError names the first fault."""
+    """Return ids as int64 (n,) without duplicates, or None for None; TypeError or ValueError names the first fault."""
     if ids is None:
         return None
     out = as_integers(ids, name)
@@ -26,7 +26,7 @@ def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
 
 
 def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "allow") -> Mask | None:
-    """Return which of n codes may be found, bool (n,), from a mask or from different ids; None for all of them."""
+    """Return a mask (n,) of the codes that may be found, from a mask or from distinct ids; None for all codes."""
     if allow is None:
         return None
     given = as_array(allow, name)
@@ -41,7 +41,7 @@ def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
 
 
 def as_k(k: int, n: int, allow: Mask | None) -> int:
-    """Return k, which must be 1 at least and at most the number of the n codes that may be found."""
+    """Return k as an integer; ValueError unless it is between 1 and the number of codes that may be found."""
     k = as_integer(k, "k", 1)
     most = n if allow is None else int(np.count_nonzero(allow))
     if k > most:
@@ -51,18 +51,18 @@ def as_k(k: int, n: int, allow: Mask | None) -> int:
 
 
 def few(allow: Mask | None) -> Places | None:
-    """Return the places of the codes that may be found, if they are so few that they are better taken out."""
+    """Return the positions of the codes that may be found if it is faster to copy them than to filter, else None."""
     return np.flatnonzero(allow) if allow is not None and FEW * np.count_nonzero(allow) < len(allow) else None
 
 
 def bits_of(allow: Mask | None) -> NDArray[np.uint8] | None:
-    """Return a mask as the kernels read it."""
+    """Pack a mask into bits, as the kernels read it; None for None."""
     return None if allow is None else np.packbits(allow, bitorder="little")
 
 
 def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
-    """Return where the wanted ids are; ValueError names one that is nowhere."""
-    places = wanted if ids is None else find(with_run((), ids), ids, wanted)
+    """Return the positions of ids among n codes; ValueError names an unknown id."""
+    places = wanted if ids is None else find(order_of(ids), ids, wanted)
     known = (places >= 0) & (places < n)
     if not known.all():
         what = f"places of the {n} codes" if ids is None else "ids of the codes"
@@ -71,7 +71,7 @@ def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
 
 
 def as_integers(values: ArrayLike, name: str) -> Places:
-    """Return int64 (n,); TypeError or ValueError for what is none."""
+    """Return a vector of integers as int64 (n,); TypeError or ValueError if it is not one."""
     require_array_like(values, name)
     out = as_integer_vector(values, name)
     if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
@@ -80,7 +80,7 @@ def as_integers(values: ArrayLike, name: str) -> Places:
 
 
 def different(values: Places, name: str = "ids") -> Places:
-    """Return the same values; ValueError that lists those that come twice."""
+    """Return the values unchanged; ValueError that lists duplicates."""
     if not ascending(values):
         ordered = np.sort(values)
         twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
@@ -90,5 +90,5 @@ def different(values: Places, name: str = "ids") -> Places:
 
 
 def shown(ids: Places) -> str:
-    """Return the first of some ids, for an error."""
+    """Return the first few ids as text for an error message."""
     return ", ".join(map(str, ids[:SHOWN].tolist())) + (", ..." if len(ids) > SHOWN else "")

@@ -1,4 +1,4 @@
-"""Binary codes learned from a stream: FROSH, OSH and relatives."""
+"""Binary hash codes learned from a stream: FROSH, OSH and related methods."""
 
 from fastsketch.neighbours.hashing._sketch_hash import SketchHash
 

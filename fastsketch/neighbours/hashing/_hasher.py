@@ -1,4 +1,4 @@
-"""Common to all hashes: codes, scores, search."""
+"""Base class of hashes: encoding, scores and search."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from fastsketch.neighbours.hashing._sign_encoder import FACTOR_BYTES, SignEncode
 
 
 class Hasher(CodeSearch, Model, abstract=True):
-    """Base of the hashes: a subclass learns, and freezes what it has learned (``_encoder``)."""
+    """Base class of hashes. A subclass learns from rows and defines ``_encoder``."""
 
     n_bits: int = integer(at_least=1, below=MOST_SIZE, kw_only=False)
 
     @reads
     def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
-        """Return signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
+        """Compute the signed distances of rows to the hyperplanes of the code; bit k is set if entry k is positive.
 
         Parameters
         ----------
@@ -35,26 +35,26 @@ class Hasher(CodeSearch, Model, abstract=True):
         Raises
         ------
         TypeError, ValueError
-            If the model has learned nothing, or rows are no finite real matrix of its width.
+            If the model has seen no rows, or rows are not a finite real matrix of its width.
         """
         encoder = self._named_encoder(factors=False)
         return encoder.scores(encoder.checked(rows))
 
     @reads
     def encode(self, rows: Rows, *, factors: bool = False) -> Codes:
-        """Return binary codes of rows.
+        """Encode rows as binary codes.
 
         Parameters
         ----------
         rows : array_like or scipy.sparse (n, d), or one row (d,)
         factors : bool, default False
-            Add two numbers of every row to its bits, four bytes: its distance from the mean and a correction. Searches
-            by real queries (``search``) then find far more; Hamming distances know only of the bits.
+            Append two numbers to the bits of every row, four bytes: its distance from the mean and a correction. They
+            improve the recall of ``search`` by real-valued queries; Hamming distances ignore them.
 
         Returns
         -------
         ndarray uint8 (n, ceil(n_bits / 8)), or (n, ceil(n_bits / 8) + 4) with factors
-            np.packbits(decision_function(rows) > 0, axis=1, bitorder="little"), unused bits zero; then the factors.
+            np.packbits(decision_function(rows) > 0, axis=1, bitorder="little") with unused bits 0, then the factors.
 
         Raises
         ------
@@ -73,12 +73,12 @@ class Hasher(CodeSearch, Model, abstract=True):
 
     @reads
     def encoder(self, *, factors: bool = False) -> SignEncoder:
-        """Freeze what has been learned so far: it encodes, decodes and searches as the model does now, for ever.
+        """Return a frozen encoder, which encodes, decodes and searches as the model does now.
 
         Parameters
         ----------
         factors : bool, default False
-            Whether its codes have factors: see ``encode``.
+            Whether its codes have factors; see ``encode``.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         return self._named_encoder(factors=as_flag(factors, "factors"))
 
     def _named_encoder(self, *, factors: bool) -> SignEncoder:
-        """Return what has been learned so far, with the names of the columns; ValueError before the first row."""
+        """Return an encoder of what was learned so far, with column names; ValueError before the first row."""
         if not self.n_rows:
             raise ValueError("the model has seen no rows: call update first")
         encoder = self._encoder(factors=factors)
@@ -109,14 +109,14 @@ class Hasher(CodeSearch, Model, abstract=True):
         return encoder
 
     def _encoder(self, *, factors: bool) -> SignEncoder:
-        """Return what has been learned so far, without names of columns; it has seen rows."""
+        """Return an encoder of what was learned so far, without column names. The model has seen rows."""
         raise NotImplementedError
 
     def _encoder_for(self, codes: Codes) -> SignEncoder:
         return self.encoder(factors=self._has_factors(codes))
 
     def _has_factors(self, codes: Codes) -> bool:
-        """Return whether codes of this width have factors; ValueError for a width that this model does not make."""
+        """Return whether codes of this width have factors; ValueError for a width that the model does not produce."""
         plain, got = code_width(self.n_bits), codes.shape[1]
         if got not in (plain, plain + FACTOR_BYTES):
             raise ValueError(
@@ -126,22 +126,19 @@ class Hasher(CodeSearch, Model, abstract=True):
         return got != plain
 
     def to_faiss(self, codes: ArrayLike | None = None) -> Any:
-        """Return a faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
+        """Return a faiss.IndexBinaryFlat for codes of this length, which holds `codes` if given (extra: faiss).
 
         Raises
         ------
         ImportError
             Without faiss.
         TypeError, ValueError
-            If codes are not of this length.
+            If codes have another length, or have factors.
         """
-        try:
-            import faiss
-        except ImportError as error:
-            raise ImportError("to_faiss needs faiss: pip install 'fastsketch[faiss]'") from error
+        from fastsketch.neighbours._faiss import require_faiss
 
         width = code_width(self.n_bits)
-        index = faiss.IndexBinaryFlat(8 * width)
+        index = require_faiss().IndexBinaryFlat(8 * width)
         if codes is not None:
             packed = as_codes(codes, "codes")
             if self._has_factors(packed):

@@ -1,4 +1,4 @@
-"""Signed distances of rows to hyperplanes, rows @ projection - offsets, and their signs as codes."""
+"""Signed distances of rows to hyperplanes, rows @ projection - offsets, and codes of their signs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fastsketch.sketching._plain_rows import plain_rows
 
 Scores = NDArray[np.floating[Any]]
 
-# Rows of one call of the kernel, which an interrupt has to wait for; what cannot be read in place is copied.
+# Bytes of rows of one call of the kernel, during which no interrupt is handled.
 SLICE_BYTES = 32 << 20
 
 
@@ -24,9 +24,17 @@ def fill(
     scores: Scores | None = None,
     codes: Codes | None = None,
 ) -> None:
-    """Fill in the one that is given, for rows (n, d) whose shape and kind are checked; ValueError for a NaN.
+    """Write the scores of validated rows to `scores`, or their packed signs to `codes`; one of the two is given.
 
-    projection (d, n_bits), offsets (n_bits,); scores are of the rows' own dtype.
+    ValueError names the first row that is not finite.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR (n, d)
+    projection : ndarray (d, n_bits)
+    offsets : ndarray (n_bits,)
+    scores : ndarray (n, n_bits), of the dtype of the rows, optional
+    codes : ndarray uint8 (n, ceil(n_bits / 8)), optional
     """
     (n, d), dtype = rows.shape, natural_dtype(rows.dtype)
     n_bits = len(offsets)
@@ -49,10 +57,10 @@ def fill(
 def _filled(
     rows: Any, projection: Scores, offsets: Scores, *, scores: Scores | None = None, codes: Codes | None = None
 ) -> int:
-    """Return the kernel's answer: the first row that is not finite, or -1."""
+    """Fill as ``fill`` in one call of the kernel; return the index of the first row that is not finite, or -1."""
     if not is_sparse(rows):
         rows = plain_rows(rows, projection.dtype)
-        if rows.strides[0] < rows.shape[1] * rows.itemsize:  # BLAS takes no rows that overlap or lie backwards
+        if rows.strides[0] < rows.shape[1] * rows.itemsize:  # BLAS does not support overlapping or reversed rows
             rows = np.ascontiguousarray(rows)
         return kernel.dense(rows, projection, offsets, scores=scores, codes=codes)
     return kernel.csr(

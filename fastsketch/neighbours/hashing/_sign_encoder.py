@@ -1,4 +1,4 @@
-"""Signs of scores as codes, and what a real-valued query still learns from them."""
+"""Encoders of sign bits, and estimates of distances from them."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -20,34 +20,34 @@ from fastsketch.neighbours.hashing._linear_scores import fill
 
 Array = NDArray[np.float64]
 
-# A factor has two bytes: its error is below 2^-10 of it, and from 2^-64 to 2^64 units no row of any set saturates. Two
-# factors of one byte each (16 powers of two around the mean) took 0.005 from a recall of 0.597 (sift5k, 128 bits).
+# A factor has two bytes: its relative error is below 2^-10, and its range is 2^-64 to 2^64 units. With factors of one
+# byte, over 16 powers of two, the recall on sift5k with 128 bits was 0.005 lower than 0.597.
 FACTOR = Minifloat(2, 9, 2.0**-64)
 FACTOR_BYTES = 2 * FACTOR.n_bytes
-# Rows whose scores are made at a time.
+# Rows whose scores are computed at a time.
 PIECE_ROWS = 2048
-# Binary exponents of the unit of length.
+# The largest binary exponent of the unit of length.
 MOST_EXPONENT = 500
-# Signs of the four directions of a nibble, (16, 4).
+# Signs of the four bits of a nibble, (16, 4).
 SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
 
 class SeenRows(NamedTuple):
-    """Rows as an encoder sees them, in units of length: scores (n, n_bits), squared distances from the mean (n,)."""
+    """Scores (n, n_bits) of rows and their squared distances from the mean (n,), in units of length."""
 
     scores: Array
     squares: Array
 
 
 class SignEncoder(Encoder):
-    """Codes are signs s of scores z, with `factors` two numbers of every row beside them: a length and a correction.
+    """Encoder of the signs s of scores z; with `factors`, a code also has a length and a correction of its row.
 
-    A row x is taken for mu + scale P s, P the directions of the scores. With factors, offset = ||x - mu||^2 and
-    scale = ||z||^2 / ||z||_1 if P is orthonormal (`spans`), ||x - mu||^2 / ||z||_1 else: the estimate of an inner
-    product is right for the row itself as query (the estimator of RaBitQ, in learned directions). Without factors a row
-    is taken to be as long as the query, and as well aligned with its signs: what remains is the angle.
+    A row x is approximated by mu + scale P s, where P has the directions of the scores as columns. With factors,
+    offset = ||x - mu||^2, and scale = ||z||^2 / ||z||_1 if P is orthonormal (`spans`), else ||x - mu||^2 / ||z||_1.
+    Then the estimated inner product of a row with itself is exact (the estimator of RaBitQ, in learned directions).
+    Without factors a row is taken to have the length and the scale of the query, so that only angles are compared.
 
-    A subclass has ``n_features``, ``length``, ``spans``, and calls ``_set_up``.
+    A subclass sets ``n_features``, ``length`` and ``spans``, and calls ``_set_up``.
     """
 
     has_bits: ClassVar[bool] = True
@@ -63,28 +63,28 @@ class SignEncoder(Encoder):
 
     @abstractmethod
     def _view(self, rows: Any) -> SeenRows:
-        """Return what checked float rows look like."""
+        """Return the scores and squared distances of validated float rows."""
 
     @abstractmethod
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
-        """Return scores of checked float rows without the mean, (n, n_bits), and their products with the mean, (n,)."""
+        """Return scores (n, n_bits) of uncentred, validated float rows, and their inner products with the mean (n,)."""
 
     def scores(self, rows: Any) -> NDArray[np.floating[Any]]:
-        """Return signed distances (n, n_bits) of checked rows: float32 for float32 rows, else float64."""
+        """Compute signed distances (n, n_bits) of validated rows: float32 for float32 rows, else float64."""
         out = np.empty((rows.shape[0], self.n_bits), natural_dtype(rows.dtype))
         for part, piece in self._pieces(rows):
             out[part] = self._view(piece).scores
         return out
 
     def bits(self, rows: Any) -> Codes:
-        """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
+        """Return the packed signs of the scores of validated rows, uint8 (n, ceil(n_bits / 8))."""
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
         for part, piece in self._pieces(rows):
             out[part] = pack(self._view(piece).scores > 0)
         return out
 
     def encode(self, rows: Rows) -> Codes:
-        """Return codes uint8 (n, width) of rows, array_like or scipy.sparse (n, d), or of one row (d,)."""
+        """Encode rows (n, d), array_like or scipy.sparse, or one row (d,), as uint8 (n, width)."""
         checked = self.checked(rows)
         if not self.factors:
             return self.bits(checked)
@@ -99,7 +99,7 @@ class SignEncoder(Encoder):
         return PIECE_ROWS
 
     def _pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
-        """Yield checked rows as finite float rows, a piece at a time."""
+        """Yield slices of validated rows, as (slice, float rows); ValueError for rows that are not finite."""
         step = self._piece_rows()
         for start in range(0, rows.shape[0], step):
             piece = rows[start : start + step]
@@ -107,7 +107,7 @@ class SignEncoder(Encoder):
             yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
 
     def _scale(self, view: SeenRows) -> Array:
-        """Return (n,): squares / ||z||_1, 0 for a row at the mean."""
+        """Return the scale of every row, (n,); 0 for a row at the mean."""
         with np.errstate(over="ignore", invalid="ignore"):
             squares = _row_sums(view.scores * view.scores) if self.spans else view.squares
             sums = _row_sums(np.abs(view.scores))
@@ -126,17 +126,17 @@ class SignEncoder(Encoder):
 
 
 def _row_sums(values: Array) -> Array:
-    """Return the sum of every row, (n,), in an order that its length alone decides."""
+    """Sum every row, (n,), in an order that depends on its length only."""
     return np.ascontiguousarray(values).sum(axis=1)
 
 
 def _tables(scores: Array) -> NDArray[np.float32]:
-    """Return T (m, n_tables, 16): sums of four of the scores (m, n_bits), with the signs of a nibble."""
+    """Return tables (m, n_tables, 16): the sums of four scores (m, n_bits) with the signs of each nibble."""
     m, n_bits = scores.shape
     n_tables = -(-n_bits // 4)
     groups = np.zeros((m, n_tables, 4))
     groups.reshape(m, 4 * n_tables)[:, :n_bits] = scores
-    # T = groups @ SIGNS.T, summed in one order
+    # T = groups @ SIGNS.T, summed in a fixed order
     out = groups[:, :, 0, np.newaxis] * SIGNS[:, 0]
     for b in range(1, 4):
         out += groups[:, :, b, np.newaxis] * SIGNS[:, b]
@@ -145,7 +145,7 @@ def _tables(scores: Array) -> NDArray[np.float32]:
 
 
 class LinearSignEncoder(SignEncoder):
-    """Scores are (x - mean) @ projection.
+    """Encoder of linear scores, (x - mean) @ projection.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class LinearSignEncoder(SignEncoder):
     spans : bool
         Whether the columns of the projection are orthonormal.
     length : float
-        A power of two near the distance of rows from their mean; 1 if it is not known.
+        A power of two near the typical distance of rows from their mean; 1 if it is unknown.
     """
 
     def __init__(
@@ -170,26 +170,26 @@ class LinearSignEncoder(SignEncoder):
 
     @property
     def basis(self) -> Array | None:
-        """Return (d, n_bits), orthonormal columns: the directions that codes are about; None if these are others."""
+        """Projection (d, n_bits), if its columns are orthonormal and codes have factors, else None."""
         return self.projection if self.spans and self.factors else None
 
     def with_factors(self) -> "LinearSignEncoder":
-        """Return the same, whose codes have factors."""
+        """Return an encoder of the same bits whose codes have factors."""
         return LinearSignEncoder(
             self.projection, self.mean, self.offsets, factors=True, spans=self.spans, length=self.length
         )
 
     def scores(self, rows: Any) -> NDArray[np.floating[Any]]:
-        """Return signed distances (n, n_bits) of checked rows: float32 for float32 rows, else float64."""
+        """Compute signed distances (n, n_bits) of validated rows: float32 for float32 rows, else float64."""
         return self._scores(rows, self.offsets)
 
     def bits(self, rows: Any) -> Codes:
-        """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
+        """Return the packed signs of the scores of validated rows, uint8 (n, ceil(n_bits / 8))."""
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
         fill(rows, self.projection, self.offsets, codes=out)
         return out
 
-    def _piece_rows(self) -> int:  # whole parts of the kernel: the bits are those of all rows in one call
+    def _piece_rows(self) -> int:  # a multiple of the kernel's task size, so that results equal those of one call
         part = rows_of_part(self.n_features, self.n_bits)
         return max(1, PIECE_ROWS // part) * part
 
@@ -209,12 +209,12 @@ class LinearSignEncoder(SignEncoder):
         return out
 
     def _squares(self, rows: Any) -> Array:
-        """Return ||x - mean||^2 of each."""
+        """Return ||x - mean||^2 / length^2 of each row, (n,)."""
         with np.errstate(over="ignore"):
             if not is_sparse(rows):
                 centred = (rows - self.mean) / self.length
                 return _row_sums(centred * centred)
-            # mean'mean + sum over the entries of (x - mean)^2 - mean^2: nothing is expanded
+            # mean'mean + sum over stored entries of (x - mean)^2 - mean^2, without a dense copy
             there = self.mean[rows.indices]
             x, mu = (rows.data - there) / self.length, there / self.length
             out = np.full(rows.shape[0], float(_row_sums((self.mean / self.length)[np.newaxis] ** 2)[0]))
@@ -225,7 +225,7 @@ class LinearSignEncoder(SignEncoder):
             return np.maximum(out, 0.0)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Return mean + scale P s, float32 (n, d); TypeError without factors or orthonormal directions."""
+        """Decode codes to mean + scale P s, float32 (n, d); TypeError without factors or orthonormal directions."""
         if not (self.factors and self.spans):
             what = "with factors alone" if self.spans else "of orthonormal directions alone"
             raise TypeError(f"signs stand for rows {what}: these codes cannot be decoded")
@@ -260,7 +260,7 @@ class LinearSignEncoder(SignEncoder):
 
 
 def as_length(value: Any) -> float:
-    """Return a unit of length: a power of two whose square is a number too."""
+    """Validate a unit of length: a power of two whose square does not overflow."""
     length = as_real(value, "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
     if np.frexp(length)[0] != 0.5:
         raise ValueError(f"length must be a power of two, got {length}")
@@ -268,7 +268,7 @@ def as_length(value: Any) -> float:
 
 
 def length_near(size: float) -> float:
-    """Return the power of two not above a root of a mean square; 1 if there is none."""
+    """Return the largest power of two not above a positive size; 1 for 0, infinity and NaN."""
     if not (size > 0 and np.isfinite(size)):
         return 1.0
     return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MOST_EXPONENT, MOST_EXPONENT))))

@@ -1,4 +1,4 @@
-"""Hash functions learned from a stream by sketching: FROSH, OSH and their relatives in one class."""
+"""Hash functions learned from a stream by sketching: FROSH, OSH and related methods."""
 
 from typing import Any, Final, Literal, NamedTuple, Self
 
@@ -23,12 +23,12 @@ __all__ = ["METHODS", "RESERVOIR_ROWS", "ROTATIONS", "Method", "Rotation", "Sket
 Array = NDArray[np.float64]
 Rotation = Literal["random", "itq"] | None
 ROTATIONS: Final = ("itq", "random", None)
-# Sampled rows that are centred at a time, in memory that is used again.
+# Sampled rows that are centred at a time, in one buffer.
 ROWS_AT_ONCE = 256
 
 
 def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.float32]:
-    """Return the centred rows of a sample in a basis, in a unit in which they are numbers of float32."""
+    """Project the centred rows of a sample on a basis; the result is scaled to the range of float32."""
     top = max(float(sample.max(initial=0.0)), -float(sample.min(initial=0.0))) or 1.0
     out, directions = np.empty((len(sample), basis.shape[1]), np.float32), basis.astype(np.float32)
     for start in range(0, len(sample), ROWS_AT_ONCE):
@@ -39,7 +39,7 @@ def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.fl
 
 
 class _LearnedHash(NamedTuple):
-    """The hash functions, learned from the rows seen so far."""
+    """Hash functions learned from the rows seen so far, and what they were computed from."""
 
     node: BlockNode
     components: Array  # W as (n_bits, d)
@@ -47,42 +47,45 @@ class _LearnedHash(NamedTuple):
 
 
 class SketchHash(Hasher, SummaryModel):
-    """Binary codes learned from a stream of rows in one pass: FROSH, OSH and relatives.
+    """Binary codes learned from a stream of rows in one pass: FROSH, OSH and related methods.
 
-    The code of a row a is sgn((a - mu) W R): mu the mean of all rows, W (d x r) the top right singular vectors of a
-    sketch of the centred rows, R a rotation.
+    The code of a row a is sgn((a - mu) W R), where mu is the mean of all rows, W (d x r) has the top right singular
+    vectors of a sketch of the centred rows as columns, and R is a rotation.
 
     Parameters
     ----------
     n_bits : int
-        r >= 1, bits of a code; at most the number of features.
+        Bits r of a code, between 1 and the number of features.
     method : {"srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"}, default "srht"
-        "srht" is FROSH: blocks of m rows become l / 2 by a subsampled randomized Hadamard transform, and Frequent
-        Directions joins them. "fd" is OSH: Frequent Directions alone. "exact" sums A'A (d x d). "countsketch",
-        "sparse", "gaussian" and "sampling" are other random maps in the place of the SRHT. "auto" takes "exact" where
-        it is also the fastest (d <= 2 l), else "srht".
+        How rows are sketched. "srht" is FROSH: a subsampled randomized Hadamard transform (SRHT) reduces blocks of m
+        rows to l / 2 rows, and Frequent Directions merges them. "fd" is OSH: Frequent Directions only. "exact" sums
+        A'A (d x d). "countsketch", "sparse", "gaussian" and "sampling" use other random maps instead of the SRHT.
+        "auto" is "exact" where that is also fastest (d <= 2 l), else "srht".
     sketch_size : int, optional
-        l, default 2 n_bits. n_bits is at most l // 2 for random maps, l - 1 for "fd".
+        Size l of the sketch, default 2 n_bits. n_bits is at most l // 2 for random maps and l - 1 for "fd".
     block_rows : int, optional
-        m, rows of a block, at least l // 2; default 4 d. The error of a random map grows with m, its cost falls.
+        Rows m of a block, at least l // 2; default 4 d. With larger blocks a random map has a larger error and costs
+        less.
     rotation : {"itq", "random", None}, default "itq"
-        R. "itq" is learned on ``reservoir_size`` rows sampled from the stream; "random" is fixed by
-        the seed. With None, as the FROSH paper has it, bits are of very different worth: from 64 bits on they are worse
-        than those of random hyperplanes.
+        The rotation R. "itq" (iterative quantization) is fitted to a reservoir sample of ``reservoir_size`` rows.
+        "random" depends on the seed only. None is the identity, as in the FROSH paper: bits then have very different
+        variances, and from 64 bits on codes are worse than those of random hyperplanes.
     seed : int, default 0
+        Seed of the random maps, the sample and the rotation.
     part, first_block : int, default 0
-        Which blocks of a distributed job this model sees: see the notes.
+        The blocks of a distributed job that this model sees: see the notes.
     reservoir_size : int, default 2000
+        Rows of the reservoir sample, for "itq" only.
     dtype : float32 or float64, optional
-        Of the sketch; by default that of the first batch.
+        Data type of the sketch; default: that of the first batch.
 
     Attributes
     ----------
     n_rows, n_features : int
     resolved : dict
-        The parameters with the value in use for each that was None or "auto".
+        Parameters, with the values in use for those that are None or "auto".
     notes : dict
-        Anything that json can write; saved with the state.
+        Metadata of your own, JSON values; saved with the state.
 
     Raises
     ------
@@ -91,17 +94,17 @@ class SketchHash(Hasher, SummaryModel):
 
     Notes
     -----
-    The result is a function of the rows, their order and the parameters: batches of any sizes, and models that saw
-    different blocks and were merged in any order, give the same bits, as long as every block but the last of a part is
-    complete. Memory: blocks join like the digits of a binary counter, l / 2 rows (d x d for "exact") a digit.
+    The model is a function of the rows, their order and the parameters: batches of any sizes, and models of different
+    blocks that are merged in any order, give bitwise identical results, if every block of a part except the last is
+    complete. Summaries of blocks are merged like the carries of a binary counter, so that memory grows with the
+    logarithm of the number of blocks: each summary takes l / 2 rows (a d x d matrix with "exact").
 
-    Merging: two models of the same ``part`` are pieces of one stream; they merge to the model of the whole stream if
-    each begins at a multiple of ``block_rows`` rows, ``first_block`` times that many. Models of different parts are
-    complete: merging seals them, and no more rows of these parts can be added but to the merged model. The bits depend
-    neither on the order nor on the grouping of merges.
+    Merging: models of the same ``part`` are pieces of one stream. They merge to the model of the stream if each piece
+    begins at row ``first_block * block_rows`` of it. Models of different parts are taken as complete: merging seals
+    them, and more rows can only be added to the merged model. Results do not depend on the order or grouping of merges.
 
-    The model learns on: ``encode`` uses what was learned so far. Codes made before and after more rows stay comparable
-    as far as W stays; ``anchor`` keeps them so by an orthogonal alignment.
+    A model can continue to learn; ``encode`` uses the rows seen so far. Codes made before and after more rows are
+    comparable as far as W has not changed. ``anchor`` keeps them comparable by an orthogonal alignment.
 
     References
     ----------
@@ -138,12 +141,12 @@ class SketchHash(Hasher, SummaryModel):
 
     @property
     def _size(self) -> int:
-        """Return the l in use."""
+        """Sketch size l in use."""
         size = 2 * self.n_bits if self.sketch_size is None else self.sketch_size
         return max(size, 3) if self.method == "fd" and self.n_bits == 1 else size
 
     def _method_for(self, d: int) -> str:
-        """Return the method in use for rows of d features: exact where it is also the fastest."""
+        """Return the method in use for rows of d features, never "auto"."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= 2 * self._size else "srht"
@@ -169,7 +172,7 @@ class SketchHash(Hasher, SummaryModel):
         exact = self._method_for(len(node.mean)) == "exact"
         components = (top_of_moment if exact else top_of_rows)(node.rows, self.n_bits, seed=self.seed)
         projection = self._rotated(components.T, node.mean)
-        # squares of what it divides are numbers
+        # scaled so that squares do not overflow
         top = 1.0 if exact else float(np.abs(node.rows).max(initial=0.0)) or 1.0
         squares = np.trace(node.rows) if exact else np.square(node.rows / top, dtype=np.float64).sum()
         length = length_near(top * float(np.sqrt(squares / node.n_rows)))
@@ -179,7 +182,7 @@ class SketchHash(Hasher, SummaryModel):
         return _LearnedHash(node, components, encoder)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
-        """Return the projection (d, n_bits) from W (d, n_bits)."""
+        """Return the projection (d, n_bits): W (d, n_bits) times the rotation, or aligned with the anchor."""
         if self._anchor is not None:
             return aligned(basis, self._anchor)
         if self.rotation is None:
@@ -194,16 +197,16 @@ class SketchHash(Hasher, SummaryModel):
         return encoder.with_factors() if factors else encoder
 
     def anchor(self, projection: ArrayLike | None = None) -> Self:
-        """Keep codes comparable from here on: later projections are turned to lie nearest to the present one.
+        """Keep later codes comparable: rotate later projections towards the present one.
 
-        W moves while rows arrive, and where singular values are close its vectors change places; the code of a row then
-        changes though its meaning does not. With an anchor P0 the projection is W Q, Q the rotation that brings it
-        nearest to P0 (orthogonal Procrustes), instead of W R.
+        W changes while rows arrive, and singular vectors of close singular values may change places: the code of a row
+        then changes although it carries the same information. With an anchor P0 the projection is W Q instead of W R,
+        where Q is the rotation for which W Q is nearest to P0 (orthogonal Procrustes).
 
         Parameters
         ----------
         projection : array_like (d, n_bits), optional
-            P0, the present ``projection`` if not given: so that models of one job can share an anchor.
+            The anchor P0, so that the models of a job can share it. Default: the present ``projection``.
 
         Returns
         -------
@@ -212,7 +215,7 @@ class SketchHash(Hasher, SummaryModel):
         Raises
         ------
         ValueError
-            If there is no present projection, or the one given is no finite matrix of this shape.
+            If the model has seen no rows, or the projection is not a finite matrix of this shape.
         """
         if projection is None:
             anchor = self.projection
@@ -229,7 +232,7 @@ class SketchHash(Hasher, SummaryModel):
 
     @property
     def projection(self) -> Array:
-        """Return (d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
+        """Projection (d, n_bits) float64 with orthonormal columns: W R, or W aligned with the anchor."""
         return self._read().encoder.projection.copy()
 
     # -- keeping it ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Codes that stand for rows: words for every nibble in a basis learned from a stream, and an offset a row."""
+"""Quantizers of rows: transform coding in a basis learned from a stream."""
 
 from fastsketch.neighbours.quantizing._sketch_quantizer import SketchQuantizer
 

@@ -1,4 +1,4 @@
-"""Allotment of bits to directions, and of directions to nibbles."""
+"""Greedy allocation of bits to directions, and packing of directions into nibbles."""
 
 from typing import Final, NamedTuple
 
@@ -14,22 +14,22 @@ SIZES: Final = MOST_BITS + 1
 
 
 class NibblePart(NamedTuple):
-    """Some bits of a direction: the coarse ones, or the fine ones of a direction that has more than a nibble."""
+    """Bits of a direction in a nibble: the coarse ones, or the fine ones of a direction of more than four bits."""
 
     direction: int
     fine: bool
     bits: int
 
 
-# The parts of a nibble, the one that has its low bits first.
+# The directions that share a nibble, from its low bits to its high bits.
 Nibble = list[NibblePart]
 
 
 def allotted(directions: list[Direction], weight: Array, total: int, *, most: int) -> Integers:
-    """Return the bits of each direction, `total` in all, a multiple of 4, at most `most` (4 or 8), to be ``packed``.
+    """Allocate `total` bits, a multiple of 4, greedily; return the bits of each direction, at most `most` (4 or 8).
 
-    One bit after the other goes where it saves most of the mean squared error, times the direction's weight (Gersho and
-    Gray 1992, section 8.3).
+    Each bit goes to the direction where it lowers the weighted mean squared error most (Gersho and Gray 1992, section
+    8.3). Then as few bits as possible are moved so that the directions can be ``packed`` into nibbles.
     """
     bits = np.zeros(len(directions), np.int64)
     gain = np.array([_saved(direction, 0) for direction in directions]) * weight
@@ -41,12 +41,12 @@ def allotted(directions: list[Direction], weight: Array, total: int, *, most: in
 
 
 def _saved(direction: Direction, bits: int) -> float:
-    """Return the mean squared error that one more bit saves."""
+    """Return the reduction of the mean squared error by one more bit."""
     return direction.left(bits) - direction.left(bits + 1)
 
 
 def missing(counts: Integers) -> int:
-    """Return how many directions of one bit more it would take to pack these: counts[b] directions have b bits."""
+    """Return how many more directions of one bit would fill all nibbles, where counts[b] directions have b bits."""
     one, two, three = (int(counts[b]) for b in (1, 2, 3))
     after_one, after_two, after_three = (int(counts[NIBBLE + b]) for b in (1, 2, 3))
     both = min(after_one, three)
@@ -62,7 +62,7 @@ def missing(counts: Integers) -> int:
 
 
 def _packable(bits: Integers, directions: list[Direction], weight: Array, most: int) -> Integers:
-    """Return the same with as few bits moved as it takes: from one direction to another, where it costs least."""
+    """Move bits between directions, where it costs least, until they can be packed; return the new bits."""
     bits = bits.copy()
     counts = np.bincount(bits, minlength=SIZES)
     lacking = missing(counts)
@@ -90,7 +90,7 @@ def _packable(bits: Integers, directions: list[Direction], weight: Array, most: 
 def _cheapest(
     bits: Integers, directions: list[Direction], weight: Array, *, give: bool, most: int
 ) -> dict[int, tuple[float, int]]:
-    """Return {bits: (cost, direction)}: of the directions of so many bits the one of the cheapest change."""
+    """Return {bits: (cost, direction)}: the cheapest direction of so many bits to give a bit to, or take one from."""
     out: dict[int, tuple[float, int]] = {}
     for j, size in enumerate(bits.tolist()):
         if size == (most if give else 0):
@@ -102,7 +102,7 @@ def _cheapest(
 
 
 def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: int) -> Integers:
-    """Return allot whole nibbles to every direction: they can always be packed."""
+    """Allocate whole nibbles only, which can always be packed; return the bits of each direction."""
     bits = np.zeros(len(directions), np.int64)
     for _ in range(total // NIBBLE):
         saved = [
@@ -114,7 +114,10 @@ def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: in
 
 
 def packed(bits: Integers) -> list[list[Nibble]]:
-    """Return blocks of one nibble, or of two whose second refines the first's one direction; no direction is in two."""
+    """Pack directions into blocks of one nibble, or of two nibbles where a direction has more than four bits.
+
+    The second nibble of a block has the fine bits of that direction. No direction is in two blocks.
+    """
     by_size = [list(np.flatnonzero(bits == size)) for size in range(SIZES)]
     left = {size: [NibblePart(int(j), False, size) for j in by_size[size]] for size in (1, 2, 3)}
     blocks: list[list[Nibble]] = []
@@ -131,7 +134,7 @@ def packed(bits: Integers) -> list[list[Nibble]]:
 
 
 def _partners(room: int, left: dict[int, list[NibblePart]]) -> Nibble:
-    """Take parts of `room` bits in all from what is left, the largest first."""
+    """Remove directions of `room` bits together from `left`, the largest first, and return them."""
     out: Nibble = []
     while room:
         size = next(size for size in range(room, 0, -1) if left[size])

@@ -1,4 +1,4 @@
-"""A frozen quantizer: a basis, words of every nibble in blocks of its directions, and the rule of a row's offset."""
+"""The encoder of a quantizer: a basis, a codebook for every nibble, and the offset of a row."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,36 +21,37 @@ Places = NDArray[np.int32]
 
 NARROW: Final = np.dtype(np.float32)
 
-# Rows of one call of the kernel, which an interrupt has to wait for; what cannot be read in place is copied.
+# Bytes of rows of one call of the kernel, during which no interrupt is handled.
 SLICE_BYTES: Final = 32 << 20
-# Nibbles of one block: their words are tried in all combinations.
+# The largest number of nibbles of a block: all combinations of their words are tried.
 MOST_NIBBLES: Final = 2
-# Binary exponents of the unit of length.
+# The largest binary exponent of the unit of length.
 MOST_EXPONENT: Final = 1000
-# Of a number that a file has for a word, a weight, or a part of the offset.
+# The largest number of a word, a weight or a parameter of the offset in a file.
 MOST_NUMBER: Final = 1e6
-# Numbers of all words over all directions, which tables are made of: 1 GB.
+# The largest number of entries of all codebooks, from which tables are computed: 1 GB.
 MOST_WORD_ENTRIES: Final = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
 class Books:
-    """Vectors that nibbles stand for.
+    """Codebooks: the vectors that nibbles stand for.
 
-    The directions of the basis are cut into blocks: block b has directions start[b] : start[b + 1], g of them, and
-    nibbles first[b] : first[b + 1]. Each nibble has 16 words, vectors of g numbers; the decoded directions of a block
-    are the sum of one word of each of its nibbles, those with the least sum of weight_i (z_i - r_i)^2.
+    The directions of the basis are split into blocks: block b has the g directions start[b] : start[b + 1] and the
+    nibbles first[b] : first[b + 1]. The codebook of a nibble has 16 codewords ("words"), vectors of g numbers. A block
+    is decoded to the sum r of one word of each of its nibbles; encoding chooses the words of the smallest sum of
+    weight_i (z_i - r_i)^2.
 
     Parameters
     ----------
     start, first : ndarray int32 (n_blocks + 1,)
-        From 0, ascending.
+        Ascending from 0.
     words : ndarray float32
-        (16, g) of every nibble, one after the other.
+        The codebooks (16, g) of all nibbles, concatenated.
     weights : ndarray float32 (r,)
         Positive.
     squares : ndarray float32 (n_nibbles, 16)
-        What stands for the square of a word in estimates of distances: 0 where rows have offsets.
+        The learned numbers of the words, which estimates of distances add up instead of an offset; 0 with offsets.
     """
 
     start: Places
@@ -60,7 +61,7 @@ class Books:
     squares: Narrow
 
     def blocks(self) -> list[tuple[slice, list[Narrow]]]:
-        """Return (directions, words (16, g) of each nibble) of every block."""
+        """Return for every block its directions, a slice, and the codebooks (16, g) of its nibbles."""
         out: list[tuple[slice, list[Narrow]]] = []
         at = 0
         for b in range(len(self.start) - 1):
@@ -72,15 +73,11 @@ class Books:
 
     @property
     def n_nibbles(self) -> int:
-        """Return the nibbles of a code."""
+        """Number of nibbles of a code."""
         return int(self.first[-1])
 
-    def bits(self) -> Array:
-        """Return the bits of a code that each direction has, (r,): those of a block are shared by its directions."""
-        return np.repeat(4.0 * np.diff(self.first) / np.diff(self.start), np.diff(self.start))
-
     def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
-        """Return directions of every nibble (n_nibbles, g), g the most of any, and words (n_nibbles, 16, g)."""
+        """Return directions (n_nibbles, g) and words (n_nibbles, 16, g) of every nibble, padded to the largest g."""
         most = int(np.diff(self.start).max())
         directions, words = np.zeros((self.n_nibbles, most), np.int64), np.zeros((self.n_nibbles, 16, most), np.float32)
         at = 0
@@ -92,7 +89,7 @@ class Books:
         return directions, words
 
     def decode(self, nibbles: Codes) -> Narrow:
-        """Return r float32 (n, r) of nibbles (n, n_nibbles)."""
+        """Decode nibbles (n, n_nibbles) to coordinates float32 (n, r)."""
         out = np.zeros((len(nibbles), len(self.weights)), np.float32)
         for b, (part, words) in enumerate(self.blocks()):
             for k, word in enumerate(words):
@@ -102,18 +99,23 @@ class Books:
 
 @dataclass(frozen=True, eq=False)
 class OffsetRule:
-    """Rule of the offset: ||x - mean||^2 in an estimated distance, less what the decoded row gets wrong near queries.
+    """The offset of a row: its squared distance from the mean, corrected for the error of its code.
 
-    With n2 = ||x - mean||^2, z and r a row's coordinates and the decoded ones,
+    With n2 = ||x - mean||^2, and z and r the exact and the decoded coordinates,
     offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
+    The two sums are the expected inner products of the error of the code with a query near the row.
 
-    What words cannot reach must not look near, as it would by what they get wrong of it: a row of n2 above `reach` is
-    coded as the point on the way to it where n2 = reach; it, and a row whose offset comes out below 0, has n2 - lowest.
+    Words cannot represent very long rows, and the correction would make such rows look near. A row of n2 > `reach` is
+    therefore coded as the point between mean and row where n2 = reach, without a correction: its offset is
+    reach - lowest. A row whose offset would be negative has the offset n2 - lowest.
 
     Parameters
     ----------
     inside : ndarray float32 (r,)
-    outside, lowest, reach : float
+        Correlation of near rows in each direction.
+    outside : float
+        Correlation of near rows in all other directions.
+    lowest, reach : float
     """
 
     inside: Narrow
@@ -122,25 +124,25 @@ class OffsetRule:
     reach: float
 
     def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
-        """Return offsets (n,) of squares (n,), coordinates (n, r) and what stands for them (n, r)."""
+        """Return offsets (n,) from squared lengths (n,), exact coordinates (n, r) and decoded ones (n, r)."""
         lost = (z * (z - decoded)) @ self.inside
         return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
 
     def coefficients(self) -> Array:
-        """Return the coefficients of 1, n2, z'z and the sum, as the kernel takes them."""
+        """Return the coefficients of 1, n2, z'z and the sum over j, an argument of the kernel."""
         return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, -2.0])
 
 
 class BookEncoder(Encoder):
-    """A frozen ``SketchQuantizer``: codes of rows by the basis, the words and the offsets of one moment.
+    """The encoder of a ``SketchQuantizer``: basis, codebooks and offsets, frozen.
 
     Attributes
     ----------
     n_features, width : int
     layout : Layout
-        Nibbles, and the bytes of the offset.
+        Nibbles, and the format of the offset.
     length : float
-        The power of two that all numbers but mean and basis are in units of.
+        A power of two: the unit of all numbers except the mean and the basis.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class BookEncoder(Encoder):
 
     @cached_property
     def _from_origin(self) -> kernel.Quantizer:
-        """Return the kernel that gives coordinates of rows that are not centred, for products."""
+        """Kernel that does not centre rows, for inner products."""
         return self._about(np.zeros(self.n_features))
 
     def _about(self, mean: Array) -> kernel.Quantizer:
@@ -179,30 +181,25 @@ class BookEncoder(Encoder):
 
     @property
     def mean(self) -> Array:
-        """Return (d,) float64: what rows are centred by."""
+        """Mean of the rows learned from, (d,) float64."""
         return self._mean.copy()
 
     @property
     def basis(self) -> Narrow:
-        """Return (d, r) float32, orthonormal columns: the directions that codes are about."""
+        """Directions of the coordinates: (d, r) float32 with orthonormal columns."""
         return self._basis.copy()
 
     @property
     def books(self) -> Books:
-        """Return the codewords of every nibble; not to be changed."""
+        """Codebooks; do not modify them."""
         return self._books
 
     def turned(self, basis: Array) -> "BookEncoder":
-        """Return the same mean, words and rule in another basis (d, r)."""
+        """Return an encoder with the same mean, codebooks and offsets in another basis (d, r)."""
         narrow = basis.astype(np.float32)
         return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length, norm=self.norm)
 
     # -- codes of rows ---------------------------------------------------------------------------------------------
-    @property
-    def bits_of_directions(self) -> Array:
-        """Return float64 (r,): bits of a code that each direction has, those of a nibble shared by its directions."""
-        return self._books.bits()
-
     def encode(self, rows: Rows) -> Codes:
         checked = self.checked(rows)
         (n, d), dtype = checked.shape, natural_dtype(checked.dtype)
@@ -215,7 +212,7 @@ class BookEncoder(Encoder):
         return out
 
     def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
-        """Encode rows; return the first row that is not finite, or -1."""
+        """Encode rows into `out`; return the index of the first row that is not finite, or -1."""
         square = np.empty(len(out))
         if is_sparse(rows):
             bad = kernel.csr(
@@ -242,7 +239,7 @@ class BookEncoder(Encoder):
         return bad
 
     def _pulled(self, rows: Any, square: Array) -> Codes:
-        """Return codes of rows (n, d), of squares beyond the reach (n,), on the way to them."""
+        """Encode rows (n, d) of squared distances (n,) beyond the reach: see ``OffsetRule``."""
         with np.errstate(over="ignore", invalid="ignore"):
             share = np.sqrt(self._rule.reach / square)[:, np.newaxis]
             near = self._mean + np.where(share > 0, (rows - self._mean) * share, 0.0)
@@ -262,7 +259,7 @@ class BookEncoder(Encoder):
 
     # -- search ----------------------------------------------------------------------------------------------------
     def tables(self, queries: Any, metric: Estimate) -> Tables:
-        # sums in one order, whatever the batch and the machine: answers are the same
+        # the kernel sums in a fixed order: results do not depend on the batch or the machine
         wide = plain_rows(queries, np.dtype(np.float64))
         z, square = np.empty((len(wide), self._basis.shape[1]), np.float32), np.empty(len(wide))
         if metric == "euclidean":
@@ -339,7 +336,7 @@ class BookEncoder(Encoder):
 
 
 def _ascending(arrays: Arrays, name: str) -> Places:
-    """Return the array of this name: int32, from 0 in steps of at least 1."""
+    """Return an array by name; ValueError unless it is int32 and ascends strictly from 0."""
     array = arrays.get(name)
     if array is None or array.ndim != 1 or len(array) < 2 or array.dtype != np.int32:
         raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")

@@ -1,4 +1,4 @@
-"""Levels of one direction: what its bits stand for, and the mean squared error that they leave."""
+"""Scalar quantizer of one direction: its levels, and its mean squared error."""
 
 from typing import Final, NamedTuple
 
@@ -7,27 +7,28 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Bits that a direction may have; more than NIBBLE of them are a level of one nibble plus one of a second.
+# The largest number of bits of a direction. With more than NIBBLE bits it takes part in two nibbles.
 MOST_BITS: Final = 8
 NIBBLE: Final = 4
 # Largest number of iterations of Lloyd's algorithm, which places the levels of one direction.
 ITERATIONS: Final = 25
-# The share of a normal variable's variance that its best 1, 2, 4, 8 and 16 levels leave (Max 1960, table I).
+# Mean squared error of the optimal quantizer of a normal variable by 1, 2, 4, 8 and 16 levels, as a share of its
+# variance (Max 1960, table I).
 LEFT: Final = (1.0, 0.36338, 0.11748, 0.034548, 0.0095010)
 
 
 class Levels(NamedTuple):
-    """Levels of the bits of a direction: its low ones index `fine`, those above `coarse`; the two are added."""
+    """Levels of a direction: the sum of a coarse level and, with more than four bits, a fine one."""
 
     coarse: Array
-    fine: Array  # [0.0] up to NIBBLE bits
+    fine: Array  # [0.0] with at most NIBBLE bits
 
 
 class Direction:
-    """A sample of coordinates in one direction; without rows, two at the standard deviation `spread`.
+    """Quantizer of one direction, fitted to a sample of coordinates with standard deviation `spread`.
 
-    Up to NIBBLE bits stand for Lloyd's levels. More of them are two nibbles, whose levels are sums: an even grid from
-    the least coordinate of the sample to the largest.
+    Up to four bits stand for the levels of Lloyd's algorithm, more bits for an even grid over the range of the sample.
+    An empty sample is replaced by the two coordinates -spread and spread.
     """
 
     def __init__(self, z: Array, spread: float) -> None:
@@ -37,25 +38,25 @@ class Direction:
         self._found: dict[int, Levels] = {}
 
     def left(self, bits: int) -> float:
-        """Return the mean squared error that so many bits leave of a normal variable of this variance and range."""
+        """Return the expected mean squared error with this many bits, of a normal variable up to four bits."""
         if bits <= NIBBLE:
             return LEFT[bits] * self._variance
         return (self._range / (1 << bits)) ** 2 / 12.0
 
     def levels(self, bits: int) -> Levels:
-        """Return the levels of so many bits."""
+        """Return the levels for a number of bits, computed once."""
         if bits not in self._found:
             self._found[bits] = self._of_two(1 << (bits - NIBBLE)) if bits > NIBBLE else self._of_one(1 << bits)
         return self._found[bits]
 
     def _of_two(self, n: int) -> Levels:
-        """Return 16 coarse and n fine levels."""
+        """Return an even grid as 16 coarse and n fine levels."""
         width = self._range / 16
         coarse = self._z[0] + width * (np.arange(16) + 0.5)
         return Levels(coarse, width * ((np.arange(n) + 0.5) / n - 0.5))
 
     def _of_one(self, n: int) -> Levels:
-        """Return n ascending levels by Lloyd's algorithm."""
+        """Return n ascending levels, fitted by Lloyd's algorithm."""
         if n == 1:
             return Levels(np.zeros(1), np.zeros(1))
         levels = self._start(n)
@@ -69,10 +70,11 @@ class Direction:
         return Levels(levels, np.zeros(1))
 
     def _start(self, n: int) -> Array:
-        """Return n levels to begin with.
+        """Return n initial levels.
 
-        Many levels are best as dense as the cube root of the density (Panter and Dite 1951), which for a normal
-        variable is that of one of thrice its variance: their ranks are taken over to the sample.
+        The density of many optimal levels is proportional to the cube root of the density of the variable (Panter and
+        Dite 1951); for a normal variable this is a normal density of three times the variance. The ranks of such levels
+        are applied to the sample.
         """
         from scipy.special import ndtr, ndtri
 

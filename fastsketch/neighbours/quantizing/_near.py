@@ -1,4 +1,4 @@
-"""Near rows of a sample: they tell what queries and the rows that they look for have in common."""
+"""Near rows of a sample: the weights of directions, and the recall of a quantizer."""
 
 from typing import Final, NamedTuple
 
@@ -8,26 +8,26 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Nearest rows of a row that are looked at: as many as a search returns by default.
+# Number of nearest rows of a row: the default k of a search.
 NEAR: Final = 10
-# Rows of the sample that take the part of queries, and rows of one product.
+# Number of rows of the sample that serve as queries, and of rows of one matrix product.
 QUERIES: Final = 1000
 BLOCK: Final = 512
-# What is left of a sum of squares below this share of it is rounding.
+# Differences of sums of squares below this share of them are rounding errors.
 ROUNDING: Final = 1e-9
 
 
 class Nearness(NamedTuple):
-    """The first rows of a sample (n, r) as queries, and the rows of it that are nearest to each.
+    """The rows nearest to the first rows of a sample (n, r), and how much they differ in each direction.
 
     Parameters
     ----------
     apart, variance : ndarray float64 (r,)
-        Mean squares in the directions of a basis: of the difference of near rows, of all rows.
+        Mean squares of the coordinates in each direction: of differences of near rows, and of all rows.
     all_apart, all_variance : float
-        The same of whole rows, not their coordinates.
+        Mean squared lengths of differences of near rows, and of all rows.
     nearest : ndarray int64 (m, NEAR)
-        Places in the sample of the rows nearest to row i < m.
+        Indices of the rows nearest to row i < m.
     """
 
     apart: Array
@@ -38,11 +38,11 @@ class Nearness(NamedTuple):
 
     @property
     def shared(self) -> Array:
-        """Return (r,): how much of a row's coordinate a near query has, 1 where near rows are equal, 0 where not."""
+        """Correlation of the coordinates of near rows, (r,): 1 where they are equal, 0 where they are independent."""
         return _shared(self.apart, self.variance)
 
     def outside(self, chosen: list[int]) -> float:
-        """Return the share that near rows have in common of their part outside these directions."""
+        """Return the correlation of near rows in the directions that were not chosen."""
         apart = self.all_apart - float(self.apart[chosen].sum())
         variance = self.all_variance - float(self.variance[chosen].sum())
         if variance <= ROUNDING * self.all_variance:
@@ -55,9 +55,9 @@ def _shared(apart: Array, variance: Array) -> Array:
 
 
 def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
-    """Measure centred rows (n, d): coordinates (n, r), and the standard deviations (r,) that are known of these."""
+    """Find near rows of centred rows (n, d), with coordinates z (n, r) of standard deviations `spread` (r,)."""
     n = len(z)
-    if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
+    if n <= NEAR:  # too few rows: treat near rows as independent
         variance = np.square(spread)
         total = float(variance.sum())
         return Nearness(variance, variance, total, total, np.zeros((0, NEAR), np.int64))
@@ -70,14 +70,14 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
 
 
 def recall(known: Array, z: Array, decoded: Array, near: Nearness) -> float:
-    """Return the share of near rows that estimated distances find among those of the least.
+    """Return the recall of the nearest rows of the sample by distances estimated from codes.
 
     Parameters
     ----------
     known : ndarray float64 (n,)
-        What stands for the squared lengths of the rows of the sample.
+        Estimates of the squared lengths of the rows.
     z, decoded : ndarray float64 (n, r)
-        Coordinates of the rows, and what their codes stand for.
+        Exact and decoded coordinates of the rows.
     near : Nearness
     """
     found = 0
@@ -88,14 +88,14 @@ def recall(known: Array, z: Array, decoded: Array, near: Nearness) -> float:
 
 
 def nearest_of(part: slice, products: Array, known: Array) -> Integers:
-    """Return places (m, NEAR) of the least of products (m, n) plus known (n,), without the rows `part` themselves."""
+    """Return indices (m, NEAR) of the smallest products (m, n) + known (n,), without the rows of `part` themselves."""
     estimates = products + known
     estimates[np.arange(len(estimates)), np.arange(part.start, part.stop)] = np.inf
     return np.argpartition(estimates, NEAR - 1, axis=1)[:, :NEAR].astype(np.int64)
 
 
 def _parts(n: int) -> list[slice]:
-    """Return the slices of the rows that take the part of queries."""
+    """Return slices of the rows that serve as queries."""
     most = min(n, QUERIES)
     return [slice(start, min(start + BLOCK, most)) for start in range(0, most, BLOCK)]
 

@@ -1,4 +1,4 @@
-"""Codes that stand for rows, learned from a stream by sketching."""
+"""Quantizer of rows by transform coding, learned from a stream."""
 
 from typing import Any, Literal, NamedTuple, Self
 
@@ -24,16 +24,16 @@ from fastsketch.neighbours.summaries._summary_model import METHODS, Method, Summ
 
 Array = NDArray[np.float64]
 
-# Directions that a sketch keeps unless sketch_size says otherwise: more gain nothing at 64 bytes.
+# Number of directions that a sketch retains unless sketch_size is given: more gain nothing at 64 bytes.
 MOST_DIRECTIONS = 256
-# Rows of the sample: 4,000 give 0.01 less of recall on 500,000 patches of photographs, 2,000 also on MNIST.
+# Rows of the sample. With 4,000 the recall on 500,000 patches of photographs is 0.01 lower, with 2,000 also on MNIST.
 RESERVOIR_ROWS = 8000
-# Features up to which the exact sum of squares is taken: it costs less than a sketch of this quality.
+# Up to this number of features the exact covariance is summed: it is cheaper than a sketch of the same quality.
 EXACT_FEATURES = 1024
 
 
 class _LearnedQuantizer(NamedTuple):
-    """Quantizer learned from the rows seen so far, and what it was made of."""
+    """Quantizer learned from the rows seen so far, and what it was computed from."""
 
     node: BlockNode
     components: Array  # (r, d)
@@ -42,40 +42,40 @@ class _LearnedQuantizer(NamedTuple):
 
 
 class SketchQuantizer(CodeSearch, SummaryModel):
-    """Codes of n_bytes that stand for rows, learned from a stream in one pass, without k-means.
+    """Quantizer of rows to codes of n_bytes, learned from a stream in one pass, without k-means.
 
-    This is transform coding (Gersho and Gray 1992, chapter 8): a row is written in the principal directions that a
-    sketch of the centred rows found, each direction has as many bits as lower the error most, and each of its values is
-    rounded to one of a few levels, which Lloyd's algorithm fits to a sample of the rows. Codes answer real-valued
-    queries (``search``) and can be decoded.
+    The method is transform coding (Gersho and Gray 1992, chapter 8). Rows are projected on the principal directions of
+    a sketch of the centred rows. Bits are allocated greedily to the directions, and each coordinate is rounded to a
+    level that Lloyd's algorithm fitted to a sample of the rows. Codes are searched by real-valued queries (``search``)
+    and can be decoded.
 
     Parameters
     ----------
     n_bytes : int
-        Bytes of a code, offset included: at least 2; at most what 8 bits for every feature take.
+        Bytes of a code, offset included: at least 2, at most one for each feature and one more.
     method : {"auto", "exact", "fd", "srht", "countsketch", "sparse", "gaussian", "sampling"}, default "auto"
-        How rows are sketched, as in ``SketchHash``. "auto" takes "exact" (a sum of squares, d x d) up to 1,024 features
-        or where d <= sketch_size, else "srht".
+        How rows are sketched, as in ``SketchHash``. "auto" is "exact" (the d x d sum of squares) up to 1,024 features
+        or if d <= sketch_size, else "srht".
     sketch_size : int, optional
-        l: Frequent Directions keep l - 1 directions, random maps l // 2. Default: twice the bits of a code, at most
-        512.
+        Size l of the sketch: Frequent Directions retain l - 1 directions, random maps l // 2. Default: twice the number
+        of bits of a code, at most 512.
     block_rows : int, optional
-        m, rows of a block, at least l // 2; default as in ``SketchHash``.
+        Rows m of a block, at least l // 2; default as in ``SketchHash``.
     seed : int, default 0
     part, first_block : int, default 0
-        Which blocks of a distributed job this model sees: see ``SketchHash``.
+        The blocks of a distributed job that this model sees: see ``SketchHash``.
     reservoir_size : int, default 8000
-        Rows of the sample that levels are learned from.
+        Rows of the reservoir sample that levels are fitted to.
     dtype : float32 or float64, optional
-        Of the sketch; by default that of the first batch.
+        Data type of the sketch; default: that of the first batch.
 
     Attributes
     ----------
     n_rows, n_features : int
     resolved : dict
-        The parameters with the value in use for each that was None or "auto".
+        Parameters, with the values in use for those that are None or "auto".
     notes : dict
-        Anything that json can write; saved with the state.
+        Metadata of your own, JSON values; saved with the state.
 
     Raises
     ------
@@ -84,25 +84,26 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     Notes
     -----
-    Bits are given out one at a time, to the direction where one more lowers the mean squared error most. The error is
-    that of a normal variable (Max 1960), times the mean squared difference of near rows of the sample in that
-    direction, since errors of a distance are proportional to it. More than four bits of a direction stand for an even
-    grid over the range of the sample. A squared distance is estimated as ||q - mean||^2 - 2 q'x + s, where x is the
-    decoded row and s stands for its squared length: either a number for each level, or an offset of the row in one or
-    two of the bytes, which is corrected by what queries near the row are expected to have in common with the error of
-    its code. Of codes with an offset of none, one and two bytes those are taken that find most of the ten nearest rows
-    of a thousand rows of the sample.
+    Bits are allocated one at a time, to the direction where one more lowers the weighted mean squared error most. The
+    error is that of the optimal quantizer of a normal variable (Max 1960). Its weight is the mean squared difference of
+    near rows of the sample in that direction, to which the error of an estimated distance is proportional. More than
+    four bits of a direction stand for an even grid over the range of the sample.
 
-    Levels lower the squared error of all rows of the sample, long ones among them: where three rows of a thousand were
-    ten times as long as the others, codes of 12 bytes found a third fewer of the ten nearest, those of 32 bytes a
-    twelfth.
+    A squared distance is estimated as ||q - mean||^2 - 2 q'x + s, where q is the centred query, x the decoded row, and
+    s an estimate of its squared length. s is either a sum of learned numbers, one for each level, or an offset that is
+    stored in one or two of the bytes and corrected for the expected inner product of the coding error with near
+    queries. Offsets of zero, one and two bytes are tried; the one with the best recall of the ten nearest rows of 1,000
+    rows of the sample is taken.
 
-    What is learned is a function of the rows, their order and the parameters, as in ``SketchHash``: batches of any
-    sizes, and models that saw different blocks and were merged in any order, give the same bits.
+    Levels are fitted to all rows of the sample, outliers included. Where 0.3% of the rows were ten times as long as the
+    others, the recall of the ten nearest was a third lower with 12 bytes and a twelfth lower with 32 bytes.
 
-    The model learns on. ``encode``, ``decode`` and ``search`` are those of ``encoder()``, the frozen quantizer of what
-    was learned so far: codes belong to the encoder that made them. Keep it with them, or ``anchor`` the model: then
-    mean, bits and levels stay, and the basis is turned to lie nearest to that of the anchor.
+    The model is a function of the rows, their order and the parameters, as in ``SketchHash``: batches of any sizes, and
+    models of different blocks that are merged in any order, give bitwise identical results.
+
+    A model can continue to learn. ``encode``, ``decode`` and ``search`` use ``encoder()``, the frozen quantizer of the
+    rows seen so far, and codes can only be read by the encoder that made them. Store it with the codes, or ``anchor``
+    the model: mean, bits and levels then stay fixed, and later bases are rotated to be nearest to the anchor's.
 
     References
     ----------
@@ -136,16 +137,16 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def _bits(self) -> int:
-        """Return the bits of a code without its factors."""
+        """Number of bits of a code without its offset."""
         return 8 * (self.n_bytes - FACTOR_BYTES)
 
     @property
     def _size(self) -> int:
-        """Return the l in use."""
+        """Sketch size l in use."""
         return 2 * min(self._bits, MOST_DIRECTIONS) if self.sketch_size is None else self.sketch_size
 
     def _method_for(self, d: int) -> str:
-        """Return the method in use for rows of d features."""
+        """Return the method in use for rows of d features, never "auto"."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= max(EXACT_FEATURES, self._size) else "srht"
@@ -193,13 +194,13 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """Return how many directions are read: what the codes want, and no fewer than an anchor has."""
+        """Return the number of directions to compute: those that codes can use, and at least those of the anchor."""
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:
-        """Freeze what was learned so far: what makes codes, and answers queries of them.
+        """Return the quantizer of the rows seen so far, frozen.
 
-        It never changes: codes that it made can be decoded and searched with it whatever the model learns later.
+        It never changes: its codes can be decoded and searched with it whatever the model learns later.
 
         Raises
         ------
@@ -211,7 +212,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return encoder
 
     def encode(self, rows: Rows) -> Codes:
-        """Return codes of rows.
+        """Encode rows.
 
         Parameters
         ----------
@@ -224,12 +225,12 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         Raises
         ------
         TypeError, ValueError
-            If the model has learned nothing, or rows are no finite real matrix of its width.
+            If the model has seen no rows, or rows are not a finite real matrix of its width.
 
         Notes
         -----
-        A row's code depends on neither the batch nor the threads. Sparse rows are multiplied by the basis in another
-        order than dense ones of the same numbers, so that a nibble or a factor that lies on an edge may differ.
+        The code of a row does not depend on the batch or the number of threads. Sums over sparse rows are computed in
+        another order than over dense rows of the same numbers, so that the two may be rounded to different codes.
 
         Examples
         --------
@@ -255,7 +256,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         Raises
         ------
         TypeError, ValueError
-            If the model has learned nothing, or codes are none of this length.
+            If the model has seen no rows, or codes do not have this length.
 
         Examples
         --------
@@ -280,21 +281,21 @@ class SketchQuantizer(CodeSearch, SummaryModel):
     ) -> Any:
         """Return a faiss index that ranks codes of this quantizer as ``search`` does (extra: faiss).
 
-        The codes in it are those of ``encode``, byte for byte. A search of the index returns scores t, the larger the
-        nearer: for "euclidean" the estimated squared distance is ``squared_norm_of_query - 2 t`` plus a constant, in
-        units of ``encoder().length`` squared. ``index.add(rows)`` encodes rows by this quantizer as it is now; in an
-        index that faiss has written and read again ``add`` is faiss's own, which makes other codes: add to this one,
-        or make it anew.
+        The index holds the same bytes as ``encode`` returns. Its scores t are larger for nearer rows: for "euclidean"
+        the estimated squared distance is ``squared_norm_of_query - 2 t`` plus a constant, in units of
+        ``encoder().length`` squared. ``index.add(rows)`` encodes rows by this quantizer as it is now. In a copy of the
+        index that faiss has written and read, ``add`` is faiss's own method, which makes different codes; add rows to
+        this index instead, or make a new one.
 
         Parameters
         ----------
         codes : ndarray uint8 (n, n_bytes), optional
-            Codes to begin with, as ``encode`` returns them.
+            Codes to add at once, as ``encode`` returns them.
         metric : {"euclidean", "inner_product"}, default "euclidean"
-            What the index ranks by.
+            The metric of the ranking.
         n_lists : int, optional
-            Make an inverted file of so many lists, by faiss's k-means of the rows that the codes decode to: a search
-            scans ``nprobe`` of them. It needs codes, at least as many as lists. Default: one flat list.
+            Make an inverted file (IVF) of this many lists, by faiss's k-means of the decoded rows. A search scans
+            ``nprobe`` lists. At least as many codes as lists must be given. Default: a flat index.
 
         Returns
         -------
@@ -306,9 +307,8 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         ImportError
             Without faiss.
         TypeError, ValueError
-            If the model has learned nothing, codes are none of this length or fewer than lists, or faiss has no sum
-            over nibbles that is this estimate: inner products of rows that all have one length are ranked by
-            distances here.
+            If the model has seen no rows, codes do not have this length or are fewer than lists, or faiss cannot
+            compute the estimate: inner products of rows that all have one length are computed from distances here.
 
         Examples
         --------
@@ -328,13 +328,13 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return pq_index(encoder, checked, metric=metric, n_lists=n_lists)
 
     def anchor(self, encoder: Encoder | None = None) -> Self:
-        """Keep codes comparable from here on: mean, bits and levels stay, later bases are turned to the present one.
+        """Keep later codes comparable: fix mean, bits and levels, and rotate later bases towards the present one.
 
         Parameters
         ----------
         encoder : Encoder, optional
-            That of a quantizer of the same n_bytes, the present one if not given: so that models of one job can share
-            an anchor.
+            The encoder of a quantizer of the same n_bytes, so that the models of a job can share an anchor. Default:
+            the present encoder.
 
         Returns
         -------
@@ -343,7 +343,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         Raises
         ------
         TypeError, ValueError
-            If there is no present encoder, or the one given is none of a quantizer of this width.
+            If the model has seen no rows, or the encoder is not that of a quantizer of this width.
         """
         anchor = self.encoder() if encoder is None else encoder
         if not isinstance(anchor, BookEncoder):
@@ -362,7 +362,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def variances(self) -> Array:
-        """Return the variances of the rows in these directions, (r,) float64."""
+        """Variances of the rows in the directions of ``components``, (r,) float64."""
         with np.errstate(over="ignore", under="ignore"):
             return np.square(self._read().spread)
 
@@ -401,19 +401,19 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
 
 def _spread(node: BlockNode, components: Array, *, exact: bool) -> Array:
-    """Return standard deviations (r,) of the rows behind a node in orthonormal directions (r, d)."""
+    """Return the standard deviations (r,) of the rows of a node in orthonormal directions (r, d)."""
     top = float(np.abs(node.rows).max(initial=0.0))
     if top == 0:
         return np.zeros(len(components))
     seen = components @ (node.rows / top).T.astype(np.float64, copy=False)
     if exact:  # diag(W'(A'A)W)
         return np.sqrt(np.maximum(np.einsum("ij,ij->i", seen, components), 0.0) / node.n_rows) * np.sqrt(top)
-    # of B'B, and half of what the shrinks took at most, as RobustFrequentDirections gives it back
+    # those of B'B, plus half of the total shrinkage, as in RobustFrequentDirections
     lost = node.shrinkage / top / top / 2 if np.isfinite(node.shrinkage) else 0.0
     return np.sqrt((np.einsum("ij,ij->i", seen, seen) + lost) / node.n_rows) * top
 
 
 def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """Return the arrays of the anchor, and those of the summary."""
+    """Split arrays of a file into those of the anchor and those of the summary."""
     held = {name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")}
     return held, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}

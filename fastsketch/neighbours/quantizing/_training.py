@@ -1,4 +1,4 @@
-"""Bits, levels and offsets from a basis and a sample of rows: what makes an encoder.
+"""Training of a quantizer: bits, levels and offsets from a basis and a sample of rows.
 
 The method is transform coding (Gersho and Gray, Vector Quantization and Signal Compression, 1992, chapter 8): principal
 directions, bits given one at a time to the direction where one more lowers the error most (section 8.3), and Lloyd's
@@ -21,18 +21,17 @@ from fastsketch.neighbours.quantizing._near import Nearness, nearness, recall
 
 Array = NDArray[np.float64]
 
-# Bytes of the offset that a code of any size has room for, and at most.
+# Bytes that every code can spare for the offset, and the largest number of bytes of an offset.
 FACTOR_BYTES: Final = 1
 MOST_OFFSET: Final = 2
-# A guard against division by 0: a direction in which near rows are (almost) equal counts as this share of the one that
-# counts most.
+# The smallest weight of a direction, as a share of the largest one: near rows may be equal in a direction.
 LEAST_WEIGHT: Final = 1e-6
-# Lengths of rows that spread (standard deviation) by less than this share of their mean are one length.
+# Rows have one length if the standard deviation of their lengths is at most this share of the mean length.
 ONE_LENGTH: Final = 0.01
 
 
 def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
-    """Return the encoder of codes of n_bytes: with an offset of as many bytes as find most in the sample.
+    """Train an encoder for codes of n_bytes; the offset takes 0, 1 or 2 of them, whichever has the best recall.
 
     Parameters
     ----------
@@ -56,12 +55,12 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
     for offset_bytes in range(MOST_OFFSET + 1):
         if offset_bytes >= n_bytes or (offset_bytes == 0 and NIBBLE * len(spread) < 8 * n_bytes):
             continue
-        # without an offset, tables have the squares of words, and those of two nibbles are no sum
+        # without an offset, tables hold the squares of words; the square of a sum of two words is not a sum
         most = MOST_BITS if offset_bytes else NIBBLE
         bits = allotted(directions, weight, 8 * (n_bytes - offset_bytes), most=most)
         order, books = books_of(packed(bits), directions)
         narrow, its = basis[:, order].astype(np.float32), z[:, order]
-        # without an offset, the square of the outermost words is what is known of a long row
+        # rows beyond the reach of the words are shortened; without an offset no row is
         reach = min(max(float(n2.max(initial=0.0)), 1.0), MOST_NUMBER) if offset_bytes else MOST_NUMBER
         rule = OffsetRule(near.shared[order].astype(np.float32), near.outside(order), 0.0, reach)
         layout = Layout(books.n_nibbles)
@@ -84,7 +83,7 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
 
 
 def _norm(rows: Array) -> float | None:
-    """Return the length of all rows, or None where they have many, or none."""
+    """Return the common length of rows, or None if their lengths differ, or are extremely small or large."""
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     mean = float(norms.mean()) if len(norms) else 0.0
     if not 2.0**-MOST_EXPONENT <= mean <= 2.0**MOST_EXPONENT or float(norms.std()) > ONE_LENGTH * mean:
@@ -93,7 +92,7 @@ def _norm(rows: Array) -> float | None:
 
 
 def _unit(sample: Array, spread: Array) -> float:
-    """Return a power of two near to the root of the mean square of a centred row; 1 for rows that are all one."""
+    """Return a power of two near the root mean squared length of centred rows; 1 if all rows are equal."""
     top = max(float(np.abs(sample).max(initial=0.0)), float(spread.max(initial=0.0)))
     if top == 0:
         return 1.0
@@ -103,10 +102,10 @@ def _unit(sample: Array, spread: Array) -> float:
 
 
 def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction], Array]:
-    """Return the sample by directions, and how much an error in each counts (r,).
+    """Return the quantizers of the directions, and the weights (r,) of their squared errors.
 
-    What a code gets wrong of a coordinate enters an estimated distance times the difference of the query's coordinate
-    and the row's, so that its squared error counts as much as near rows differ in that direction.
+    The error of a coordinate enters an estimated distance multiplied by the difference of the coordinates of query and
+    row. The weight of a direction is therefore the mean squared difference of near rows in it.
     """
     directions = [Direction(z[:, j], s) for j, s in enumerate(spread.tolist())]
     top = float(near.apart.max(initial=0.0))
@@ -116,7 +115,7 @@ def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction
 
 
 def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
-    """Return the directions in the order of the blocks, and the words of their nibbles."""
+    """Return the directions in the order of the blocks, and the codebooks of their nibbles."""
     order, start, first, words = list[int](), [0], [0], list[Array]()
     for block in blocks:
         held = list(dict.fromkeys(part.direction for nibble in block for part in nibble))
@@ -142,9 +141,10 @@ def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[l
 
 
 def with_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule) -> tuple[Books, Array]:
-    """Return books with a number for every word in place of offsets, and the numbers of the rows (n,).
+    """Return codebooks with a learned number for every word, which replaces offsets, and the sums (n,) of the rows.
 
-    The number of a word is the mean of the rows that it stands for, with one row more that lies at the word.
+    The number of a word is the mean contribution to the offset of the rows coded by it. One row at the word itself is
+    counted in addition, so that words without rows have a number.
     """
     squares = np.zeros((books.n_nibbles, 16), np.float32)
     known = np.zeros(len(z))
@@ -158,8 +158,8 @@ def with_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: O
 
 
 def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
-    """Return the even scale of n_bytes from the least to the largest of a sample's values, and where it begins."""
+    """Return a linear scale of n_bytes over the range of the values, as a format and the number to subtract."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
-    # one octave of a minifloat is an even scale: from unit to twice the unit
+    # a minifloat of mantissa bits only is linear, from unit to twice the unit
     unit = float(np.float32(max(high - low, 1e-6 * (abs(low) + abs(high)), 1e-30)))
     return Minifloat(n_bytes, 8 * n_bytes, unit), min(max(low - unit, -MOST_NUMBER), MOST_NUMBER)

@@ -1,1 +1,1 @@
-"""Summaries of a stream in blocks: sketch, mean and sample, the same bits whoever saw which block."""
+"""Mergeable summaries of a stream in blocks: sketch, mean and reservoir sample."""

@@ -1,4 +1,4 @@
-"""The state of a stream: blocks that are complete, the one being filled, a sample of the rows."""
+"""Summary of a stream: a forest of complete blocks, the incomplete last block, and a reservoir sample."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,27 +24,27 @@ from fastsketch.sketching._engines import EngineSetting, dense_form
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import ROWS_PER_FEATURE, MappedBlock, SizedMap
 
-# Rows of a step: checked and used while they are in the cache.
+# Bytes of rows that are checked and added at a time, while they are in the cache.
 SLICE_BYTES = 4 << 20
-# A block of the exact sum is a d x d matrix: few of them, of at least this many rows a feature.
+# Default number of rows of a block for each feature, for method="exact": a block is summed to a d x d matrix.
 EXACT_ROWS_PER_FEATURE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class SummarySetting:
-    """Checked parameters of a summary."""
+    """Validated parameters of a summary."""
 
     method: str  # never "auto"
-    n_directions: int  # that are wanted of it
+    n_directions: int  # to be read from it
     sketch_size: int
     block_rows: int | None  # None: a default for the method and the width
     seed: int
-    place: int  # of the first block
+    place: int  # number of the first block
     reservoir_size: int | None  # None: no sample
 
 
 class _Held(NamedTuple):
-    """The state. A summary replaces it in one step, so that an interrupt finds the old one or the new one."""
+    """State of a summary, which is replaced by one assignment, so that an interrupt leaves a consistent state."""
 
     leaf: Leaf
     forest: Forest
@@ -54,20 +54,14 @@ class _Held(NamedTuple):
         return _Held(self.leaf.copy(), self.forest.copy(), None if self.reservoir is None else self.reservoir.copy())
 
     def closed(self) -> "_Held":
-        """Return a copy in which the block being filled, if it holds rows, is a node."""
+        """Return a copy in which the incomplete block, if it has rows, has become a node."""
         out = self.copy()
         if out.leaf.n_rows:
             out._next_block()
         return out
 
-    def expect(self, n: int) -> None:
-        """Tell the sample how many rows come, so that it copies only those of them that stay."""
-        leaf, reservoir = self.leaf, self.reservoir
-        if reservoir is not None:
-            reservoir.expect(n, block=leaf.index, first=leaf.n_rows, block_rows=leaf.block_rows)
-
     def take(self, rows: NDArray[Any], offset: int) -> None:
-        """Put rows in, block after block; after an error the state is of no use."""
+        """Add rows, block by block. After an error the state is invalid."""
         leaf, block_rows, done = self.leaf, self.leaf.block_rows, 0
         while done < len(rows):
             before = leaf.n_rows
@@ -86,9 +80,9 @@ class _Held(NamedTuple):
 
 
 class BlockSummary:
-    """Sketch, mean and sample of a stream, a function of the rows and their places in blocks alone.
+    """Sketch, mean and reservoir sample of a stream: a function of the rows and of their positions in blocks.
 
-    It takes rows, merges with others and is read; every call is all or nothing.
+    ``update`` and ``merge`` are atomic.
     """
 
     def __init__(self, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
@@ -104,22 +98,22 @@ class BlockSummary:
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows seen."""
+        """Number of rows seen."""
         return sum(node.n_rows for node in self._held.forest.nodes) + self._held.leaf.n_rows
 
     @property
     def block_rows(self) -> int:
-        """Return the rows of a block."""
+        """Number of rows of a complete block."""
         return self._held.leaf.block_rows
 
     # -- learning --------------------------------------------------------------------------------------------------
     def update(self, rows: Any) -> None:
-        """Take all rows of a batch, checked but for finite entries (array or CSR, (n, d)), or none.
+        """Add all rows of a batch, or none: an array or CSR (n, d), validated except for finite entries.
 
         Raises
         ------
         ValueError
-            If a row is not finite, or too large for the method.
+            If a row is not finite, or its entries are too large or too small for method="exact".
         """
         n = rows.shape[0]
         step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
@@ -129,7 +123,6 @@ class BlockSummary:
             self._update_in_place(plain_rows(rows, self.dtype))
             return
         new = self._held.copy()
-        new.expect(n)
         try:
             for start in range(0, n, step):
                 new.take(plain_rows(rows[start : start + step], self.dtype), start)
@@ -139,7 +132,7 @@ class BlockSummary:
         self._held = new
 
     def _update_in_place(self, rows: NDArray[Any]) -> None:
-        """Take rows into the leaf in one step: nothing is copied but the list of the sample's pieces."""
+        """Add a batch that does not complete the block, in place; only the list of sampled pieces is copied."""
         held = leaf, forest, reservoir = self._held
         before = leaf.n_rows
         try:
@@ -150,18 +143,18 @@ class BlockSummary:
                 self._held = _Held(leaf, forest, reservoir)
             leaf.add(rows)
         except BaseException:
-            if leaf.n_rows == before:  # an interrupt may also come when the rows are in
+            if leaf.n_rows == before:  # an interrupt may come after the rows were added
                 self._held = held
             _threads.settle()
             raise
 
     def merge(self, other: "BlockSummary") -> None:
-        """Add the blocks of another summary of the same setting, width and dtype; of another part: seal both.
+        """Add the blocks of another summary of the same setting, width and dtype; different parts are sealed.
 
         Raises
         ------
         ValueError
-            If both hold the same block.
+            If both have the same block.
         """
         mine, theirs = self._held.closed(), other._held.closed()
         parts = mine.forest.parts(), theirs.forest.parts()
@@ -176,7 +169,7 @@ class BlockSummary:
         self._held = mine
 
     def beside(self, other: "BlockSummary") -> "BlockSummary":
-        """Return a copy without common block numbers: where both hold a block, those of this one are renumbered."""
+        """Return a copy that has no block number in common with another summary, renumbered if necessary."""
         mine, theirs = self._held.closed(), other._held.closed()
         if mine.forest.overlaps(theirs.forest):
             mine.forest.moved_behind(theirs.forest)
@@ -184,7 +177,7 @@ class BlockSummary:
         return self._with(mine)
 
     def seal(self) -> None:
-        """Make every part one node: no block may follow in it."""
+        """Merge every part into one node, to which no block can be added."""
         new = self._held.closed()
         new.forest.seal()
         if new.forest.nodes:
@@ -196,7 +189,7 @@ class BlockSummary:
         return self._with(self._held.copy())
 
     def closed(self) -> "BlockSummary":
-        """Return a copy in which the block being filled is complete, as in a merge."""
+        """Return a copy in which the incomplete block counts as complete, as in a merge."""
         return self._with(self._held.closed())
 
     def _with(self, held: _Held) -> "BlockSummary":
@@ -206,17 +199,17 @@ class BlockSummary:
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     def total(self) -> BlockNode | None:
-        """Return everything as one node; None before the first row."""
+        """Return the summary of all rows as one node; None before the first row."""
         return self._held.closed().forest.summary()
 
     def sample(self) -> NDArray[Any]:
-        """Return the sampled rows (n, d), in a random order; none without a reservoir."""
+        """Return the sampled rows (n, d), in random order; no rows without a reservoir."""
         reservoir = self._held.reservoir
         return np.empty((0, self.n_features), self.dtype) if reservoir is None else reservoir.copy().settled()[0]
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return entries for json, and arrays."""
+        """Return the state: entries for JSON, and arrays by name."""
         leaf, forest, reservoir = self._held
         state = {
             "n_features": self.n_features,
@@ -230,12 +223,12 @@ class BlockSummary:
         for number, node in enumerate(forest.nodes):
             arrays[f"rows_{number}"], arrays[f"mean_{number}"] = node.rows, node.mean
         if reservoir is not None:
-            # of a copy: to settle is to change, and several threads may read
+            # on a copy: ``settled`` changes the reservoir, and several threads may read
             arrays["reservoir_rows"], arrays["reservoir_priority"], _ = reservoir.copy().settled()
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what ``state`` gave and ``validate`` has passed, on a new summary of the same setting."""
+        """Restore a validated state into a new summary of the same setting."""
         leaf, forest, reservoir = self._held
         leaf.restore(_of_leaf(arrays), state["index"])
         forest.nodes = [stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])]
@@ -246,7 +239,7 @@ class BlockSummary:
 def validate(
     state: dict[str, Any], arrays: Arrays, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]
 ) -> None:
-    """Raise ValueError unless such a summary could have this state; takes no memory of its size."""
+    """Raise ValueError unless a summary of this setting can have this state. Nothing of its size is allocated."""
     d, plan = n_features, _plan(setting, n_features)
     leaf = _of_leaf(arrays)
     if isinstance(plan.block, SizedMap):
@@ -266,7 +259,7 @@ def validate(
         block_rows=plan.block_rows,
         dtype=np.dtype(np.float64) if exact else dtype,
     )
-    # the block being filled comes after all others; so many more may follow
+    # the incomplete block comes after all others
     index = as_integer(state["index"], "index", max(setting.place, stop), 1 << 63)
     checks.number_within(index, "index", 0, 2.0**63 - 2.0 ** (PART_LEVEL + 1))
     n_rows = checks.as_count(begun + sum(node["n_rows"] for node in state["nodes"]), "n_rows")
@@ -283,11 +276,11 @@ def _of_leaf(arrays: Arrays) -> Arrays:
 
 
 class _Plan(NamedTuple):
-    """Parts of a summary."""
+    """Components of a summary."""
 
-    block: EngineSetting | SizedMap  # what takes the rows of a block
+    block: EngineSetting | SizedMap  # what reduces the rows of a block
     block_rows: int
-    keep: int | None  # rows that a join of two nodes leaves; None: nodes are exact sums (d, d)
+    keep: int | None  # rows that a merge of two nodes retains; None: nodes are exact sums (d, d)
 
 
 def _plan(setting: SummarySetting, n_features: int) -> _Plan:

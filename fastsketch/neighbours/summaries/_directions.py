@@ -1,4 +1,4 @@
-"""Top principal directions of the rows behind a sketch."""
+"""Principal directions from a sketch, or from a sum of squares."""
 
 from typing import Any
 
@@ -9,12 +9,15 @@ from fastsketch._core.random import Normal, random_normal
 
 Array = NDArray[np.float64]
 
-# Squared singular values below this share of the largest are lost in the rounding of a Gram matrix.
+# Squared singular values below this share of the largest are rounding errors of a Gram matrix.
 GRAM_PRECISION = 1e-9
 
 
 def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
-    """Return the top n <= d right singular vectors of rows (m, d) as (n, d) float64, completed if the rank is lower."""
+    """Return the top n <= d right singular vectors of rows (m, d) as orthonormal rows (n, d) float64.
+
+    If the rank is lower, they are completed by directions that depend on the seed.
+    """
     from scipy.linalg import eigh, svd
 
     rows = rows.astype(np.float64, copy=False)
@@ -23,7 +26,7 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
         return _completed(np.empty((0, rows.shape[1])), n, seed=seed)
     rows = rows / top
     m, d = rows.shape
-    if 1 < m <= d:  # one number: scipy 1.13.0 gives this driver too little memory
+    if 1 < m <= d:  # m > 1: scipy 1.13.0 allocates too little memory for this driver and m = 1
         values, left = eigh(rows @ rows.T, check_finite=False, overwrite_a=True, driver="evd")
         values, left = values[::-1][:n], left[:, ::-1][:, :n]
         if values[-1] > GRAM_PRECISION * values[0]:
@@ -34,7 +37,7 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
 
 
 def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
-    """Return the same for a symmetric (d, d) sum of squares."""
+    """Return the top n eigenvectors of a sum of squares (d, d), as ``top_of_rows`` does."""
     from scipy.linalg import eigh
 
     top = _largest(moment)
@@ -47,7 +50,7 @@ def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
 
 
 def _largest(matrix: NDArray[Any]) -> float:
-    """Return the largest magnitude of an entry; LAPACK may look for the eigenvalues of infinity for ever."""
+    """Return the largest magnitude of an entry; LinAlgError for infinity, on which LAPACK may not terminate."""
     top = float(np.abs(matrix).max(initial=0.0))
     if not np.isfinite(top):
         raise np.linalg.LinAlgError("the sums of the rows have left the range of numbers")
@@ -55,12 +58,12 @@ def _largest(matrix: NDArray[Any]) -> float:
 
 
 def _signed(vt: Array) -> Array:
-    """Return vectors whose largest component is positive: the same signs from every solver."""
+    """Flip vectors so that the component of largest magnitude is positive, whichever solver they come from."""
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
 def _completed(vt: Array, n: int, *, seed: int) -> Array:
-    """Complete vt by orthonormal rows up to n: directions that no row has, a function of the seed."""
+    """Complete vt to n orthonormal rows by random directions, which depend on the seed."""
     missing = n - len(vt)
     if missing == 0:
         return vt

@@ -1,11 +1,11 @@
-"""A sketch of blocks of rows that depends neither on which machine saw which block nor on the order of merges.
+"""A forest of binary trees of block sketches, which does not depend on the order of merges.
 
-Block i of a stream becomes a leaf. Two neighbours of the same size join into one node, as the digits of a binary
-counter carry: blocks 0 and 1, then 2 and 3, then the two pairs. Which nodes ever join, and with which, is a matter of
-their places alone; so a stream in one pass, or its blocks on many machines, merged in any order and any grouping, give
-the same bits (FROSH Algorithm 3 along a tree). At most two nodes of a size wait for their neighbours.
+Every block of a stream is a leaf. Two neighbouring nodes of the same level are merged into their parent, like the
+carries of a binary counter: blocks 0 and 1, blocks 2 and 3, then the two pairs. Which nodes are merged depends only on
+the numbers of their blocks. So a stream in one pass, and its blocks on many machines merged in any order and grouping,
+give bitwise identical results (FROSH, Algorithm 3, along a tree). At most two nodes of a level are not merged.
 
-Places: part p of a job holds blocks p 2^32, p 2^32 + 1, ... A part that is sealed is one node of level 32.
+Block numbers: part p of a job has the blocks p 2^32, p 2^32 + 1, ... A sealed part is one node of level 32.
 """
 
 from collections.abc import Iterable
@@ -22,18 +22,18 @@ PART_LEVEL = 32
 
 
 class BlockNode(NamedTuple):
-    """Summary of the blocks start .. start + 2^level - 1; its arrays are never changed."""
+    """Summary of the blocks start .. start + 2^level - 1. Its arrays are never written to."""
 
     start: int
     level: int
-    rows: NDArray[Any]  # (r, d): rows'rows approximates the centred sum of squares; or (d, d) that sum itself
+    rows: NDArray[Any]  # (r, d): rows'rows approximates the centred sum of squares; or (d, d): that sum
     mean: NDArray[np.float64]  # (d,)
     n_rows: int
     shrinkage: float
 
     @property
     def stop(self) -> int:
-        """Return the block after the last."""
+        """Number of the block after the last."""
         return self.start + (1 << self.level)
 
 
@@ -46,9 +46,10 @@ def validate_nodes(
     block_rows: int,
     dtype: Any,
 ) -> int:
-    """Raise ValueError unless a model could have these nodes; returns the block after the last.
+    """Validate the nodes of a file; return the number of the block after the last. Invalid nodes raise ValueError.
 
-    shape: of a node's rows, (None, d) for up to `most_rows` of them; block_rows: rows that a block takes.
+    `shape` is the shape of the rows of a node, (None, d) for any number up to `most_rows`. `block_rows` is the number
+    of rows of a complete block.
     """
     stop, (wanted, d) = 0, shape
     if not isinstance(entries, list):
@@ -68,7 +69,7 @@ def validate_nodes(
 
 
 def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> BlockNode:
-    """Return a node from the entries of a file; TypeError or ValueError if they are none."""
+    """Return a node from the entries of a file; TypeError or ValueError if they are invalid."""
     return BlockNode(
         as_integer(about["start"], "start", 0, 1 << 63),
         as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
@@ -80,12 +81,13 @@ def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: 
 
 
 def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
-    """Return two nodes as one, in the place of the left one.
+    """Merge two nodes into one with the start and level of the left one.
 
-    Nodes of rows become at most 2 keep rows: beyond that, one shrink to `keep`. Of exact sums (d, d) `keep` is None.
+    Rows are concatenated; if there are more than 2 keep, one shrink of Frequent Directions reduces them to `keep`.
+    Exact sums (d, d), for which `keep` is None, are added.
     """
     w, h = left.n_rows, right.n_rows
-    # sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds
+    # sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that accounts for the difference of the means
     row = np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
     mean, shrinkage = left.mean + h / (w + h) * (right.mean - left.mean), left.shrinkage + right.shrinkage
     if keep is None:
@@ -99,22 +101,22 @@ def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
 
 
 class Forest:
-    """The nodes that a model holds, in the order of their places; `keep`: see ``joined``."""
+    """The nodes of a model, ordered by their blocks. `keep`: see ``joined``."""
 
     def __init__(self, keep: int | None, nodes: Iterable[BlockNode] = ()) -> None:
         self._keep = keep
         self.nodes = list(nodes)
 
     def copy(self) -> "Forest":
-        """Return an independent forest: nodes are shared, as none changes."""
+        """Return an independent forest that shares the nodes, which never change."""
         return Forest(self._keep, self.nodes)
 
     def add(self, node: BlockNode) -> None:
-        """Put one node in and let neighbours join; ValueError if its blocks are there already."""
+        """Add a node and merge siblings; ValueError if the forest has one of its blocks already."""
         self.nodes = self._carried([*self.nodes, node])
 
     def merge(self, other: "Forest") -> None:
-        """Put all nodes of another forest in."""
+        """Add all nodes of another forest and merge siblings; ValueError if both have the same block."""
         self.nodes = self._carried([*self.nodes, *other.nodes])
 
     def _carried(self, nodes: list[BlockNode]) -> list[BlockNode]:
@@ -132,7 +134,7 @@ class Forest:
         return done
 
     def seal(self) -> None:
-        """Make every part one node: no block may follow in it, and its neighbours can join it."""
+        """Merge every part into one node of level 32, to which no block can be added."""
         parts: dict[int, list[BlockNode]] = {}
         for node in self.nodes:
             place = node.start if node.level >= PART_LEVEL else node.start >> PART_LEVEL << PART_LEVEL
@@ -147,26 +149,26 @@ class Forest:
         )
 
     def parts(self) -> set[int]:
-        """Return the first and the last of the parts that hold nodes."""
+        """Return the numbers of the first and the last part, as a set; empty without nodes."""
         return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
     def overlaps(self, other: "Forest") -> bool:
-        """Return whether the two hold the same block."""
+        """Return whether the two forests have a block in common."""
         return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
 
     def moved_behind(self, other: "Forest") -> None:
-        """Seal every part and give it the place of another, the first ones behind those of the other forest."""
+        """Seal every part and renumber the parts, so that they come after those of another forest."""
         self.seal()
-        top = max(node.level for node in self.nodes)  # a node begins where its own size says
+        top = max(node.level for node in self.nodes)  # the start of a node is a multiple of its size
         step = ((other.nodes[-1].stop - self.nodes[0].start >> top) + 1) << top
         self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
 
     def summary(self) -> BlockNode | None:
-        """Return all nodes as one; None without any."""
+        """Merge all nodes into one and return it; None without nodes. The forest is unchanged."""
         return self._folded(self.nodes) if self.nodes else None
 
     def _folded(self, nodes: list[BlockNode]) -> BlockNode:
-        """Join nodes from the last, which are the small ones in a stream, to the first."""
+        """Merge nodes from the last to the first; in a stream, the last ones are the smallest."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
             total = joined(node, total, self._keep)

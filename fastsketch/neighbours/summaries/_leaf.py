@@ -1,4 +1,4 @@
-"""The block that a model is filling: by a random map, by Frequent Directions, or as an exact sum."""
+"""The incomplete last block of a stream: reduced by a random map, by Frequent Directions, or summed exactly."""
 
 from math import frexp, ldexp
 from typing import Any
@@ -12,12 +12,12 @@ from fastsketch.sketching._random_maps import MappedBlock, SizedMap
 
 Arrays = dict[str, NDArray[Any]]
 
-# Binary exponent up to which squares, and sums of many, stay in the range of a double.
+# The largest binary exponent for which sums of many squares do not overflow float64.
 MOST_EXPONENT = 400
 
 
 class MappedLeaf(MappedBlock):
-    """A block that becomes q rows by a random map: FROSH and its relatives."""
+    """A block that a random map reduces to q rows, as in FROSH."""
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], index: int) -> None:
         super().__init__(sized_map, n_features, dtype=dtype, center=True, index=index)
@@ -33,7 +33,7 @@ class MappedLeaf(MappedBlock):
 
 
 class EngineLeaf:
-    """A block that a sketching engine takes: Frequent Directions (OSH), or the exact sum of squares."""
+    """A block in a sketching engine: Frequent Directions, as in OSH, or the exact sum of squares."""
 
     def __init__(
         self, setting: EngineSetting, n_features: int, *, block_rows: int, dtype: np.dtype[Any], index: int
@@ -47,17 +47,17 @@ class EngineLeaf:
         return self._engine.n_rows
 
     def atomic(self, n: int) -> bool:
-        """Return whether a batch of n rows is taken or refused as a whole, and leaves room: the engine sees to it."""
+        """Return whether ``add`` of n rows is atomic and does not complete the block."""
         return n < self.block_rows - self.n_rows
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        """Take rows until the block is complete; return how many.
+        """Add rows until the block is complete; return the number of rows added.
 
-        Raises ValueError naming the first row, counted from -offset, that cannot be taken.
+        ValueError names the first invalid row; `offset` is the index of the first row in messages.
         """
         rows = rows[: self.block_rows - self.n_rows]
         if isinstance(self._engine, ExactEngine):
-            top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # a NaN or an infinity is left to the engine
+            top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # the engine refuses NaN and infinity
             if abs(top) > MOST_EXPONENT:
                 raise ValueError(
                     f"rows must lie between 2**-{MOST_EXPONENT} and 2**{MOST_EXPONENT} in magnitude for "
@@ -67,7 +67,7 @@ class EngineLeaf:
         return len(rows)
 
     def node(self) -> BlockNode:
-        """Return the block as a node; the leaf is used up until it restarts."""
+        """Return the block as a node. The leaf must be restarted before rows are added again."""
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
@@ -95,5 +95,5 @@ class EngineLeaf:
         self._engine.restore(arrays)
 
 
-# A block that is being filled with at most `block_rows` rows.
+# An incomplete block of at most `block_rows` rows.
 Leaf = MappedLeaf | EngineLeaf

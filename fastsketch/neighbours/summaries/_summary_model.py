@@ -1,4 +1,4 @@
-"""Base of the models that learn from a summary of a stream in blocks: update, merge, seal, parts, files."""
+"""Base class of the models of a block summary: updates, merges, parts of jobs, and files."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -19,15 +19,15 @@ from fastsketch.neighbours.summaries._forest import PART_LEVEL, BlockNode
 Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
 METHODS: Final[tuple[str, ...]] = get_args(Method)
 
-# Rows that ITQ learns from: 2,000 gave more on MNIST than all rows gave faiss (bench/README.md).
+# Rows of the sample that ITQ is fitted to: with 2,000, recall on MNIST is above that of faiss's ITQ on all rows.
 RESERVOIR_ROWS = 2000
 
 
 class SummaryModel(MergeableModel, abstract=True):
-    """Base of the models that are a function of a ``BlockSummary``: a subclass reads it.
+    """Base class of the models that are a function of a ``BlockSummary``.
 
-    It declares how many directions it needs (``_setting``), learns from the summary (``_learned_from``) what is kept in
-    ``_learned`` until rows come in, and defines ``_merge`` as ``_merge_summary``: models of one class alone merge.
+    A subclass defines the parameters of the summary (``_setting``) and what is computed from it (``_learned_from``),
+    which is cached in ``_learned`` until rows are added. It sets ``_merge`` to ``_merge_summary``.
     """
 
     _MAY_DIFFER: ClassVar = frozenset({"part", "first_block", "dtype"})
@@ -42,16 +42,16 @@ class SummaryModel(MergeableModel, abstract=True):
     dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _setting(self, d: int) -> SummarySetting:
-        """Return the summary of rows of d features; ValueError if these are too few."""
+        """Return the parameters of the summary for rows of d features; ValueError if d is too small."""
         raise NotImplementedError
 
     @property
     def _size(self) -> int:
-        """Return the l in use."""
+        """Sketch size l in use."""
         raise NotImplementedError
 
     def _learned_from(self, node: BlockNode) -> Any:
-        """Return what the model answers by, its ``node`` and ``components`` among it."""
+        """Compute the model from the summary of all rows. The result has the attributes ``node`` and ``components``."""
         raise NotImplementedError
 
     def _check(self) -> None:
@@ -61,7 +61,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     def _begin(self) -> None:
         self._summary: BlockSummary | None = None
-        self._learned: Any = None  # of the rows seen so far, as soon as it is needed
+        self._learned: Any = None  # computed when it is first needed
         self._anchor: Any = None
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ class SummaryModel(MergeableModel, abstract=True):
         Parameters
         ----------
         rows : array_like or scipy.sparse (n, d), or (d,), table, or source
-            Real and finite. Sparse rows are expanded a few at a time. Tables, sources (``fs.open_rows``) and arrays
-            that lie elsewhere (h5py, Zarr, Dask, memory maps) are read in chunks.
+            Real and finite. Sparse rows are converted to dense ones a batch at a time. Tables, sources
+            (``fs.open_rows``) and arrays out of memory (h5py, Zarr, Dask, memory maps) are read in chunks.
 
         Returns
         -------
@@ -82,15 +82,15 @@ class SummaryModel(MergeableModel, abstract=True):
         Raises
         ------
         TypeError, ValueError
-            If rows are no matrix of finite real numbers of the width seen before, or have fewer features than the codes
-            need. The model is then as it was before the call.
+            If rows are not a matrix of finite real numbers of the width seen before, or have fewer features than the
+            codes need. The model is then unchanged.
         """
         return self._take_rows(rows)
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
         checked = as_rows(rows, self.n_features)
         summary = self._summary
-        if summary is None or not summary.n_rows:  # no rows came that could decide
+        if summary is None or not summary.n_rows:  # an empty batch does not decide the dtype
             dtype = natural_dtype(checked.dtype) if self.dtype is None else self.dtype
             summary = self._empty_summary(checked.shape[1], dtype=dtype)
         self._learned = None
@@ -102,24 +102,24 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def _place(self) -> int:
-        """Return the place of the first block."""
+        """Number of the first block."""
         return (self.part << PART_LEVEL) + self.first_block
 
     def _must_agree(self) -> dict[str, Any]:
         wanted = super()._must_agree()
         del wanted["sketch_size"]
-        return {**wanted, "sketch_size": self._size}  # the last: where others differ, an error names those
+        return {**wanted, "sketch_size": self._size}  # last: an error names other differences first
 
     def _merge_summary(self, other: Self) -> None:
         mine, theirs = self._summary, other._summary
         assert mine is not None and theirs is not None  # both have seen rows
         self._learned = None
         mine.merge(theirs)
-        if other._place < self._place:  # the merged model is the same whichever took the other one in
+        if other._place < self._place:  # so that the result does not depend on the order
             vars(self._values).update(part=other.part, first_block=other.first_block)
 
     def _beside(self, other: Self) -> Self:
-        """Return a copy whose blocks are none of another model's: its own, or as a part of its own."""
+        """Return a copy that has no block number in common with another model."""
         out = self._copied()
         if out._summary is not None and other._summary is not None:
             out._summary, out._learned = out._summary.beside(other._summary), None
@@ -134,9 +134,9 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @changes
     def seal(self) -> Self:
-        """Say that this part is complete: it becomes one node, the smallest to send and to merge.
+        """Declare this part complete and reduce it to one node, which is small to send.
 
-        ``merge`` does so with models of different parts. Returns self.
+        No more blocks can be added to the part. ``merge`` seals models of different parts. Returns self.
         """
         if self._summary is not None:
             self._learned = None
@@ -154,7 +154,7 @@ class SummaryModel(MergeableModel, abstract=True):
         return None if any(start % block_rows for start in starts) else [start // block_rows for start in starts]
 
     def _part_rows(self, n_features: int) -> int:
-        dtype = np.dtype(np.float64)  # of no influence
+        dtype = np.dtype(np.float64)  # does not matter
         return self._empty_summary(n_features, dtype=dtype).block_rows
 
     def _state_bytes(self, n_features: int) -> int:
@@ -168,13 +168,13 @@ class SummaryModel(MergeableModel, abstract=True):
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
     def _total(self) -> BlockNode | None:
-        """Return all rows as one node; None before the first."""
+        """Return the summary of all rows as one node; None before the first row."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
     def _require_total(self) -> BlockNode:
-        """Return all rows as one node, or ValueError without rows."""
+        """Return the summary of all rows as one node; ValueError before the first row."""
         node = self._total()
         if node is None:
             raise ValueError("the model has seen no rows: call update first")
@@ -182,12 +182,12 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @reads
     def _sample(self) -> np.ndarray:
-        """Return the sampled rows, in a random order; none without a reservoir, or before the first."""
+        """Return the sampled rows, in random order; no rows without a reservoir or before the first row."""
         return np.empty((0, 0)) if self._summary is None else self._summary.sample()
 
     @reads
     def _read(self) -> Any:
-        """Return what has been learned so far, or ValueError without rows."""
+        """Return what ``_learned_from`` computes from the rows seen so far; ValueError before the first row."""
         if self._learned is None:
             self._learned = self._learned_from(self._require_total())
         return self._learned
@@ -199,29 +199,29 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def components(self) -> np.ndarray:
-        """Return orthonormal principal directions (r, d) float64, the most important first: what may have bits."""
+        """Orthonormal principal directions (r, d) float64, by descending variance: those that can be given bits."""
         return self._read().components.copy()
 
     @property
     def mean(self) -> np.ndarray | None:
-        """Return the mean of all rows, (d,) float64; None before the first."""
+        """Mean of all rows, (d,) float64; None before the first."""
         node = self._total()
         return None if node is None else node.mean.copy()
 
     @property
     def shrinkage(self) -> float:
-        """Return the most that shrinks removed from any squared singular value; a random map's error comes on top."""
+        """Upper bound on what shrinks removed from any squared singular value, without errors of random maps."""
         node = self._total()
         return 0.0 if node is None else node.shrinkage
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows seen."""
+        """Number of rows seen."""
         return 0 if self._summary is None else self._summary.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Return the number of columns; None before the first row."""
+        """Number of columns; None before the first row."""
         return None if self._summary is None else self._summary.n_features
 
     def _resolved(self) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _copied(self) -> Self:
-        """Return an independent model; the two share the arrays that never change."""
+        """Return an independent copy, which shares arrays that are never written to."""
         other = type(self)(**self.parameters)
         other.notes, other._feature_names = deepcopy(self.notes), self._feature_names
         other._summary = None if self._summary is None else self._summary.copy()
@@ -242,11 +242,11 @@ class SummaryModel(MergeableModel, abstract=True):
         return other
 
     def _summary_state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the state of the summary alone: empty before the first row."""
+        """Return the state of the summary; empty before the first row."""
         return ({}, {}) if self._summary is None else self._summary.state()
 
     def _validate_summary(self, state: dict[str, Any], arrays: Arrays) -> int:
-        """Raise ValueError unless a model of these parameters could have this summary; returns its features."""
+        """Validate the state of a summary for these parameters; return its number of features."""
         d, dtype = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS), as_dtype(state["dtype"])
         if self.dtype is not None and dtype != self.dtype:
             raise ValueError(f"its rows have dtype {dtype}, its parameters {self.dtype}")

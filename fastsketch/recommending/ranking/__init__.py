@@ -1,4 +1,4 @@
-"""Metrics of recommendations, and splits that hold out what they are measured on."""
+"""Metrics of recommendations, and splits into training and held-out events."""
 
 from fastsketch.recommending.ranking._metrics import (
     Mean,

@@ -1,15 +1,16 @@
-"""Metrics of a list of recommendations, a value for every user.
+"""Metrics of recommendations, one value per user.
 
-All of them take the same two arrays:
+All metrics take the same arguments:
 
-- ``recommended`` (users, c) integers: items of each user, best first; -1 stands for no item, at the end of a list that
-  is shorter than others. A list names no item twice. As ``recommend`` of every model returns them.
-- ``relevant`` (users, items), scipy.sparse or an array: what is stored and not zero is relevant to the user. Values say
-  no more than that: relevance is yes or no. Leave out of it what no recommendation may name (the items already seen).
+- ``recommended`` (users, c) of integers: the items of each user, best first, without duplicates, as ``recommend`` of
+  every model returns them. Shorter lists end with -1.
+- ``relevant`` (users, items), scipy.sparse or an array: entries other than 0 are relevant. Relevance is binary; values
+  are ignored. Items that must not be recommended, such as those already seen, should not be in it.
+- ``k``: only the first k recommendations count (default: all c).
 
-and ``k``, the length of the lists that counts (all c by default). They return float64 (users,), NaN for a user without
-any relevant item: nothing can be said about those, whatever they were recommended. So a mean is ``np.nanmean``, and two
-models are compared user by user: ``mean_of(ndcg_at(a, relevant) - ndcg_at(b, relevant))``.
+They return float64 (users,), with NaN for users without relevant items, for whom no metric is defined. The mean is
+therefore ``np.nanmean``. To compare two models user by user, use
+``mean_of(ndcg_at(a, relevant) - ndcg_at(b, relevant))``.
 
 With h_r = 1 if the r-th item of the list is relevant (r from 1), n the number of the user's relevant items:
 
@@ -41,9 +42,9 @@ Places = NDArray[np.int64]
 
 
 def precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Measure the share of each user's first k recommendations that are relevant.
+    """Compute the precision: the share of each user's first k recommendations that are relevant.
 
-    A list of fewer than k items counts as k: what is missing is no hit.
+    The share is of k also for lists of fewer than k items.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None
 
 
 def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, capped: bool = False) -> Values:
-    """Measure the share of each user's relevant items that stand among the first k recommendations.
+    """Compute the recall: the share of each user's relevant items among the first k recommendations.
 
     Parameters
     ----------
@@ -121,10 +122,10 @@ def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, c
 
 
 def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Measure how far in front the hits among the first k recommendations are (NDCG).
+    """Compute the normalised discounted cumulative gain (NDCG) of the first k recommendations.
 
-    Normalised discounted cumulative gain, relevance being yes or no: a hit in place r gains 1 / log2(r + 1); the sum is
-    divided by that of min(k, n) hits in front, which is the best that a user with n relevant items can have.
+    Relevance is binary. A hit at rank r gains 1 / log2(r + 1). The sum is divided by the largest possible one: that of
+    min(k, n) hits at the first ranks, for a user with n relevant items.
 
     Parameters
     ----------
@@ -151,7 +152,7 @@ def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> 
 
     Examples
     --------
-    Hits in places 1 and 3 gain 1 / log2(2) = 1 and 1 / log2(4) = 0.5; in places 1 and 2 they would gain 1 and 0.63.
+    Hits at ranks 1 and 3 gain 1 / log2(2) = 1 and 1 / log2(4) = 0.5; at ranks 1 and 2 they would gain 1 and 0.63.
 
     >>> from fastsketch.recommending import ranking
     >>> relevant = [[0, 0, 1, 1]]
@@ -171,7 +172,7 @@ def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> 
 def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
     """Average the precision at each hit among the first k recommendations; its mean over users is MAP.
 
-    Divided by min(k, n), the most hits that there can be. TREC's map_cut divides by n: it is this times min(k, n) / n.
+    The sum is divided by min(k, n), the largest possible number of hits. TREC's map_cut divides by n instead.
 
     Parameters
     ----------
@@ -198,7 +199,7 @@ def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | Non
 
     Examples
     --------
-    Of two relevant items the first is in place 1, where the precision is 1, the other in place 3, where it is 2 / 3.
+    Of two relevant items one has rank 1, where the precision is 1, and the other rank 3, where it is 2 / 3.
 
     >>> from fastsketch.recommending import ranking
     >>> relevant = [[0, 0, 1, 1]]
@@ -212,7 +213,7 @@ def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | Non
 
 
 def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Take one over the place of the first hit among the first k recommendations; its mean over users is MRR.
+    """Compute the reciprocal rank of the first hit among the first k recommendations; its mean over users is MRR.
 
     Parameters
     ----------
@@ -226,7 +227,7 @@ def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None 
     Returns
     -------
     (users,) array of float64
-        1 / place, 0 without a hit; NaN for a user without relevant items.
+        1 / rank of the first hit, 0 without a hit; NaN for a user without relevant items.
 
     Raises
     ------
@@ -239,7 +240,8 @@ def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None 
 
     Examples
     --------
-    The first of four users has a hit in front, the next in place 3, the third none; of the last nothing can be said.
+    The first of four users has a hit at rank 1, the second at rank 3, and the third none. The last has no relevant
+    item.
 
     >>> import numpy as np
     >>> from fastsketch.recommending import ranking
@@ -255,14 +257,14 @@ def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None 
 
 
 def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -> float:
-    """Measure the share of all items that stand among the first k recommendations of at least one user.
+    """Compute the coverage: the share of all items that are in the first k recommendations of at least one user.
 
     Parameters
     ----------
     recommended : (users, c) array of int
         Items of each user, best first, each once; -1 stands for no item.
     n_items : int
-        How many items there are: those recommended are in [0, n_items).
+        Number of items.
     k : int, optional
         The first k recommendations count, 1 <= k <= c; all c by default.
 
@@ -278,7 +280,7 @@ def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -
 
     Examples
     --------
-    Lists of the most popular items name the same few to everybody.
+    Lists of the most popular items have the same few items for all users.
 
     >>> from fastsketch.recommending import ranking
     >>> ranking.coverage_at([[0, 1], [0, 1], [0, 1]], n_items=8)
@@ -293,7 +295,7 @@ def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -
 
 # -- input -------------------------------------------------------------------------------------------------------------
 def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Places:
-    """Return the first k recommendations (users, k), int64; errors name the user and the item."""
+    """Validate recommendations; return the first k of each user, int64 (users, k); errors name user and item."""
     lists: NDArray[Any] = np.asarray(recommended)
     if lists.ndim != 2:
         raise ValueError(f"recommended must have shape (users, k), got {lists.shape}")
@@ -321,7 +323,7 @@ def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Plac
 
 
 def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, int]]:
-    """Return (users, items, shape) of what is stored and not zero, user by user, items ascending."""
+    """Return (users, items, shape) of the entries that are not zero, ordered by user and item."""
     rows: Any = as_csr(relevant, "relevant") if is_sparse(relevant) else as_rows(relevant, name="relevant")
     check_finite(rows, "relevant")
     if not is_sparse(rows):
@@ -332,12 +334,12 @@ def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tup
 
 
 def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return (whether each of the first k recommendations is relevant (users, k), relevant items of each user)."""
+    """Return a mask (users, k) of the relevant recommendations, and the number of relevant items of each user."""
     users, items, (m, n) = as_relevant(relevant)
     lists = as_lists(recommended, n, k)
     if len(lists) != m:
         raise ValueError(f"recommended and relevant must have the same users, got {len(lists)} and {m} rows")
-    # pairs as one number, ascending: fewer than 2**31 columns, so that 2**32 rows would fit
+    # pairs as one number: with fewer than 2**31 columns, 2**32 rows do not overflow
     known = users.astype(np.int64) * n + items
     asked = np.arange(m)[:, np.newaxis] * n + lists
     place = np.searchsorted(known, asked)
@@ -352,7 +354,7 @@ def _undefined(n: NDArray[np.intp]) -> Values:
 
 # -- means over users --------------------------------------------------------------------------------------------------
 class Mean(NamedTuple):
-    """Mean over users, and its standard error.
+    """A mean over users, and its standard error.
 
     Attributes
     ----------
@@ -361,7 +363,7 @@ class Mean(NamedTuple):
     standard_error : float
         Standard deviation (ddof=1) / sqrt(n_users); NaN for fewer than two users.
     n_users : int
-        Users that have a value.
+        Number of users with a value.
 
     Examples
     --------
@@ -377,14 +379,14 @@ class Mean(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Metrics of recommendations, over the users who have relevant items; coverage over all.
+    """Means of all metrics over the users with relevant items, and the coverage.
 
     Attributes
     ----------
     precision, recall, ndcg, average_precision, reciprocal_rank : Mean
-        Of the metric of the same name.
+        Mean of the metric of the same name.
     coverage : float
-        Share of the items that are recommended to anybody.
+        Share of the items that are recommended to at least one user.
 
     Examples
     --------
@@ -405,12 +407,12 @@ class Ranking(NamedTuple):
 
 
 def mean_of(values: ArrayLike) -> Mean:
-    """Average a value per user, with its standard error; NaN entries are users that say nothing.
+    """Average values over users, with the standard error; NaN is ignored.
 
     Parameters
     ----------
     values : (users,) array of float64
-        What a metric returns, or a difference of two.
+        Values of a metric, or differences of two.
 
     Returns
     -------
@@ -419,8 +421,7 @@ def mean_of(values: ArrayLike) -> Mean:
 
     Examples
     --------
-    Of differences between two models it is a paired comparison, which tells more than two means side by side: here each
-    user is served a little better by the first.
+    The mean of differences is a paired comparison of two models, and more precise than a comparison of two means:
 
     >>> import numpy as np
     >>> from fastsketch.recommending import ranking
@@ -469,7 +470,7 @@ def evaluate(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) ->
     >>> from fastsketch.recommending import ranking
     >>> relevant = sparse.csr_array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
     >>> found = ranking.evaluate([[1, 3], [2, 0], [0, 1]], relevant)
-    >>> found.recall.mean, found.recall.n_users  # a half and a whole; the third user has nothing to find
+    >>> found.recall.mean, found.recall.n_users  # 1/2 and 1; the third user has no relevant item
     (0.75, 2)
     >>> found.coverage
     1.0

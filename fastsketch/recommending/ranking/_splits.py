@@ -1,9 +1,9 @@
-"""Splits of (users, items) matrices into a part to learn from and a part to measure recommendations on.
+"""Splits of (users, items) matrices into training and test events.
 
-Every split takes X (users, items), scipy.sparse; its stored entries are events, zeros among them too. Entries stored
-twice are added up, and rows are put in order: a split depends on what X holds and on the seed, not on how it is stored.
-Every event goes to exactly one part, with its value and dtype. Parts are CSR arrays. To what counts as relevant a split
-says nothing: ``test >= 4`` is one way.
+The stored entries of X (users, items), scipy.sparse, are events, including stored zeros. Duplicate entries are added up
+and rows are sorted, so that a split depends on the entries of X and on the seed, but not on the storage. Every event is
+in exactly one part, with its value and dtype. Parts are CSR arrays. Which test events are relevant is up to the caller,
+for example ``test >= 4``.
 """
 
 from typing import Any, NamedTuple
@@ -19,18 +19,18 @@ Places = NDArray[np.intp]
 
 
 class Split(NamedTuple):
-    """The two parts of an X, both of its shape.
+    """Training and test events, both of the shape of X.
 
     Attributes
     ----------
     train : scipy.sparse CSR (users, items)
-        What a model may learn from.
+        Events to learn from.
     test : scipy.sparse CSR (users, items)
-        What its recommendations are held against.
+        Events to evaluate recommendations on.
 
     Examples
     --------
-    It is a tuple: its parts may be named as they are unpacked.
+    A split is a tuple, which can be unpacked:
 
     >>> from scipy import sparse
     >>> from fastsketch.recommending import ranking
@@ -44,7 +44,7 @@ class Split(NamedTuple):
 
 
 class TimeSplit(NamedTuple):
-    """The two parts of an X, both of its shape, before and after one moment.
+    """Events before and after a moment, both of the shape of X.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class TimeSplit(NamedTuple):
     test : scipy.sparse CSR (users, items)
         Later events.
     time : number or datetime64
-        Of the last event of train.
+        Time of the last event of train.
 
     Examples
     --------
@@ -70,20 +70,20 @@ class TimeSplit(NamedTuple):
 
 
 class UserSplit(NamedTuple):
-    """Users to learn from, and users who are new to the model, with items that are shown and items to guess.
+    """Training users, and test users whose events are split into shown and hidden ones.
 
     Attributes
     ----------
     train : scipy.sparse CSR (m - h, items)
-        All events of the users to learn from.
+        All events of the training users.
     shown : scipy.sparse CSR (h, items)
-        Some events of the h new users.
+        Shown events of the h test users.
     hidden : scipy.sparse CSR (h, items)
-        Other events of the same users.
+        Hidden events of the same users.
     train_users : (m - h,) array of intp
-        The rows in X of the users to learn from, ascending.
+        Rows of the training users in X, ascending.
     users : (h,) array of intp
-        Those of shown and hidden.
+        Rows of the test users in X.
 
     Examples
     --------
@@ -105,10 +105,9 @@ class UserSplit(NamedTuple):
 
 
 def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
-    """Hold out a share of all events, each as likely as any other.
+    """Hold out a uniformly random share of all events.
 
-    A user of few events may lose all of them, or none: such a user is new to the model, or has nothing to be measured
-    on (NaN in the metrics).
+    All events of a user with few events may be held out, or none of them; metrics of the latter are NaN.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
     share : float in (0, 1), default 0.2
         round(share nnz) events are held out, at least one and not all.
     seed : int, default 0
-        Of the choice.
+        Seed of the random choice.
 
     Returns
     -------
@@ -138,7 +137,7 @@ def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
     >>> train, test = ranking.random_split(X, 0.25)
     >>> train.nnz, test.nnz
     (15, 5)
-    >>> bool(((train + test) != X).nnz == 0)  # every event is in one part, with its value
+    >>> bool(((train + test) != X).nnz == 0)  # every event is in exactly one part
     True
     """
     csr = _events(X)
@@ -148,19 +147,19 @@ def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
 
 
 def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> Split:
-    """Hold out one event of every user: any one, or with `times` the newest.
+    """Hold out one event of every user: a random one, or the newest with `times`.
 
-    A user with a single event keeps it: their row of the test part is empty. Of events of one time the one with the
-    last item is the newest.
+    The event of a user with a single event is not held out. Among events of equal time that of the last item is the
+    newest.
 
     Parameters
     ----------
     X : scipy.sparse (users, items)
         Stored entries are events.
     seed : int, default 0
-        Of the choice, without times.
+        Seed of the random choice; ignored with times.
     times : (nnz,) array of numbers or datetime64, optional
-        When each event was, in the order of X.data: X must be CSR, CSC or COO then, and hold no event twice.
+        Time of each event, in the order of X.data. X must then be CSR, CSC or COO without duplicates.
 
     Returns
     -------
@@ -174,7 +173,7 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
 
     Examples
     --------
-    The first user's newest event is that with item 0; the second has one event, which is learned from.
+    The newest event of the first user is that of item 0. The second user has only one event.
 
     >>> from scipy import sparse
     >>> from fastsketch.recommending import ranking
@@ -194,30 +193,30 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
 
 
 def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
-    """Hold out the newest events of all users: what comes after one moment, as it would be in use.
+    """Hold out the newest events of all users, as a model in use would see them.
 
-    Events of one moment stay together, on the side of the older ones: the test part is at most the share of all events.
-    A user whose events are all later has an empty row in train, and one whose events are all earlier in test.
+    Events of equal time are in the same part, so that the test part may be smaller than the share. Users without
+    earlier events have empty rows in train, those without later events in test.
 
     Parameters
     ----------
     X : scipy.sparse (users, items), CSR, CSC or COO
-        Stored entries are events, none of them stored twice.
+        Stored entries are events; without duplicates.
     times : (nnz,) array of numbers or datetime64
-        When each event was, in the order of X.data.
+        Time of each event, in the order of X.data.
     share : float in (0, 1), default 0.2
         At most round(share nnz) events are held out.
 
     Returns
     -------
     TimeSplit
-        (train, test, time): CSR of the shape of X, and the moment of the last event of train.
+        (train, test, time): CSR of the shape of X, and the time of the last event of train.
 
     Raises
     ------
     TypeError, ValueError
-        If X is not sparse, if times are not one finite moment for each event, or if the newest share of the events is
-        of one moment.
+        If X is not sparse, times are not one finite time for each event, or the newest events all have the time of the
+        last event of train.
 
     Examples
     --------
@@ -240,19 +239,18 @@ def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
 
 
 def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0) -> UserSplit:
-    """Hold out users, and of each of them show some events and hide the others.
+    """Hold out users, and split the events of each into shown and hidden ones.
 
     Parameters
     ----------
     X : scipy.sparse (users, items)
         Stored entries are events.
     users : float in (0, 1) or int, default 0.2
-        A share of the users (float), or how many. Only users of two events or more are held out: others cannot show
-        one and hide one, and are learned from.
+        Share (float) or number of users to hold out. Only users with at least two events are held out.
     shown : float in (0, 1), default 0.8
-        The share of each one's events that is shown, at least one and not all.
+        Share of the events of each test user that are shown, at least one and not all.
     seed : int, default 0
-        Of the choice of users and of events.
+        Seed of the random choice of users and of events.
 
     Returns
     -------
@@ -262,7 +260,7 @@ def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0)
     Raises
     ------
     TypeError, ValueError
-        If X is not sparse, a share is out of range, or fewer users have two events than are wanted.
+        If X is not sparse, a share is out of range, or too few users have two events.
 
     Examples
     --------

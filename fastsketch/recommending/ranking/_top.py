@@ -1,4 +1,4 @@
-"""Best items by scores in an array, of any model, of any library."""
+"""The best items by an array of scores, of any model."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import as_integer, as_subset, is_sparse
 from fastsketch.recommending.ranking._splits import owners
 
-# Scores that are put in order at a time.
+# The number of scores that are sorted at a time.
 BLOCK = 1 << 22
 
 
@@ -18,32 +18,32 @@ def top_items(
 ) -> NDArray[np.int64]:
     """List the items of the n highest scores for every user, best first.
 
-    Of equal scores the first item is first. A score of minus infinity or NaN is never recommended.
+    Equal scores are ordered by item. Items with a score of minus infinity or NaN are never recommended.
 
     Parameters
     ----------
     scores : (users, items) array of real numbers
-        Or (items,): the same for all of the users of `exclude`, such as how popular each item is.
+        Or (items,): the same scores, such as popularity, for all users of `exclude`.
     n : int, default 10
         The length of the lists.
     exclude : scipy.sparse (users, items), optional
-        Items stored in a row are left out: pass what the users have seen.
+        Items stored in a row are not recommended to this user; pass the items that users have seen.
     allow : vector of int, optional
         The items that may be recommended; all by default.
 
     Returns
     -------
     (users, n) array of int64
-        -1 where fewer items are left. One list for scores (items,) without `exclude`.
+        -1 where fewer than n items are left. For scores (items,) without `exclude`, (1, n).
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        If scores are not real numbers, shapes do not agree, or `allow` names an item that there is not.
+        If scores are not real numbers, shapes do not agree, or `allow` has an unknown item.
 
     Examples
     --------
-    The most popular items that each user has not seen, the simplest of all recommenders:
+    The simplest recommender: the most popular items that each user has not seen.
 
     >>> import numpy as np
     >>> from scipy import sparse
@@ -89,7 +89,7 @@ def top_items(
 
 
 def _candidates(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
-    """Return the best `number` of some items (all if None), ascending: enough for users who have the same scores."""
+    """Return the best `number` of the given items (None: all), ascending: no other item can be recommended."""
     items = np.arange(len(scores)) if items is None else items
     own = scores[items].astype(np.float64)
     own[np.isnan(own)] = -np.inf

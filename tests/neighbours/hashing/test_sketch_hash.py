@@ -1,6 +1,5 @@
-"""SketchHash: the same bits however the stream is cut and merged, codes as numpy packs them, bad input."""
+"""SketchHash: the algorithms of the paper, codes as numpy packs them, bad input."""
 
-import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,83 +11,15 @@ from fastsketch import reference
 from fastsketch.neighbours.summaries._rotation import itq_rotation, random_rotation
 from fastsketch.reference import baselines
 from fastsketch.sketching._random_maps import SizedMap
-from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
+from tests.helpers import same_state, sparse_rows, stream, tol
 
-RNG = np.random.default_rng(0)
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
 KINDS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling")
-ROTATIONS = ("random", "itq", None)
 
 
 def fresh(method="srht", **options):
     settled = {"block_rows": 100, "rotation": "random", "seed": 3, "reservoir_size": 150, **options}
     return fs.SketchHash(12, method=method, **settled)
-
-
-def pieces(method, rows=ROWS, cuts=(0, 300, 400, 900, 1300), **options):
-    """Models of pieces of one stream, cut at multiples of block_rows."""
-    return [
-        fresh(method, first_block=a // 100, **options).update(rows[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)
-    ]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("rotation", ROTATIONS)
-@pytest.mark.parametrize("method", KINDS)
-def test_any_batches_and_any_stops_give_the_same_bits(method, rotation, dtype):
-    rows = ROWS.astype(dtype)
-    whole = fresh(method, rotation=rotation).update(rows)
-    parts, i = fresh(method, rotation=rotation), 0
-    while i < len(rows):
-        step = int(RNG.integers(1, 250))
-        parts.update(rows[i : i + step])
-        i += step
-        if step % 3 == 0:
-            parts = fs.from_bytes(parts.to_bytes())
-        elif step % 3 == 1:
-            parts = pickle.loads(pickle.dumps(parts))
-        parts.encode(rows[:3])  # reading changes nothing
-    assert same_state(whole, parts)
-    assert whole.n_rows == len(rows)
-    assert whole.resolved["dtype"] == dtype and whole.dtype is None
-    assert np.allclose(whole.mean, rows.mean(axis=0, dtype=np.float64), rtol=0, atol=tol(dtype, 30))
-
-
-@pytest.mark.parametrize("rotation", ROTATIONS)
-@pytest.mark.parametrize("method", KINDS)
-def test_merges_in_any_order_give_the_bits_of_one_stream(method, rotation):
-    whole = fresh(method, rotation=rotation).update(ROWS)
-    for order in ((0, 1, 2, 3), (3, 1, 0, 2), (2, 3, 1, 0)):
-        models = pieces(method, rotation=rotation)
-        before = [model.to_bytes() for model in models]
-        left = models[order[0]].copy().merge(models[order[1]])
-        right = models[order[2]].copy().merge(models[order[3]])
-        merged = left.merge(right)
-        assert [model.to_bytes() for model in models] == before
-        assert merged.n_rows == whole.n_rows
-        assert same_state(merged, whole)
-        assert np.array_equal(merged.projection, whole.projection)
-
-
-@pytest.mark.parametrize("method", KINDS)
-def test_parts_of_any_length_merge_in_any_order_to_the_same_bits(method):
-    cuts = [0, 17, 250, 251, 700, 1300]
-    models = [
-        fresh(method, part=p, rotation="itq").update(ROWS[a:b])
-        for p, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))
-    ]
-    chain = models[0].copy()
-    for model in models[1:]:
-        chain.merge(model)
-    tree = models[4].copy().merge(models[2].copy().merge(models[0])).merge(models[1].copy().merge(models[3]))
-    assert same_state(chain, tree)
-    assert chain.n_rows == len(ROWS)
-    assert np.allclose(chain.mean, ROWS.mean(axis=0))
-    # sealed before they are sent: the same
-    sealed = [fs.from_bytes(model.seal().to_bytes()) for model in models]
-    for model in sealed[1:]:
-        sealed[0].merge(model)
-    assert np.array_equal(sealed[0].projection, chain.projection)
 
 
 @pytest.mark.parametrize("method", KINDS)

@@ -1,4 +1,4 @@
-"""SketchQuantizer: the same bits however the stream is cut and merged, codes that stand for rows, bad input."""
+"""SketchQuantizer: codes and decoded rows, searches, anchors, bad input."""
 
 import copy
 import pickle
@@ -21,13 +21,6 @@ def fresh(method="exact", n_bytes=8, **options):
     return fs.SketchQuantizer(n_bytes, method=method, **settled)
 
 
-def pieces(method, rows=ROWS, cuts=(0, 300, 400, 900, 1300), **options):
-    """Models of pieces of one stream, cut at multiples of block_rows."""
-    return [
-        fresh(method, first_block=a // 100, **options).update(rows[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)
-    ]
-
-
 def same_codes(one, two):
     """Whether two models make the same codes, decode and answer alike."""
     codes = one.encode(ROWS)
@@ -44,57 +37,6 @@ def test_not_a_byte_of_a_state_depends_on_the_batches(method):
     rows = np.random.default_rng(0).standard_normal((100, 20))
     whole = fs.SketchQuantizer(8, method=method).update(rows)
     assert fs.SketchQuantizer(8, method=method).update(rows[:37]).update(rows[37:]).to_bytes() == whole.to_bytes()
-
-
-@pytest.mark.covering(1)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("method", KINDS)
-def test_any_batches_and_any_stops_give_the_same_bits(method, dtype):
-    rows = ROWS.astype(dtype)
-    whole = fresh(method).update(rows)
-    parts, i = fresh(method), 0
-    while i < len(rows):
-        step = int(RNG.integers(1, 250))
-        parts.update(rows[i : i + step])
-        i += step
-        if step % 3 == 0:
-            parts = fs.from_bytes(parts.to_bytes())
-        elif step % 3 == 1:
-            parts = pickle.loads(pickle.dumps(parts))
-        if step % 2:
-            parts.encode(rows[:3])  # reading changes nothing
-    assert same_state(whole, parts) and same_codes(whole, parts)
-    assert whole.n_rows == len(rows)
-    assert whole.resolved["dtype"] == dtype and whole.dtype is None
-    assert np.allclose(whole.mean, rows.mean(axis=0, dtype=np.float64), rtol=0, atol=tol(dtype, 30))
-
-
-@pytest.mark.parametrize("method", KINDS)
-def test_merges_in_any_order_give_the_bits_of_one_stream(method):
-    whole = fresh(method).update(ROWS)
-    for order in ((0, 1, 2, 3), (3, 1, 0, 2)):
-        models = pieces(method)
-        before = [model.to_bytes() for model in models]
-        left = models[order[0]].copy().merge(models[order[1]])
-        right = models[order[2]].copy().merge(models[order[3]])
-        merged = left.merge(right)
-        assert [model.to_bytes() for model in models] == before
-        assert same_state(merged, whole) and same_codes(merged, whole)
-
-
-@pytest.mark.parametrize("method", KINDS)
-def test_parts_of_any_length_merge_in_any_order_to_the_same_bits(method):
-    cuts = [0, 17, 250, 251, 700, 1300]
-    models = [fresh(method, part=p).update(ROWS[a:b]) for p, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
-    chain = models[0].copy()
-    for model in models[1:]:
-        chain.merge(model)
-    tree = models[4].copy().merge(models[2].copy().merge(models[0])).merge(models[1].copy().merge(models[3]))
-    assert same_state(chain, tree) and same_codes(chain, tree)
-    sealed = [fs.from_bytes(model.seal().to_bytes()) for model in models]
-    for model in sealed[1:]:
-        sealed[0].merge(model)
-    assert same_codes(sealed[0], chain)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
