@@ -1,1 +1,1 @@
-"""Arrays, losses, random numbers and threads: what all other rooms are made of."""
+"""Arrays, losses, random numbers and threads, on which all other subpackages are built."""

@@ -374,7 +374,7 @@ class Model(Parametrized, abstract=True):
     @reads
     def __reduce__(self) -> tuple[Any, ...]:
         state, arrays = self._state()
-        # copies: pickle reads them when this call has ended, and somebody else may change the model
+        # copies: pickle reads them after this call, when another thread may change the model
         own = {name: array.copy() for name, array in arrays.items()}
         about = copy.deepcopy(self.notes), copy.deepcopy(state)
         return received, (type(self), self.parameters, *about, own, self._feature_names)
@@ -405,7 +405,7 @@ class MergeableModel(Model, abstract=True):
     # Parameters in which two models may differ and still merge.
     _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
 
-    # Any stands for Self in these two: type checkers refuse an override of a method with an argument of type Self
+    # Any instead of Self in these two, as type checkers refuse overrides of methods with an argument of type Self
     def _merge(self, other: Any) -> None:
         """Add the rows of `other`; both have seen rows of the same width and dtype. Atomic; `other` does not change."""
         raise NotImplementedError
@@ -482,7 +482,7 @@ class MergeableModel(Model, abstract=True):
             else:
                 self._merge(other)
 
-    # -- parts of a job, learned apart and merged --------------------------------------------------------------------
+    # -- parts of a job, learned separately and merged ---------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
         """Return the index of each piece's first block, if pieces of a stream of these lengths merge to its bits."""
         return None

@@ -1169,7 +1169,7 @@ class FrequentDirections(MergeableModel):
 
     def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
-        least = 1 if self.center and self.compressor is None else 0  # centring needs a row of its own
+        least = 1 if self.center and self.compressor is None else 0  # centring needs one row
         solver = as_choice(about["solver"], "solver", ("gram", "svd", "exact"))
         size = as_integer(about["sketch_size"], "sketch_size", 2)
         setting = self._setting.of_size(size).resolved(solver)

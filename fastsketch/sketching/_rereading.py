@@ -74,7 +74,7 @@ class StoredForm:
 
     n_features: int
     dtype: np.dtype[Any]
-    mean: Matrix  # (d,) of the rows as they come; zero if they are not centred
+    mean: Matrix  # (d,) mean of the rows in their own units; zero if they are not centred
     scale: float
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
@@ -193,7 +193,7 @@ class Refined(NamedTuple):
     leaked: Matrix  # (r, r) estimate of V (A'A - B'B) V'
     lost: float  # trace of A'A less squares
     dropped: float  # the largest square that was left out, where there are more than `most`
-    allowance: float  # for rounding: of squares and of high alone
+    allowance: float  # for the rounding of squares and of high
 
 
 @one_blas_thread

@@ -46,7 +46,7 @@ class SpectrumOverview(NamedTuple):
     squared_norm: float
     shrinkage: float
     rounding: float  # what rounding may have moved an eigenvalue by
-    rank: int  # directions that hold more than that
+    rank: int  # number of directions with a larger eigenvalue
     mean: Matrix | None  # (d,) of a centred sketch
 
 

@@ -1,4 +1,4 @@
-"""Streams that change: a model of the latest blocks of rows alone, alarms, and what differs between two sketches."""
+"""Tools for streams that change: windows of the latest rows, alarms, and comparisons of two sketches."""
 
 from fastsketch.streams._compare import Comparison, compare
 from fastsketch.streams._drift_monitor import Alarm, Carried, DriftMonitor

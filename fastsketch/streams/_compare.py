@@ -151,7 +151,7 @@ class Moments(NamedTuple):
     """S, the sketch's approximation of A'A divided by the sum of the weights."""
 
     gram: Matrix | None  # S (d, d) of an exact sketch
-    rows: Matrix | None  # of others B (r, d), S = B'B
+    rows: Matrix | None  # B (r, d) of other sketches, S = B'B
 
     @classmethod
     def of(cls, sketch: FrequentDirections) -> Self:

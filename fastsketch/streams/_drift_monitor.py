@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from scipy import sparse
 
+from fastsketch._core.bottom_k import stacked
 from fastsketch._core.sparse import dense_as_csr
 from fastsketch._core.validation import MOST_SIZE, as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
 from fastsketch._core.warning import warn_caller
@@ -107,13 +108,6 @@ def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, lis
         if not isinstance(row, Mapping) or cast("Any", row).keys() != set(names):
             raise ValueError(f"row {place} must be a dict of the same names as those before, all text, got {row!r}")
     return names, [[row[name] for name in names] for row in dicts]
-
-
-def stacked(parts: Sequence[Any]) -> Any:
-    """Concatenate rows that are all dense or all CSR."""
-    if len(parts) == 1:
-        return parts[0]
-    return sparse.vstack(parts, format="csr") if is_sparse(parts[0]) else np.vstack(parts)
 
 
 def arrays_of(rows: Any) -> Arrays:
@@ -406,7 +400,7 @@ class DriftMonitor(Model):
         # a copy: the caller may change the rows
         held, filled, past = (*self._held, checked.astype(np.float64)), self._filled + n, self._past
         if filled >= past.span:
-            whole = stacked(held)
+            whole = stacked([*held])
             while filled >= past.span:
                 filled -= past.span
                 past = self._closed(past, whole[: whole.shape[0] - filled])
@@ -415,7 +409,7 @@ class DriftMonitor(Model):
         vars(self).update({"_past": past, "_held": held, "_filled": filled, **kind})
 
     def _check_memory(self, rows: Any) -> None:
-        """Raise ValueError if rows of so many columns take too much."""
+        """Raise ValueError if the monitor would take more than MOST_BYTES for rows of this width."""
         d, dense = rows.shape[1], not is_sparse(rows)
         needed = 8 * d * (self._n_first + 4 * self.sketch_size + dense * (MOST_KEPT + 1) * self.every)
         if needed > MOST_BYTES:
@@ -560,7 +554,7 @@ class DriftMonitor(Model):
         }
         arrays: Arrays = {f"sketch{k}": np.frombuffer(one.to_bytes(), np.uint8) for k, one in enumerate(sketches)}
         if self._held:
-            arrays |= arrays_of(stacked(self._held))
+            arrays |= arrays_of(stacked([*self._held]))
         if units is not None:
             arrays |= {"watched": units.watched, "centre": units.centre, "directions": units.directions}
             arrays |= {"unit": np.array([units.unit]), "table": past.table}

@@ -184,7 +184,7 @@ LARGEST = 1e100
 class Units(NamedTuple):
     """Coordinates in which blocks are described: columns, centre, scale and directions, from the first blocks."""
 
-    watched: Places  # (k,) columns that are looked at each by itself
+    watched: Places  # (k,) columns that are watched individually
     centre: Floats  # (d,)
     unit: float  # square root of the mean variance of the columns
     directions: Floats  # (q, d) leading
@@ -203,8 +203,9 @@ class Units(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """Return where the groups of statistics end: means, variances, means along directions, their covariances, the
-        rest.
+        """Return where the groups of statistics end.
+
+        These are means, variances, means along directions, their covariances, and the variance outside of them.
         """
         (q, _), k = self.directions.shape, len(self.watched)
         c = min(q, MOST_DIRECTIONS)

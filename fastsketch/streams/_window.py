@@ -283,7 +283,7 @@ class Window(Model):
         self._template: Template = vars(self._values)["model"]
         self._n = 0
         self._number: int | None = None  # of the block being filled: its first row, or moment, divided by the length
-        self._opened = 0  # blocks that rows came for
+        self._opened = 0  # number of blocks that have had rows
         self._filling: Any = self._template.model()
         self._blocks: dict[int, Node] = {}  # closed ones that have rows, by number, ascending; never changed in place
         self._merges = BlockMerges()  # of these
@@ -633,7 +633,7 @@ class Pieces:
     """The rows of a source, a chunk at a time, with their targets, weights and times."""
 
     def __init__(self, source: Source, beside: str, targets: Any, times: Any, sample_weight: Any) -> None:
-        """Take what is given for all rows; `beside` names what the source has beside them: targets, times or ""."""
+        """Take what is given for all rows; `beside` names the extra column of the source: targets, times or ""."""
         self._source, self._beside, self.feature_names = source, beside, source.feature_names
         self._apart: Apart | None = None
         columns: Any = (targets,) if isinstance(targets, str) else targets

@@ -11,18 +11,7 @@ class DenseState(SketchState):
     solver: Final[int]
     buffer: Final[NDArray[Any]]
     cov: Final[Buffer]
-    def __init__(
-        self,
-        sketch_size: int,
-        capacity: int,
-        n_features: int,
-        *,
-        n_spare: int,
-        center: bool,
-        decay: float,
-        solver: int,
-        dtype: np.dtype[Any],
-    ) -> None: ...
+    def __init__(self, setting: Any, capacity: int, n_features: int, dtype: np.dtype[Any]) -> None: ...
 
 def scan(rows: NDArray[Any]) -> tuple[int, float]: ...
 def work_sizes(m: int, d: int, n_keep: int, solver: int, dtype: np.dtype[Any]) -> tuple[int, int, int]: ...

@@ -29,10 +29,10 @@ follow()
 cdef class DenseState(SketchState):
     """State of a sketch with a buffer of dense rows."""
 
-    def __init__(self, Py_ssize_t sketch_size, Py_ssize_t capacity, Py_ssize_t n_features, *, Py_ssize_t n_spare,
-                 bint center, double decay, int solver, dtype):
-        reals, integers, doubles = work_sizes(capacity, n_features, sketch_size - 1, solver, dtype)
-        super().__init__(sketch_size, capacity, n_features, n_spare=n_spare, center=center, decay=decay)
+    def __init__(self, setting, Py_ssize_t capacity, Py_ssize_t n_features, dtype):
+        cdef int solver = {"gram": GRAM, "svd": SVD, "exact": EXACT}[setting.solver]
+        reals, integers, doubles = work_sizes(capacity, n_features, setting.sketch_size - 1, solver, dtype)
+        super().__init__(setting, capacity, n_features)
         cdef Py_ssize_t side = n_features if solver == EXACT else 0
         cdef Py_ssize_t side32 = side if dtype == np.float32 else 0
         self.solver = solver

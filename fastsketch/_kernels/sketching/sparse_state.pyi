@@ -20,17 +20,7 @@ class SparseState(SketchState):
     @property
     def n_stored(self) -> int: ...
     def __init__(
-        self,
-        sketch_size: int,
-        capacity: int,
-        n_features: int,
-        *,
-        n_spare: int,
-        center: bool,
-        decay: float,
-        dtype: np.dtype[Any],
-        block: int = 0,
-        wide: int = 0,
+        self, setting: Any, capacity: int, n_features: int, dtype: np.dtype[Any], block: int, wide: int
     ) -> None: ...
     def make_slots(self, n: int) -> None: ...
     def make_room(self, nnz: int) -> None: ...

@@ -17,12 +17,11 @@ FIRST_SLOTS = 1 << 16
 cdef class SparseState(SketchState):
     """State of a sketch whose new rows are sparse."""
 
-    def __init__(self, Py_ssize_t sketch_size, Py_ssize_t capacity, Py_ssize_t n_features, *, Py_ssize_t n_spare,
-                 bint center, double decay, dtype, Py_ssize_t block=0, Py_ssize_t wide=0):
-        cdef Py_ssize_t most = sketch_size + block if block else capacity
+    def __init__(self, setting, Py_ssize_t capacity, Py_ssize_t n_features, dtype, Py_ssize_t block, Py_ssize_t wide):
+        cdef Py_ssize_t sketch_size = setting.sketch_size, most = sketch_size + block if block else capacity
         # one row more than the buffer holds: the correction row of centring
         reals, integers, doubles = work_sizes(most + 1, n_features, sketch_size - 1, GRAM, dtype)
-        super().__init__(sketch_size, capacity, 0, n_spare=n_spare, center=center, decay=decay)
+        super().__init__(setting, capacity, 0)
         self.n_features = n_features
         self.ldz = sketch_size + 1
         self.z = np.zeros((0, self.ldz), dtype)

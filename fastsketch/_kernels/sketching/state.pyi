@@ -1,4 +1,4 @@
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -39,6 +39,4 @@ class SketchState:
     ledger: Ledger | None
     mean_low: Final[Buffer]
     root: Final[Buffer]
-    def __init__(
-        self, sketch_size: int, capacity: int, n_features: int, *, n_spare: int, center: bool, decay: float
-    ) -> None: ...
+    def __init__(self, setting: Any, capacity: int, n_features: int) -> None: ...

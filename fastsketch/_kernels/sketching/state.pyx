@@ -10,21 +10,24 @@ NOTHING_SEEN = -(2**20)
 
 @cython.auto_pickle(False)
 cdef class SketchState:
-    """Scalars and small arrays of one sketch; the buffers belong to the subclasses of each kernel."""
+    """Scalars and small arrays of one sketch; the buffers belong to the subclasses of each kernel.
+
+    `setting` is the EngineSetting of the engine that owns the state (sketching/_engines/_setting.py).
+    """
 
     # in the order of state files
     SUMS = ("shrinkage", "squared_norm", "weight", "settled_weight", "rounding")
     COUNTS = ("fill", "kept", "age", "n_rows", "exponent", "top")
 
-    def __init__(self, Py_ssize_t sketch_size, Py_ssize_t capacity, Py_ssize_t n_features, *, Py_ssize_t n_spare,
-                 bint center, double decay):
-        self.capacity, self.n_features = capacity, n_features
-        self.n_keep, self.n_spare, self.center, self.decay = sketch_size - 1, n_spare, center, decay
+    def __init__(self, setting, Py_ssize_t capacity, Py_ssize_t n_features):
+        cdef Py_ssize_t sketch_size = setting.sketch_size
+        self.capacity, self.n_features, self.center, self.decay = capacity, n_features, setting.center, setting.decay
+        self.n_keep, self.n_spare = sketch_size - 1, setting.rows_spared
         self.top = NOTHING_SEEN
         self.lam = np.zeros(sketch_size + 1)
         self.gain = np.ones(sketch_size + 1)
-        self.mean = np.zeros(n_features if center else 0)
-        self.mean_low = np.zeros(n_features if center else 0)
-        self.base = np.zeros(n_features if center else 0)
-        self.shift = np.zeros(n_features if center else 0)
+        self.mean = np.zeros(n_features if self.center else 0)
+        self.mean_low = np.zeros(n_features if self.center else 0)
+        self.base = np.zeros(n_features if self.center else 0)
+        self.shift = np.zeros(n_features if self.center else 0)
         self.root = np.ones(capacity + 1)

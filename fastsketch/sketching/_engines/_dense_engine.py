@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching import dense as kernel
 from fastsketch._kernels.sketching.shrink import top_eigh
-from fastsketch._kernels.sketching.state import EXACT, GRAM, ROUNDING_PER_SHRINK, SVD
+from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._decompose import leading
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, SketchEngine, check_gains
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, Known
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
-
-_SOLVERS = {"gram": GRAM, "svd": SVD, "exact": EXACT}
 
 
 class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
@@ -48,17 +46,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), *cls.OWN)
 
     def make_state(self) -> kernel.DenseState:
-        setting = self.setting
-        return kernel.DenseState(
-            setting.sketch_size,
-            self.capacity_for(setting),
-            self.n_features,
-            n_spare=setting.rows_spared,
-            center=setting.center,
-            decay=setting.decay,
-            solver=_SOLVERS[setting.solver],
-            dtype=self.dtype,
-        )
+        return kernel.DenseState(self.setting, self.capacity_for(self.setting), self.n_features, self.dtype)
 
     def measure(self, rows: Any) -> tuple[bool, int]:
         return lies_well(rows, self.dtype), self.n_features * self.dtype.itemsize

@@ -58,7 +58,7 @@ class MappedEngine:
     def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
         """Return the setting of the engine behind the map."""
         buffer_size = sized_map.rows_out if setting.buffer_size is None else setting.buffer_size
-        return replace(setting, buffer_size=buffer_size, center=False, compressor=None)  # blocks come centred
+        return replace(setting, buffer_size=buffer_size, center=False, compressor=None)  # blocks are centred
 
     # -- the state, in the units of the inner engine ---------------------------------------------------------------
     capacity = property(attrgetter("inner.capacity"))

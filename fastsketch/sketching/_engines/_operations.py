@@ -22,7 +22,7 @@ AnyEngine = DenseEngine | SparseEngine | MappedEngine
 
 # Share of nonzeros above which the dense kernels are faster on CSR rows.
 DENSE_ABOVE = 0.15
-# Bytes of a dense buffer that sparse rows may be given: they themselves say nothing of so much memory.
+# Largest dense buffer for sparse rows, in bytes, as their own size does not suggest so much memory.
 MOST_BYTES = 1e9
 
 
@@ -131,7 +131,7 @@ def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
     settled, wanted = larger.clone(), larger.setting.sketch_size
     squares, whole = settled.leading_squares()
     size = tolerance.smallest(squares, settled.state, rounding=0.0, share=SHARE)
-    if whole or size <= len(squares):  # else the next shrink will say more
+    if whole or size <= len(squares):  # else the next shrink will determine it
         wanted = max(wanted, tolerance.bounded(size, d))
     return _enlarged(larger, wanted)
 

@@ -129,17 +129,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def make_state(self) -> SparseState:
         setting = self.setting
-        return SparseState(
-            setting.sketch_size,
-            self.capacity_for(setting),
-            self.n_features,
-            n_spare=setting.rows_spared,
-            center=setting.center,
-            decay=setting.decay,
-            dtype=self.dtype,
-            block=BLOCK * setting.sketch_size if setting.shrinks > 1 and setting.buffer_size is None else 0,
-            wide=WIDE,
-        )
+        block = BLOCK * setting.sketch_size if setting.shrinks > 1 and setting.buffer_size is None else 0
+        return SparseState(setting, self.capacity_for(setting), self.n_features, self.dtype, block, WIDE)
 
     def new_rows(self) -> slice:
         return slice(0, self.state.fill - self.state.kept)
@@ -208,7 +199,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
     def arrays(self, copy: bool = False) -> Arrays:
         out = super().arrays()
         if copy:
-            # all of z at once: a copy of its first columns costs several times as much
+            # the whole of z: copying only its first columns takes several times as long
             out = {name: array.copy() for name, array in out.items() if name != "z"}
             out["z"] = self.z.copy()[:, : self.state.kept]
         return out
