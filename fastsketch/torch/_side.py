@@ -21,10 +21,10 @@ def sketched(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return basis (m, k), eigenvalues (k,) and error bound () of the sketch of keep M + (1 - keep) G G'.
 
-    The sketch before has U diag(values) U' <= M <= U diag(values) U' + lost I, and so has the new one. The new matrix,
-    with U diag(values) U' for M, is known by its products with U and some random directions. Its Nystrom approximation
-    N is too small by at most the difference of the traces. As in Frequent Directions the (k+1)-th eigenvalue of N is
-    subtracted from the first k. `lost` adds up both.
+    A sketch of M has U diag(values) U' <= M <= U diag(values) U' + lost I. Here M is the decayed sum of all G G'
+    before. The matrix keep U diag(values) U' + (1 - keep) G G' is multiplied by U and some random directions. Its
+    Nystrom approximation N is too small by at most the difference of the traces. As in Frequent Directions, the
+    (k+1)-th eigenvalue of N is subtracted from the first k. The new `lost` adds both to keep times the old one.
     """
     rank = len(values)
     # S = qr([U, random]); Z = M S
