@@ -414,7 +414,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows are arrays again
                 self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
             if "passes" in state:
-                steps = ConjugateGradients(*(arrays[name] for name in OF_STEPS), state["passes"])
+                steps = ConjugateGradients(**{name: arrays[name] for name in OF_STEPS}, passes=state["passes"])
                 path = None
                 if "n_choosing" in state:
                     ridges, errors, standard_errors = (arrays[name] for name in OF_PATH)

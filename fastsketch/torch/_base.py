@@ -272,8 +272,8 @@ def _check_sizes(jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
     if not held:
         return
     zero = torch.zeros((), dtype=torch.float64, device=held[0][1].device)
-    sizes = torch.stack([g.abs().max().to(zero) for _, g in held]).tolist()
-    for (p, g), size in zip(held, sizes, strict=True):
+    largest: Any = torch.stack([g.abs().max().to(zero) for _, g in held])
+    for (p, g), size in zip(held, largest.tolist(), strict=True):
         if not math.isfinite(size):
             decayed = p.grad is not None and p.grad.isfinite().all()
             raise FloatingPointError(NOT_FINITE.format(" with weight_decay added" if decayed else "", tuple(p.shape)))
