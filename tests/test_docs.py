@@ -130,14 +130,14 @@ def test_one_sentence():
 
 # First words of the docstrings of functions. A verb that is not among them may be added; anything else is no beginning.
 VERBS = """
-Accept Add Answer Append Apply Ask Assign Average Begin Blend Bound Bring Call Check Choose Clear Close Collect Combine
-Compile Complete Compute Concatenate Convert Copy Count Create Cut Declare Decode Decorate Delete Describe Discount
-Divide Do Draw Drop Encode End Enlarge Estimate Express Extend Feed Fill Find Finish Fit Forget Freeze Give Go Group
-Halve Hold Import Join Keep Learn Leave Let Limit List Load Lock Look Make Map Match Measure Merge Minimise Mix Move
-Multiply Name Note Offer Open Parse Permute Play Plot Predict Prepare Print Project Provide Put Raise Rank Read
-Recommend Record Refine Refuse Remove Replace Report Restore Return Round Run Save Say Scale Score Seal Search See
-Select Send Set Settle Show Shrink Sketch Solve Sort Split Spread Stack Standardise Stop Store Submit Subtract Sum Take
-Tell Try Undo Update Use Validate Wait Warn Write Yield
+Accept Add Allocate Answer Append Apply Ask Assign Average Begin Blend Bound Bring Call Check Choose Clear Close Collect
+Combine Compile Complete Compute Concatenate Convert Copy Count Create Cut Declare Decode Decorate Delete Describe
+Discount Divide Do Draw Drop Encode End Enlarge Estimate Evaluate Express Extend Feed Fill Find Finish Fit Flip Forget
+Freeze Give Go Group Halve Hold Import Join Keep Learn Leave Let Limit List Load Lock Look Make Map Match Measure Merge
+Minimise Mix Move Multiply Name Note Offer Open Pack Parse Permute Play Plot Predict Prepare Print Project Provide Put
+Raise Rank Read Recommend Record Refine Refuse Remove Replace Report Restore Return Round Run Save Say Scale Score Seal
+Search See Select Send Set Settle Show Shrink Sketch Solve Sort Split Spread Stack Standardise Stop Store Submit
+Subtract Sum Take Tell Train Try Undo Update Use Validate Wait Warn Write Yield
 """
 
 

@@ -467,7 +467,7 @@ class CodeIndex:
 
     @changes
     def remove(self, ids: ArrayLike) -> None:
-        """Remove rows. The remaining rows are copied, so remove many ids in one call.
+        """Remove rows and copy the remaining ones, so that many ids are best removed in one call.
 
         Parameters
         ----------
@@ -747,7 +747,7 @@ class CodeIndex:
         return files.pack(*self._file())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a file, which ``fs.load`` reads. An existing file is replaced atomically.
+        """Write the index to a file, which ``fs.load`` reads, and replace an existing file atomically.
 
         Parameters
         ----------

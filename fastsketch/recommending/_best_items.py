@@ -26,7 +26,7 @@ class Recommendations(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Contributions of the items of a row to the score of an item. Their sum is the score.
+    """Contributions of the items of a row to the score of an item, which is their sum.
 
     Attributes
     ----------

@@ -201,7 +201,7 @@ class SketchedEASE(ItemLearner):
 
     @reads
     def similar_items(self, items: ArrayLike, n: int = 10) -> Recommendations:
-        """For each given item, list the n items in whose scores it has the highest weight, best first.
+        """List for each given item the n items in whose scores it has the highest weight, best first.
 
         Parameters
         ----------

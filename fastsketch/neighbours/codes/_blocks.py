@@ -57,7 +57,7 @@ class CodeRows:
         return out
 
     def put(self, start: int, codes: Codes) -> None:
-        """Write codes (c, width) to the positions from `start` on. Earlier positions are not written to."""
+        """Write codes (c, width) to the positions from `start` on, and to no earlier ones."""
         self.data[start : start + len(codes)] = codes
 
     def part(self, start: int, stop: int) -> Codes:
@@ -87,7 +87,7 @@ class Blocks(CodeRows):
         return self.n
 
     def put(self, start: int, codes: Codes) -> None:
-        """Write codes (c, width) to the positions from `start` on. Earlier positions are not written to."""
+        """Write codes (c, width) to the positions from `start` on, and to no earlier ones."""
         kernel.pack(np.ascontiguousarray(codes), self.layout, self.data, start)
 
     def part(self, start: int, stop: int) -> Codes:

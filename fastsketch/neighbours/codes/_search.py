@@ -64,7 +64,7 @@ class CodeSearch:
         ids: ArrayLike | None = None,
         allow: ArrayLike | None = None,
     ) -> Found:
-        """Find the k codes nearest to every query. Queries are real-valued rows and are not encoded.
+        """Find the k codes nearest to every query, a real-valued row that is not encoded.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ def check_width(codes: Codes, encoder: "Encoder") -> None:
 
 
 def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
-    """Validate queries; return them (m, d) as float32, float64 or CSR. Infinities and NaN are refused."""
+    """Validate queries, which must be finite; return them (m, d) as float32, float64 or CSR."""
     out = encoder.checked(queries, "queries")
     with np.errstate(over="ignore"):  # of a long double
         out = out.astype(natural_dtype(out.dtype), copy=False)

@@ -15,7 +15,7 @@ from fastsketch.neighbours.hashing._sign_encoder import FACTOR_BYTES, SignEncode
 
 
 class Hasher(CodeSearch, Model, abstract=True):
-    """Base class of hashes. A subclass learns from rows and defines ``_encoder``."""
+    """Base class of hashes, of which a subclass learns from rows and defines ``_encoder``."""
 
     n_bits: int = integer(at_least=1, below=MOST_SIZE, kw_only=False)
 

@@ -212,7 +212,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return encoder
 
     def encode(self, rows: Rows) -> Codes:
-        """Encode rows.
+        """Encode rows as codes of n_bytes.
 
         Parameters
         ----------

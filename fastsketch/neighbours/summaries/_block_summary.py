@@ -61,7 +61,7 @@ class _Held(NamedTuple):
         return out
 
     def take(self, rows: NDArray[Any], offset: int) -> None:
-        """Add rows, block by block. After an error the state is invalid."""
+        """Add rows, block by block; after an error the state is invalid."""
         leaf, block_rows, done = self.leaf, self.leaf.block_rows, 0
         while done < len(rows):
             before = leaf.n_rows
@@ -239,7 +239,7 @@ class BlockSummary:
 def validate(
     state: dict[str, Any], arrays: Arrays, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]
 ) -> None:
-    """Raise ValueError unless a summary of this setting can have this state. Nothing of its size is allocated."""
+    """Raise ValueError unless a summary of this setting can have this state, without allocating memory of its size."""
     d, plan = n_features, _plan(setting, n_features)
     leaf = _of_leaf(arrays)
     if isinstance(plan.block, SizedMap):

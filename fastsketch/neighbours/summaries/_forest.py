@@ -22,7 +22,7 @@ PART_LEVEL = 32
 
 
 class BlockNode(NamedTuple):
-    """Summary of the blocks start .. start + 2^level - 1. Its arrays are never written to."""
+    """Summary of the blocks start .. start + 2^level - 1, whose arrays are never written to."""
 
     start: int
     level: int
@@ -46,7 +46,7 @@ def validate_nodes(
     block_rows: int,
     dtype: Any,
 ) -> int:
-    """Validate the nodes of a file; return the number of the block after the last. Invalid nodes raise ValueError.
+    """Validate the nodes of a file, or raise ValueError; return the number of the block after the last.
 
     `shape` is the shape of the rows of a node, (None, d) for any number up to `most_rows`. `block_rows` is the number
     of rows of a complete block.
@@ -101,7 +101,7 @@ def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
 
 
 class Forest:
-    """The nodes of a model, ordered by their blocks. `keep`: see ``joined``."""
+    """The nodes of a model, ordered by their blocks; for `keep` see ``joined``."""
 
     def __init__(self, keep: int | None, nodes: Iterable[BlockNode] = ()) -> None:
         self._keep = keep
@@ -164,7 +164,7 @@ class Forest:
         self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
 
     def summary(self) -> BlockNode | None:
-        """Merge all nodes into one and return it; None without nodes. The forest is unchanged."""
+        """Merge all nodes into one and return it, without changing the forest; None without nodes."""
         return self._folded(self.nodes) if self.nodes else None
 
     def _folded(self, nodes: list[BlockNode]) -> BlockNode:

@@ -67,7 +67,7 @@ class EngineLeaf:
         return len(rows)
 
     def node(self) -> BlockNode:
-        """Return the block as a node. The leaf must be restarted before rows are added again."""
+        """Return the block as a node; the leaf must be restarted before rows are added again."""
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
