@@ -35,6 +35,7 @@ from fastsketch.sklearn._missing import FILLS, Pattern, filled, missing_patterns
 from fastsketch.sklearn._moments import check_squares, differ, squares_around
 from fastsketch.sklearn._mrcd import (
     ROWS_PER_COLUMN,
+    Fit,
     Moments,
     Scorer,
     Threshold,
@@ -329,7 +330,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         if len(weights) < 2:
             raise ValueError(f"a threshold needs at least 2 rows, got {len(weights)}")
         rows, origin = units.apply(sample)
-        ridge, center, fit = self.alpha0 / self._total(), self.sketch_.center, None
+        ridge, center = self.alpha0 / self._total(), self.sketch_.center
+        fit: Fit | None = None
         if self._has_rows_to_trim():
             dense = np.empty(rows.shape)
             for part, moved in centred_blocks(rows, origin):
