@@ -1,10 +1,14 @@
 """The command line: ``fastsketch sketch | info | audit | transform | merge | learn | predict | recommend | watch``.
 
-Exit status 0: done; 2: wrong usage, or an input or output that cannot be used (one line says which and why); 130, 143,
-129: interrupted by Ctrl-C, SIGTERM, SIGHUP (one line says what has been saved); 141: the reader of the standard output
-has gone, and the output is no file (if it is one, it has been saved: 0). 3: watch has seen a change. 1: the rows of an
-audit are not those of the sketch (the report is complete); or, with a traceback, an error of the library itself.
-Warnings change no status: each is one line on standard error.
+Exit status:
+
+- 0: done. Warnings do not change the status; each is one line on standard error.
+- 1: the rows of an audit are not those of the sketch (the report is complete); with a traceback, an error of the
+  library itself.
+- 2: wrong usage, or an input or output that cannot be used. One line on standard error says which and why.
+- 3: ``watch`` has detected a change.
+- 130, 143, 129: interrupted by Ctrl-C, SIGTERM, SIGHUP. One line says what has been saved.
+- 141: the reader of the standard output has closed it, and there is no other output. A file has been saved: status 0.
 """
 
 import contextlib
@@ -18,17 +22,17 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status.
+    """Run the command line, and return the exit status.
 
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments, without the name of the program; those of the process if not given.
+        The arguments without the name of the program. Default: those of the process.
 
     Returns
     -------
     int
-        0 for done; what else there is stands above.
+        0 for success; the module's docstring lists the others.
 
     Examples
     --------
@@ -72,7 +76,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
 @contextlib.contextmanager
 def _lines_on_standard_error() -> Generator[None]:
-    """Print warnings and news of the library as lines without a place in the source; of like news the first."""
+    """Print warnings and log records of the library as lines on standard error, without the source line.
+
+    Of log records that differ only in their first argument, the first one is printed.
+    """
     import logging
 
     said: set[object] = set()
@@ -99,11 +106,12 @@ def _lines_on_standard_error() -> Generator[None]:
 
 
 def _complain(text: str, error: BaseException) -> None:
-    """Print one line on standard error, whatever a name or a library put into it, with what was noted on the error."""
+    """Print an error and its notes as one line on standard error."""
     _say("; ".join([text, *getattr(error, "__notes__", ())]))
 
 
 def _say(text: str) -> None:
+    """Print one line on standard error; line breaks and characters that are not printable are replaced."""
     from fastsketch._core.escaping import escaped
 
     with contextlib.suppress(OSError):

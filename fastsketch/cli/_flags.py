@@ -1,6 +1,7 @@
-"""How a verb declares its arguments: a dataclass, whose fields are flags, positional arguments or parameters of models.
+"""Base classes of verbs. A verb is a dataclass whose fields declare its flags and positional arguments.
 
-``Verb`` is the base of all; the classes below it add the flags that several verbs share.
+The docstring of the class is the text of --help. ``Verb`` has the flags of all verbs, its subclasses here those that
+several verbs share.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 
 TEXT = ("n_features", "zero_based")
 TABLES = ("header", "separator", "decimal", "thousands", "comment", "na_values", "multiline")
-# Options of reading that --set takes: the function that documents each of them.
+# Options of reading that --set takes: {name: the function or class that documents it}.
 READING = {
     **dict.fromkeys(("n_features", "zero_based", "key", "transpose", *TABLES), "fastsketch.data.open_rows"),
     "missing": "fastsketch.data.TableRows",
@@ -20,10 +21,10 @@ READING = {
 
 # -- fields ------------------------------------------------------------------------------------------------------------
 def flag(*names: str, default: Any = None, **options: Any) -> Any:
-    """Declare a field as a flag of these names, or, without a name, as a positional argument.
+    """Declare a field as a flag with these names, or without names as a positional argument.
 
-    The options are those of ``ArgumentParser.add_argument``, but for its metavar and its help, which stand in the
-    docstring of the class as "name : METAVAR" and an indented text.
+    `options` are passed to ``ArgumentParser.add_argument``. Metavar and help are taken from the docstring of the class,
+    where they are written as a numpydoc parameter: "name : METAVAR" and an indented text.
     """
     if options.get("action") == "store_true":
         default = False
@@ -33,15 +34,15 @@ def flag(*names: str, default: Any = None, **options: Any) -> Any:
 
 
 def parameter(*names: str, **options: Any) -> Any:
-    """Declare a field as a flag that sets the parameter of its name of the verb's models.
+    """Declare a field as a flag that sets the parameter of the same name of the verb's model.
 
-    Its value stays text, None if it is not given, until ``Verb.parameters`` knows the model and so the type.
+    The value is the text from the command line, None if the flag is not given. ``Verb.parameters`` converts it.
     """
     return dataclasses.field(default=None, metadata={"names": names, "options": options, "parameter": True})
 
 
 def listed(text: str) -> list[str]:
-    """Return the names between commas; one that holds commas stands in double quotes."""
+    """Split a list of names at commas. A name with commas must be in double quotes."""
     from fastsketch._frame.parameters import names_in
 
     try:
@@ -51,7 +52,7 @@ def listed(text: str) -> list[str]:
 
 
 def as_column(text: str) -> str | int:
-    """Return a column as it is named everywhere: its number, from 0, if it is a whole number, else its name."""
+    """Convert a column to int if it is a number (counted from 0); otherwise it is a name."""
     try:
         return int(text)
     except ValueError:
@@ -67,7 +68,7 @@ def _how(text: str) -> bool | str:
 # -- verbs -------------------------------------------------------------------------------------------------------------
 @dataclass(kw_only=True)
 class Verb:
-    """Arguments of a verb: the base of all, with the flags that each has. The docstring of a verb is its help.
+    """Base class of all verbs: the arguments of a command. ``run`` does its job.
 
     Parameters
     ----------
@@ -77,34 +78,35 @@ class Verb:
         print the result as JSON
     """
 
-    # Public classes whose parameters --set sets, and the names in READING that it sets too.
+    # Public classes whose parameters --set can set, and names in READING that it can set as well.
     MODELS: ClassVar[tuple[str, ...]] = ()
     SETTABLE: ClassVar[tuple[str, ...]] = ()
 
     threads: int | None = flag("--threads", type=int)
     json: bool = flag("--json", action="store_true")
-    # What --set has given: texts of parameters, and values of options of reading.
+    # Values of --set: texts of model parameters, and converted options of reading.
     settings: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     reading: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
     def run(self) -> int | None:
-        """Do the job of the verb. Return the exit status, None for 0."""
+        """Run the verb, and return the exit status; None is 0."""
         raise NotImplementedError
 
     def flag_of(self, name: str) -> str:
-        """Return how an argument, or a parameter of a model, is given on the command line."""
+        """Return the flag of an argument, or "--set NAME" for a model parameter without a flag, for messages."""
         names = [item.metadata["names"] for item in dataclasses.fields(self) if item.name == name and item.metadata]
         return names[0][-1] if names and names[0] else f"--set {name}"
 
     def given_parameters(self) -> dict[str, str]:
-        """Return the texts of the parameters of models that are given, by a flag of their own or by --set."""
+        """Return {name: text} of the model parameters that the command line sets, by flags or by --set."""
         own = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if "parameter" in item.metadata}
         return self.settings | {name: text for name, text in own.items() if text is not None}
 
     def parameters(self, *classes: Any) -> dict[str, Any]:
-        """Return the given parameters, each in the type that the first of these classes declares which has it.
+        """Convert the model parameters that the command line sets, and return {name: value}.
 
-        ValueError if a text is none of its type, or if no class has such a parameter: the message names the nearest.
+        The first of the classes that has a parameter declares its type. ValueError if a text cannot be converted, or
+        if no class has the parameter; the message then suggests the most similar name.
         """
         from fastsketch._frame.parameters import annotation_of, from_text, unknown_keyword
 
@@ -120,14 +122,14 @@ class Verb:
 
 @dataclass(kw_only=True)
 class RowsVerb(Verb):
-    """Verb that reads rows in whatever form ``fs.open_rows`` does.
+    """Verb that reads rows of numbers by ``fs.open_rows``.
 
     Parameters
     ----------
     columns : A,B,...
-        names or numbers (from 0) of the columns that are read; numeric: all of numbers (default: all)
+        names or numbers (from 0) of the columns to read; numeric: all columns of numbers (default: all)
     fill : X
-        number in the place of what is missing
+        number that replaces missing values
     """
 
     SETTABLE = (*TEXT, "key", "transpose", *TABLES)
@@ -139,22 +141,22 @@ class RowsVerb(Verb):
 
 @dataclass(kw_only=True)
 class ResumableVerb(Verb):
-    """Verb whose job can be resumed after a kill, and shows its progress.
+    """Verb whose job reports its progress and can be resumed after a kill.
 
     Parameters
     ----------
     progress : {line,json}
         progress on standard error: a line (default: on a terminal), or lines of JSON
     resume
-        go on from what the same command has left in OUTPUT.partial, if it has: only what is left is done; refused
-        if OUTPUT is finished
+        continue the same command from OUTPUT.partial, which it has left when it was stopped; if there is none, start;
+        refused if OUTPUT is finished
     """
 
     progress: Any = flag("--progress", type=_how)
     resume: bool = flag("--resume", action="store_true")
 
     def job(self, progress: Any) -> Any:
-        """Return the options of the job, which reports its progress in this way."""
+        """Return the options of the job. `progress` is called with its reports."""
         from fastsketch.jobs._options import Job
 
         return Job(resume=self.resume, progress=progress)
@@ -162,14 +164,14 @@ class ResumableVerb(Verb):
 
 @dataclass(kw_only=True)
 class PartsVerb(ResumableVerb):
-    """Verb whose rows are cut into parts that are done at the same time.
+    """Verb that splits its rows into parts, which several workers process at the same time.
 
     Parameters
     ----------
     workers : N
-        parts done at the same time (default auto: by cores, memory and size; no influence on the result)
+        parts processed at the same time (default auto: by cores, memory and size; no influence on the result)
     engine : {processes,threads,dask,ADDRESS}
-        where parts are done; ADDRESS, as tcp://host:8786, is of a Dask scheduler (default processes)
+        where parts are processed; ADDRESS, such as tcp://host:8786, is a Dask scheduler (default processes)
     """
 
     workers: str = flag("--workers", default="auto")
@@ -187,13 +189,13 @@ class PartsVerb(ResumableVerb):
 
 
 def class_named(name: str) -> Any:
-    """Return what a dotted name stands for."""
+    """Import the object with a dotted name."""
     module, _, item = name.rpartition(".")
     return getattr(import_module(module), item)
 
 
 def reading_of(name: str, text: str) -> Any:
-    """Return the value of an option of reading that --set has as a text."""
+    """Convert the text of an option of reading to the type that its function declares."""
     from inspect import signature
 
     from fastsketch._frame.parameters import from_text

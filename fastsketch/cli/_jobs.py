@@ -1,4 +1,4 @@
-"""Verbs that are jobs: of ``fs.run``, which learn the rows of inputs, and of ``fs.map_rows``, which answer for each."""
+"""Verbs that run jobs: ``learn_rows`` runs one of ``fs.run``, ``answer_rows`` one of ``fs.map_rows``."""
 
 import shutil
 import tempfile
@@ -7,25 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastsketch.cli._flags import PartsVerb, ResumableVerb
+from fastsketch.cli._flags import PartsVerb
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._signals import held
 from fastsketch.data.files._untrusted import is_link
 from fastsketch.data.sources import Source, comes_once
 from fastsketch.jobs import MapResult, Report
-from fastsketch.jobs._checkpoint import remove
-from fastsketch.jobs._manifest import refuse_finished
-from fastsketch.jobs._mapping import written
+from fastsketch.jobs._checkpoint import Checkpoint
+from fastsketch.jobs._mapping import write_answers
 from fastsketch.jobs._outputs import Csv, Npy, Parquet, Sink
 from fastsketch.jobs._progress import Printed
-from fastsketch.jobs._run import InOrder, Learning
+from fastsketch.jobs._run import CommandOptions, Learning
 
-PARQUET = ".parquet"
+NO_FILE = "--resume needs an output that is a file: what there is lies beside it"
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
 def refuse_streams(verb: Any, *, passes: int = 1) -> None:
-    """Raise ValueError if a stream is among the inputs of a verb and would be read twice."""
+    """Raise ValueError if an input of a verb is a stream, and --resume or a second pass would read it again."""
     once = [path for path in verb.inputs if comes_once(path)]
     if verb.resume and once:
         raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
@@ -45,13 +44,27 @@ def learn_rows(
     every: int = 0,
     seen: Callable[[Any], object] | None = None,
 ) -> dict[str, Any]:
-    """Learn the rows of a source, save the model with these notes, and return its facts.
+    """Learn the rows of a source, save the model to the output, and return its facts, with seconds and rates.
 
-    What has been learned is in a folder beside the output until then. `switches` are the arguments, besides parameters
-    of the model, in which a resumed job must equal the one that was stopped. A model that learns in order is shown to
-    `seen` after `every` rows.
+    While the job runs, its checkpoint is the folder OUTPUT.partial.
+
+    Parameters
+    ----------
+    verb : ResumableVerb
+    model : model
+        A template without rows; it is not changed.
+    out : Output
+    source : Source
+    notes : dict
+        Saved with the model, in addition to the names of the inputs.
+    switches : dict
+        Arguments, other than parameters of the model, that a resumed job must have in common with the stopped one.
+    passes : int
+    every : int
+    seen : callable, optional
+        Called with a model that learns in order after every `every` rows.
     """
-    folder = _folder(verb, out)
+    folder = _checkpoint_folder(verb, out)
     started, printed = time.perf_counter(), Printed(out.title, verb.progress, passes=passes)
     rows_read = 0
 
@@ -62,44 +75,37 @@ def learn_rows(
             rows_read += report["rows"] - report["rows_before"]
 
     try:
-        in_order = InOrder(every, seen, switches, until_saved=True)
-        job = Learning(model, source, verb.job(tell), passes=passes, in_order=in_order)
+        command = CommandOptions(switches, out.path, every, seen)
+        job = Learning(model, source, verb.job(tell), passes=passes, command=command)
         learned = job.run(folder if source.repeatable else None)
-        with held():  # what is complete is saved
+        with held():  # a complete result is saved even if a signal comes
             learned.notes = {"inputs": [Path(path).name for path in verb.inputs], **notes}
             out.save(learned)
             if folder is not None:
-                remove(folder)
+                Checkpoint(folder).remove()
         facts = learned.facts()
     except KeyboardInterrupt as stop:
         if out.kept is None and not getattr(stop, "__notes__", None):
-            stop.add_note(f"nothing has been saved: {_why_nothing(folder, source)}")
+            why = "there is no output that is a file" if folder is None else "no part was complete"
+            why = why if source.repeatable else "the rows of a stream cannot be read again"
+            stop.add_note(f"nothing has been saved: {why}")
         raise
     seconds = time.perf_counter() - started
     facts |= {"passes": printed.last["number"]} if printed.last is not None and passes > 1 else {}
     return {**facts, "seconds": seconds, "rows_per_second": rows_read / seconds}
 
 
-def _folder(verb: ResumableVerb, out: Output) -> Path | None:
-    """Return where the checkpoint is; None if there can be none."""
+def _checkpoint_folder(verb: Any, out: Output) -> Path | None:
+    """Return the folder of the checkpoint; None if the output is no regular file, so that there is none."""
     folder = out.partial
     if folder is None:
         if verb.resume:
-            raise ValueError("--resume needs an output that is a file: what there is lies beside it")
+            raise ValueError(NO_FILE)
         return None
-    for is_other, kind in ((is_link(folder), "link"), (folder.is_file(), "file")):
-        if is_other:
-            raise ValueError(f"{folder} is a {kind}, and what has been learned lies in a folder: remove it")
-    if verb.resume and out.path is not None:
-        refuse_finished(folder, out.path)
+    if is_link(folder) or folder.is_file():
+        kind = "link" if is_link(folder) else "file"
+        raise ValueError(f"{folder} is a {kind}, and what has been learned lies in a folder: remove it")
     return folder
-
-
-def _why_nothing(folder: Path | None, source: Source) -> str:
-    """Return why an interrupted job has saved nothing."""
-    if not source.repeatable:
-        return "the rows of a stream cannot be read again"
-    return "there is no output that is a file" if folder is None else "no part was complete"
 
 
 # -- answers for every row ---------------------------------------------------------------------------------------------
@@ -111,33 +117,45 @@ def answer_rows(
     heads: Sequence[str] = (),
     facts: Mapping[str, Any] = {},
 ) -> None:
-    """Write the answers of a function for every row of a source to the output; report rows, these facts and seconds.
+    """Write the answers of a function for every row of a source to the output, and report rows, facts and seconds.
 
-    The format is that of the output's name, or the default one; csv has a first line of `heads`, if any.
+    Parameters
+    ----------
+    verb : PartsVerb
+        Its output is .npy or .parquet if its name ends so, otherwise of the default format.
+    method : callable(rows) -> array
+    source : Source
+    default_suffix : str
+        ".csv" or ".npy".
+    heads : sequence of str
+        Column names in the first line of csv; without any there is no such line.
+    facts : dict
+        Reported as well.
     """
-    suffix = next((suffix for suffix in (".npy", PARQUET) if verb.output.endswith(suffix)), default_suffix)
-    sink: Sink = Npy() if suffix == ".npy" else Parquet() if suffix == PARQUET else Csv(list(heads))
-    with output_of(verb, suffix, folder=suffix == PARQUET) as out:
-        result = _written(verb, out, method, source, sink, suffix)
-        kept_parts = {"parts_kept": result.n_kept} if result.n_kept else {}
+    sinks: dict[str, Callable[[], Sink]] = {".npy": Npy, ".parquet": Parquet, ".csv": lambda: Csv(list(heads))}
+    suffix = next((suffix for suffix in (".npy", ".parquet") if verb.output.endswith(suffix)), default_suffix)
+    sink = sinks[suffix]()
+    with output_of(verb, suffix, folder=sink.FOLDER) as out:
+        result = _write(verb, out, method, source, sink, suffix)
+        about = {"n_rows": result.n_rows, **facts, **({"parts_kept": result.n_kept} if result.n_kept else {})}
         rate = result.n_rows / max(result.seconds, 1e-9)
-        about = {"n_rows": result.n_rows, **facts, **kept_parts}
         out.report({**about, "seconds": result.seconds, "rows_per_second": rate})
 
 
-def _written(
+def _write(
     verb: PartsVerb, out: Output, method: Callable[..., Any], source: Source, sink: Sink, suffix: str
 ) -> MapResult:
+    """Run the map job. Its output is a temporary file first if the output of the verb is no regular file."""
     job, path = verb.job(Printed(out.title, verb.progress)), Path(str(out.name)) if sink.FOLDER else out.path
     if path is not None:
-        result = written(method, source, path, sink, job, held=not sink.FOLDER)
+        result = write_answers(method, source, path, sink, job, held=not sink.FOLDER)
         out.kept = out.name
         return result
     if job.resume:
-        raise ValueError("--resume needs an output that is a file: what there is lies beside it")
+        raise ValueError(NO_FILE)
     with tempfile.TemporaryDirectory(prefix="fastsketch-") as folder:
-        whole = Path(folder) / f"rows{suffix}"
-        result = written(method, source, whole, sink, job)
-        with whole.open("rb") as rows, out.writing() as file:
+        complete = Path(folder) / f"rows{suffix}"
+        result = write_answers(method, source, complete, sink, job)
+        with complete.open("rb") as rows, out.writing() as file:
             shutil.copyfileobj(rows, file, 1 << 20)
     return result

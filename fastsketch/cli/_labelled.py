@@ -1,4 +1,4 @@
-"""Files of labelled rows as learners take them: svmlight text, tables, and streams of both."""
+"""Open files of labelled rows for ``learn`` and ``predict``: svmlight text, tables of words and tables of numbers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ from fastsketch.data.sources._paths import files_of
 from fastsketch.data.sources._source import Place
 from fastsketch.data.sources._streams import HEAD_BYTES, text_format
 
-# Options of tables of text that are those of all files of a job, and of the files that its model is asked about.
+# Options of tables of text that all files of a command share, and that a model remembers.
 DIALECT = TABLES
-# A line of svmlight text; how files of tables begin that are no text, and other files that are none.
+# A line of svmlight text. First bytes of tables that are not text, and of other binary files.
 LABELLED_PAIRS = re.compile(rb"\s*[^\s:,;|]+(\s+[^\s:,;|]+:\S+)+\s*")
 BINARY_TABLES, OTHER_BINARY = (b"PAR1", b"ARROW1"), (b"\x93NUMPY", b"PK\x03\x04", b"\x89HDF")
 
 
 def layout(path: str) -> str:
-    """Return "table" or "svmlight" by the beginning of a file, or of the first file of a folder or pattern.
+    """Detect the format of a file, or of the first file of a folder or glob, from its first bytes.
 
-    Tables are Parquet, Arrow, and text divided by tabs, semicolons or commas. Of other files and of streams, which are
-    not looked into, return "".
+    Return "table" for Parquet, Arrow and text with tabs, semicolons or commas, "svmlight", or "" for other files and
+    for streams, from which nothing is read.
     """
     if comes_once(path):
         return ""
@@ -49,29 +49,29 @@ def layout(path: str) -> str:
 
 
 def require_labels(source: Source) -> None:
-    """Raise SourceError for the first of the sources that has rows without labels."""
+    """Raise SourceError if a source has no labels."""
     for part in source.each():
         if part.beside is None and not part.labelled:
             raise SourceError(f"{part.name} holds no labels: they are read from svmlight text and tables")
 
 
 def targets_in(target: str | int) -> Any:
-    """Return the column of a target, or the list of several between commas."""
+    """Convert --target to a column (name or number), or a list of them if it has commas."""
     names = [as_column(name) for name in listed(target)] if isinstance(target, str) else [target]
     return names if len(names) > 1 else names[0]
 
 
 def as_list(target: Any) -> list[str | int]:
-    """Return the columns of one target, or of several."""
+    """Return a target, or the list of several targets, as a list."""
     return cast("list[str | int]", target) if isinstance(target, list) else [target]
 
 
 # -- tables with words -------------------------------------------------------------------------------------------------
 class LabelledTable(Source):
-    """A table as a source of rows with names, which are lists of dicts."""
+    """Source of named rows: a chunk is a list of dicts {name of a feature: value}. The labels are the extra column."""
 
     n_rows: int | None = None
-    n_features = 0  # whatever the names make of them
+    n_features = 0  # not known: the model gives columns to names
     waits = False
 
     def __init__(self, path: str, table: TableRows) -> None:
@@ -102,10 +102,10 @@ class LabelledTable(Source):
 
 
 def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[Source, dict[str, Any]]:
-    """Return tables as rows with names, and a note of how they were read, as json can write it.
+    """Open tables for learning. Return (source of named rows, note of how they are read, for JSON).
 
-    options: what TableRows takes besides a schema. The first table says what each column is, and all others are read by
-    the names of its columns.
+    `options` are those of ``TableRows``, without a schema. The first table decides the kind of each column; columns of
+    the others are matched by name.
     """
     first = TableRows(paths[0], **options)
     kept: dict[str, Any] = {
@@ -120,9 +120,19 @@ def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[S
 def tables_as_learned(
     paths: Sequence[str], notes: Mapping[str, Any], reading: Mapping[str, Any], label: Any, *, labelled: bool
 ) -> Source:
-    """Return tables as the rows with names that a model has learned, by its notes and the options that are given.
+    """Open tables as the model has read those that it has learned.
 
-    label: the column of labels if it is not that of the notes.
+    Parameters
+    ----------
+    paths : sequence of str
+    notes : dict
+        Notes of the model. StateError if they do not describe a table.
+    reading : dict
+        Options from the command line; they override the notes.
+    label : str, int or None
+        The column of labels; None for that of the notes.
+    labelled : bool
+        Whether to read labels.
     """
     known = notes.get("table")
     if not isinstance(known, dict):
@@ -141,9 +151,9 @@ def tables_as_learned(
 
 # -- tables of numbers -------------------------------------------------------------------------------------------------
 def number_columns(paths: Sequence[str], dialect: dict[str, Any], target: Any, numeric: Any, ignored: Any) -> Any:
-    """Return the columns to learn from: the numeric ones, or all but the ignored ones and those of the targets.
+    """Return the columns to learn from: those of --numeric, by default all, without those of --ignore and --target.
 
-    Numbers among them are positions among the columns that are not targets, as ``open_rows`` counts them; None is all.
+    Return names, or indices among the columns that are not targets, as ``open_rows`` counts them; None for all columns.
     """
     if ignored is None and all(isinstance(name, str) for name in numeric or ()):
         return numeric
@@ -157,9 +167,19 @@ def number_columns(paths: Sequence[str], dialect: dict[str, Any], target: Any, n
 
 
 def unlabelled_numbers(paths: Sequence[str], how: dict[str, Any], n_features: int, columns: Any, target: Any) -> Source:
-    """Return the rows of tables of numbers without names, for a model that has learned them: with or without targets.
+    """Open tables of numbers without column names for a model that has learned such tables.
 
-    columns, target: as they were learned, by position.
+    A table with as many columns as the model has features is read unchanged. Otherwise the targets are removed first.
+
+    Parameters
+    ----------
+    paths : sequence of str
+    how : dict
+        Options of ``open_rows``.
+    n_features : int
+        Columns that the model has learned.
+    columns, target
+        As they were learned, by index.
     """
     table = None if comes_once(paths[0]) else open_rows(list(paths), **how)
     if table is None or table.n_features == n_features:

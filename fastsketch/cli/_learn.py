@@ -1,4 +1,4 @@
-"""learn: a linear model from labelled rows, with the loss as it goes."""
+"""The verb learn: a linear model of labelled rows, with its progressive loss."""
 
 import inspect
 from collections.abc import Generator
@@ -28,34 +28,34 @@ from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.ridge import SketchedRidge
 
 LinearLearner = SketchedNewton | AdaptiveSubgradient
-# Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
+# Parameters that --regression sets: the defaults of the regressors in fastsketch.sklearn. A test compares both.
 REGRESSION: dict[str, Any] = {"loss": "square"}
-# The method that is no online learner.
+# The value of --method for SketchedRidge, which is not an online learner.
 RIDGE = "ridge"
 # Parameters that hold labels.
 OF_LABELS = ("classes", "class_weight")
-# What of `progress` stands in the lines of --every, where it is known.
+# Entries of ``model.progress`` that the lines of --every show if they are known.
 SHOWN = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "root_mean_squared_error")
 
 
 @dataclass(kw_only=True)
 class Learn(ResumableVerb):
-    """Learn a linear model from svmlight text or tables, csv (.gz, .bz2, .xz too; - is the standard input) or Parquet,
-    by sketched online Newton steps, or by adaptive subgradients: each example is predicted, then learned. Labels may be
-    any text or numbers, as many as there are; 'predict' takes the model. Shuffle a file that is sorted by label first.
-    --method ridge learns real targets from columns of numbers, by a ridge regression whose penalty is chosen on rows
-    held out.
+    """Learn a linear model from svmlight text or from tables: csv (also .gz, .bz2, .xz; - is the standard input) or
+    Parquet. The model takes sketched online Newton steps or adaptive subgradient steps: each example is predicted, then
+    learned. Labels may be text or numbers, of any number of classes; 'predict' uses the model. A file that is sorted by
+    label must be shuffled first. --method ridge learns real targets from columns of numbers by ridge regression, with a
+    penalty that is chosen on held-out rows.
 
     Parameters
     ----------
     inputs : TRAIN
-        svmlight text, or csv or Parquet with --target, known by what they hold
+        svmlight text, or csv or Parquet with --target; the content decides
     output : MODEL.fsk
         file for the model
     target : COLUMN
-        of tables: name, or number from 0, of the column of labels, or of values; of --method ridge several: A,B
+        of tables: name or number (from 0) of the column of labels or values; of --method ridge also several: A,B
     regression
-        labels are real targets (the default loss is then square)
+        targets are real numbers (the default loss is then square)
     every : N
         print loss, accuracy and more every N examples
     categorical : A,B,...
@@ -63,19 +63,18 @@ class Learn(ResumableVerb):
     numeric : A,B,...
         columns whose values are numbers
     ignore : A,B,...
-        columns that are not read
+        columns that are left out
     fill : X
-        with --method ridge: number in the place of what is missing
+        with --method ridge: number that replaces missing values
     method : METHOD
         Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full,
         ada_diag, fd_son, ogd, adam; real targets in one pass: ridge (default rfd)
     sketch_size : L
         m, at least 2: the sketch has up to 2 m rows and shrinks to m - 1 (default 20, 128 of SketchedRidge)
     loss : {square,logistic,squared_hinge,huber,absolute}
-        logistic and squared_hinge of labels, of any kind and number; the others of real targets (default
-        logistic)
+        logistic and squared_hinge for labels; the others for real targets (default logistic)
     class_weight : WEIGHTS
-        balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)
+        balanced: rare labels get more weight; or A=X,B=Y,...: the weight of each (default: equal weights)
 
     Examples
     --------
@@ -101,74 +100,61 @@ class Learn(ResumableVerb):
     class_weight: str | None = parameter("--class-weight")
 
     def run(self) -> None:
-        """Learn from labelled rows: progressive loss, and a model file."""
+        """Learn the rows, print the progressive loss, and save the model."""
         as_integer(self.every, "--every", 0)
         if self.target is not None:
             if len(self.target) > 1:
                 raise ValueError("--target stands once: several targets, of --method ridge, are --target A,B")
             (self.target,) = self.target
         refuse_streams(self)
-        if self.method == RIDGE or self.settings.get("method") == RIDGE:
-            self._learn_ridge()
-        else:
-            self._learn_online()
+        every = 0 if self.json else self.every
+        with as_flags():
+            if RIDGE in (self.method, self.settings.get("method")):
+                (model, source, notes), hidden = self._ridge(), () if self.json else ("ridge_path",)
+            else:
+                (model, source, notes), hidden = self._online(), ("error_rate",) * self.regression
+            require_labels(source)
+            with output_of(self) as out:
 
-    def _learn_online(self) -> None:
+                def say(model: Any) -> None:
+                    out.say(_as_line(model.progress, self.regression))
+
+                seen = say if every else None
+                facts = learn_rows(
+                    self, model, out, source, notes=notes, switches=self._switches(), every=every, seen=seen
+                )
+                out.report({name: value for name, value in facts.items() if name not in hidden})
+
+    def _online(self) -> tuple[Any, Source, dict[str, Any]]:
+        """Return an online learner, the labelled rows, and notes of how they are read."""
         if self.fill is not None:
             raise ValueError(f"--fill is of --method {RIDGE}: other methods learn a missing number as such")
         source, notes = self._rows_with_labels()
-        model = make_model(self, numbers=notes.get("table", {}).get("label_kind", "numeric") == "numeric")
-        require_labels(source)
-        every = 0 if self.json else self.every
-        with output_of(self) as out:
+        numbers = notes.get("table", {}).get("label_kind", "numeric") == "numeric"
+        return make_model(self, numbers=numbers), source, notes
 
-            def say(model: Any) -> None:
-                out.say(_as_line(model.progress, self.regression))
-
-            facts = learn_rows(
-                self,
-                model,
-                out,
-                source,
-                notes=notes,
-                switches=self._switches(),
-                every=every,
-                seen=say if every else None,
-            )
-            if self.regression:
-                facts.pop("error_rate", None)
-            out.report(facts)
-
-    def _learn_ridge(self) -> None:
-        """Learn a ridge regression of real targets: in parts."""
+    def _ridge(self) -> tuple[Any, Source, dict[str, Any]]:
+        """Return a ridge regression, the rows with their targets, and notes of how they are read."""
         if self.categorical is not None or self.every or "missing" in self.reading:
             name = "categorical" if self.categorical is not None else "every" if self.every else "missing"
             advice = ": columns are numbers, --ignore A,B leaves others out, and --fill X fills in what is missing"
             raise ValueError(f"{self.flag_of(name)} does not belong to --method {RIDGE}{advice}")
         self.method = None  # it has chosen the class, which has no such parameter
         self.settings.pop("method", None)
-        model = SketchedRidge(**self.parameters(SketchedRidge))
-        notes = reading_notes(self._reading())
-        with asked_as("--target"), as_flags():
-            if self.target is None:
-                self._refuse_tables()
-                source = open_rows(list(self.inputs), **self._reading())
-            else:
-                target, dialect = targets_in(self.target), self._reading()
-                numeric, ignored = self._columns("numeric"), self._columns("ignore")
-                columns = number_columns(self.inputs, dialect, target, numeric, ignored)
-                notes |= {"target": target, "columns": columns, "fill": self.fill}
-                source = open_rows(list(self.inputs), **dialect, fill=self.fill, beside=target, columns=columns)
-        require_labels(source)
-        with output_of(self) as out, as_flags():
-            facts = learn_rows(self, model, out, source, notes=notes, switches=self._switches())
-            if not self.json:
-                facts.pop("ridge_path", None)
-            out.report(facts)
+        model, reading = SketchedRidge(**self.parameters(SketchedRidge)), self._reading()
+        if self.target is None:
+            self._refuse_tables()
+            return model, open_rows(list(self.inputs), **reading), reading_notes(reading)
+        with asked_as("--target"):
+            target = targets_in(self.target)
+            columns = number_columns(self.inputs, reading, target, self._columns("numeric"), self._columns("ignore"))
+            notes = {**reading_notes(reading), "target": target, "columns": columns, "fill": self.fill}
+            source = open_rows(list(self.inputs), **reading, fill=self.fill, beside=target, columns=columns)
+        return model, source, notes
 
     # -- rows --------------------------------------------------------------------------------------------------------
     def _reading(self) -> dict[str, Any]:
-        """Return the options of ``open_rows`` that are given."""
+        """Return the options of ``open_rows`` from the command line."""
         return {name: value for name, value in self.reading.items() if name != "missing"}
 
     def _columns(self, name: str) -> list[str | int] | None:
@@ -177,11 +163,12 @@ class Learn(ResumableVerb):
 
     def _switches(self) -> dict[str, Any]:
         names = ("regression", "target", "categorical", "numeric", "ignore", "fill")
-        reading = {name: value for name, value in self.reading.items() if name != "n_features"}  # found, or given
+        # without n_features, which is found in the rows if it is not set
+        reading = {name: value for name, value in self.reading.items() if name != "n_features"}
         return {**{name: getattr(self, name) for name in names}, **reading}
 
     def _rows_with_labels(self) -> tuple[Source, dict[str, Any]]:
-        """Return the labelled rows, and notes of how they are read, as json can write them."""
+        """Open the labelled rows of an online learner. Return (source, notes of how they are read, for JSON)."""
         if self.target is None:
             self._refuse_tables()
             of_tables = [name for name in ("categorical", "numeric", "ignore") if getattr(self, name) is not None]
@@ -219,7 +206,7 @@ class Learn(ResumableVerb):
 
 @contextmanager
 def as_flags() -> Generator[None]:
-    """Let errors about columns name the flags of `learn`."""
+    """Replace --columns in the messages of SourceErrors by the flags of `learn`."""
     try:
         yield
     except SourceError as error:
@@ -229,9 +216,9 @@ def as_flags() -> Generator[None]:
 
 
 def make_model(verb: Learn, *, numbers: bool = True) -> LinearLearner:
-    """Return the learner of the method that is given; a parameter of a learner of another method is refused.
+    """Create the online learner of --method. ValueError for parameters that this learner does not have.
 
-    numbers: whether labels are numbers, and not words.
+    `numbers` says whether labels are numbers; otherwise they are words.
     """
     parameters = verb.parameters(SketchedNewton, AdaptiveSubgradient)
     if verb.regression and not numbers:
@@ -259,7 +246,7 @@ def make_model(verb: Learn, *, numbers: bool = True) -> LinearLearner:
 
 
 def as_numbers(value: Any, name: str) -> Any:
-    """Return the labels of a flag, a list or the keys of a dict, as the numbers that they are in the inputs."""
+    """Convert the labels of a flag (a list, or the keys of a dict) to float. Other values are returned unchanged."""
     if not isinstance(value, list | dict):
         return value
     try:
@@ -272,7 +259,7 @@ def as_numbers(value: Any, name: str) -> Any:
 
 
 def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
-    """Return the methods that a learner's class knows."""
+    """Return the choices of the parameter ``method`` of a learner."""
     return get_args(inspect.signature(cls).parameters["method"].annotation)
 
 

@@ -1,4 +1,4 @@
-"""info and merge: what state files hold, and one model of several."""
+"""The verbs info, which prints the facts of a model, and merge, which merges models."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +13,19 @@ from fastsketch.cli._output import SPECTRUM, output_of
 from fastsketch.cli._reading import common_reading, load_model
 from fastsketch.sketching import FrequentDirections
 
-# The note of an item model that says what its events mean, which models must have in common to be merged.
+# The note of an item model about the meaning of its events. Models are merged only if it is equal.
 EVENTS = "events"
 
 
 @dataclass(kw_only=True)
 class Info(Verb):
-    """Show the counts and parameters of a model or an index, and the certificate and spectrum of a sketch.
+    """Print the counts and parameters of a model or an index, and the certificate and spectrum of a sketch.
 
     Parameters
     ----------
     inputs : IN.fsk
     top : K
-        singular values, and lengths of rows, to print (default 10)
+        number of singular values and row lengths to print (default 10)
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Info(Verb):
     top: int = flag("--top", type=int, default=10)
 
     def run(self) -> None:
-        """Show the facts of the model in a state file."""
+        """Print the facts of the model in a state file."""
         if self.top < 0:
             raise ValueError(f"--top must not be negative, got {self.top}")
         with output_of(self) as out:
@@ -54,7 +54,7 @@ class Info(Verb):
             self._show_spectra(intervals, facts.get(SPECTRUM, []), isinstance(model, FrequentDirections))
 
     def _show_spectra(self, intervals: dict[str, list[float]], values: list[float], sketched: bool) -> None:
-        """Print the intervals of singular values, and the values that the model itself has."""
+        """Print the intervals of the singular values of the rows, and the singular values that the model stores."""
         if intervals:
             triples = list(zip(*intervals.values(), strict=True))
             shown = f"{min(self.top, len(triples))} of {len(triples)}"
@@ -69,8 +69,7 @@ class Info(Verb):
 
 @dataclass(kw_only=True)
 class Merge(Verb):
-    """Merge models of one kind and of the same parameters into one: sketches, hashes of different parts, or item
-    models.
+    """Merge models of one kind with equal parameters: sketches, hashes of different parts, or item models.
 
     Parameters
     ----------
@@ -87,7 +86,7 @@ class Merge(Verb):
     output: str = flag("-o", "--output", required=True)
 
     def run(self) -> None:
-        """Merge state files of models of one kind."""
+        """Merge the models in state files, and save the result."""
         with output_of(self, over_input=True) as out:
             models = [load_model(path, MergeableModel, ", which does not merge") for path in self.inputs]
             meaning = models[0].notes.get(EVENTS)

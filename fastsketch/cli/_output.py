@@ -1,4 +1,7 @@
-"""Results of commands, in a file, the standard output, what is no regular file, or nowhere; and facts about them."""
+"""Where the result of a command goes (a file, the standard output, a pipe or device, or nowhere), and what it prints.
+
+``Output`` is the one place that prints facts, as text or with --json.
+"""
 
 import contextlib
 import csv
@@ -10,6 +13,7 @@ import sys
 from collections.abc import Generator, Iterable
 from fnmatch import fnmatch
 from glob import has_magic
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -22,24 +26,36 @@ from fastsketch.data.files._lock import lock_name, locked
 from fastsketch.data.files._replacing import output_target, pour, replacing, same_file, spooled, straight, sweep
 
 STANDARD = "-"
-# A fact that is printed in lines of its own, and plotted.
+# The fact that `info` prints in lines of its own.
 SPECTRUM = "singular_values"
-# Names of columns or classes that the text lists; JSON has them all.
-MOST_NAMES = 20
+# Names of columns or classes that the text lists. JSON has all of them.
+MAX_NAMES = 20
+# Names of fields of verbs that hold names of files to read.
+INPUTS = ("inputs", "model", "source", "events")
 
 
 class Output:
-    """The output of a command, checked before any work is done.
+    """The output of a command. It is checked when it is created, before any work is done.
 
-    A regular file, or one that is not there yet, is replaced when its content is complete, and is this job's alone
-    meanwhile (``path``, None for everything else; a folder is for the map job to check and hold). "-" is the standard
-    output, as is a name that leads to it: then facts go to standard error. What is no regular file gets its bytes when
-    all of them are there; if it does not take them, they are saved in the current folder.
+    - A regular file, or a name that does not exist, is replaced when the content is complete; until then it is locked.
+    - "-", or a name of the file behind the standard output, is the standard output; facts then go to standard error.
+    - A pipe or device gets its bytes when all of them are known. If it cannot be written, the result is saved in the
+      current folder.
+    - A folder is checked and locked by the map job that writes it.
+
+    Attributes
+    ----------
+    name : str or None
+        As given on the command line; None for no output.
+    path : Path or None
+        The regular file; None for every other kind of output.
+    kept : str or None
+        Where the result is, once it has been written.
     """
 
     def __init__(self, name: str | None, suffix: str, *, as_json: bool, folder: bool) -> None:
         self.name = name
-        self.kept: str | None = None  # where the result is
+        self.kept: str | None = None
         self._suffix = suffix
         self._standard = name is not None and (name == STANDARD or _is_standard_output(name))
         self.path = None if name is None or self._standard or folder else output_target(name)
@@ -50,33 +66,36 @@ class Output:
     # -- files -----------------------------------------------------------------------------------------------------
     @property
     def title(self) -> str:
-        """Return a short name."""
+        """A short name for progress lines."""
         return self.path.name if self.path else "standard output" if self._standard else str(self.name or "result")
 
     @property
     def partial(self) -> Path | None:
-        """Return the file of a partial result; None if it has no name of its own."""
+        """The folder of a partial result, OUTPUT.partial; None if the output is no regular file."""
         return None if self.path is None else self.path.with_name(f"{self.path.name}.partial")
 
     @contextlib.contextmanager
-    def alone(self) -> Generator[None]:
-        """Hold the output for this block; a living job that holds it is an error."""
-        if self.path is None:
+    def lock(self) -> Generator[None]:
+        """Lock a regular file for this block, and remove what killed writers have left. LockHeld if another job has it.
+
+        Signals wait while the lock is taken and released.
+        """
+        if self.path is None or self.partial is None:
             yield
             return
         stack = contextlib.ExitStack()
         with held():
             stack.enter_context(locked(self.path))
         try:
-            for name in (self.path, self.path.with_name(f"{self.path.name}.partial")):
+            for name in (self.path, self.partial):
                 sweep(name)
             yield
         finally:
-            with contextlib.suppress(KeyboardInterrupt), held():  # too late: all is done, or given up already
+            with contextlib.suppress(KeyboardInterrupt), held():  # the job is over, nothing is left to interrupt
                 stack.close()
 
     def save(self, model: Any) -> None:
-        """Write a model; a signal waits until it is there."""
+        """Write a model, if there is an output. Signals wait until it is written."""
         if self.name is None:
             return
         with held():
@@ -91,12 +110,12 @@ class Output:
 
     @contextlib.contextmanager
     def writing(self) -> Generator[BinaryIO]:
-        """Open a binary file, which becomes the result when the block ends; it may be seeked in."""
+        """Open a binary file that becomes the result when the block ends without an error. The file is seekable."""
         with contextlib.ExitStack() as stack:
             if self.path is not None:
                 with replacing(self.path) as file:
                     yield file
-                    stack.enter_context(held())  # until it has its name
+                    stack.enter_context(held())  # until the file has its name
                 self.kept = str(self.name)
                 return
             file = stack.enter_context(spooled())
@@ -106,7 +125,7 @@ class Output:
             self.kept = self.title
 
     def write_csv(self, rows: Iterable[Iterable[Any]]) -> None:
-        """Write lines of cells as the result."""
+        """Write rows of cells as the result, in csv."""
         with self.writing() as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             csv.writer(text, lineterminator="\n").writerows(rows)
@@ -114,19 +133,18 @@ class Output:
             text.detach()
 
     def _pour(self, file: BinaryIO) -> None:
+        """Copy a file to the standard output, a pipe or a device; if that fails, save it in the current folder."""
         try:
-            if self._standard:
-                sys.stdout.flush()
-                if sys.stdout.isatty():  # text, as the constructor has seen to
-                    file.seek(0)
-                    lines = file.read().decode("utf-8", "replace").split("\n")
-                    sys.stdout.write("\n".join(map(escaped, lines)))
-                    sys.stdout.flush()
-                else:
-                    pour(file, sys.stdout.buffer)
-            else:
+            if not self._standard:
                 with straight(str(self.name)) as sink:
                     pour(file, sink)
+                return
+            sys.stdout.flush()
+            if sys.stdout.isatty():  # only csv goes to a terminal, see the constructor
+                file.seek(0)
+                print(*map(escaped, file.read().decode("utf-8", "replace").split("\n")), sep="\n", end="", flush=True)
+            else:
+                pour(file, sys.stdout.buffer)
         except (OSError, ValueError) as error:  # ValueError: standard output is closed
             if isinstance(error, BrokenPipeError) and self._standard:
                 mute(sys.stdout)
@@ -134,7 +152,9 @@ class Output:
             raise
 
     def _rescue(self, file: BinaryIO) -> str:
-        name = free_name(self._suffix)
+        """Save a result that its output did not take in the current folder, and return a message about it."""
+        names = (f"fastsketch-{os.getpid()}{f'-{number}' if number else ''}{self._suffix}" for number in count())
+        name = next(name for name in names if not Path(name).exists())
         try:
             with replacing(name) as rescued:
                 pour(file, rescued)
@@ -142,14 +162,14 @@ class Output:
             return f"nor could the result be saved as {name}: {error}"
         return f"the result has been saved as {name}"
 
-    # -- words -----------------------------------------------------------------------------------------------------
+    # -- facts -----------------------------------------------------------------------------------------------------
     @property
     def stream(self) -> TextIO:
-        """Return the stream that facts are printed on."""
+        """The stream that facts are printed on."""
         return sys.stderr if self._standard else sys.stdout
 
     def report(self, facts: dict[str, Any]) -> None:
-        """Print facts, with the output, as JSON or as text, a line each; a spectrum is left out of the text."""
+        """Print facts and the name of the output, as JSON or as text with a line for each. Text has no spectrum."""
         facts = facts if self.name is None else {**facts, "output": self.name}
         if self._json:
             self._print(json.dumps(finite(facts)).replace("\x7f", r"\u007f"))
@@ -165,11 +185,11 @@ class Output:
         self.say(*(f"{name:<{width}}  {text}" for name, text in texts.items()))
 
     def say(self, *lines: str) -> None:
-        """Print lines of facts, with what is no printable character escaped."""
+        """Print lines of text. Characters that are not printable are escaped."""
         self._print("\n".join(map(escaped, lines)))
 
     def _print(self, text: str) -> None:
-        """Print a text. Nobody may be reading any more: that ends a command that has no other result."""
+        """Print a text. If its reader has gone, raise OSError only if the command has no other result."""
         if self._quiet:
             return
         try:
@@ -177,8 +197,8 @@ class Output:
         except OSError as error:
             gone = isinstance(error, BrokenPipeError)
             if self.name is not None and not gone and self.kept is None:
-                return  # work goes on: the facts at its end will fail, too
-            mute(self.stream)  # or Python would end with a status of its own
+                return  # the job continues; the report at its end will fail, too
+            mute(self.stream)  # otherwise Python would exit with a status of its own
             if self.name is None or not gone:
                 if self.kept:
                     error.add_note(f"the result is in {self.kept}")
@@ -187,7 +207,7 @@ class Output:
 
 
 def finite(value: Any) -> Any:
-    """Return the same with None for infinities and NaN: JSON has neither."""
+    """Replace infinities and NaN, which JSON does not have, by None; lists and dicts are searched."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
     if isinstance(value, list):
@@ -196,7 +216,7 @@ def finite(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a fact on one line."""
+    """Format a fact on one line: floats with six digits, None as "-", long lists of names shortened."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -209,34 +229,41 @@ def as_text(value: Any) -> str:
     if not isinstance(value, list):
         return str(value)
     items = cast(list[Any], value)
-    many = len(items) > MOST_NAMES and all(isinstance(item, str) for item in items)
-    text = ", ".join(map(as_text, items[: MOST_NAMES if many else None]))
+    many = len(items) > MAX_NAMES and all(isinstance(item, str) for item in items)
+    text = ", ".join(map(as_text, items[: MAX_NAMES if many else None]))
     return f"{text}, ... ({len(items):,})" if many else text
-
-
-# Arguments of verbs that name files to read.
-INPUTS = ("inputs", "model", "source", "events")
 
 
 @contextlib.contextmanager
 def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False) -> Generator[Output]:
-    """Hold the output of a verb, and --threads, for as long as it runs; an interrupt says what has become of it.
+    """Open the output of a verb: lock it and apply --threads while the block runs. An interrupt gets a note about it.
 
-    It must be none of the inputs, unless `over_input`. A verb without an output prints its facts only.
+    Parameters
+    ----------
+    verb : Verb
+        Without an ``output`` it only prints facts.
+    suffix : str
+        Of the name under which a result is saved that the output does not take.
+    over_input : bool
+        Whether the output may be one of the inputs.
+    folder : bool
+        Whether the output is a folder, which the map job locks.
     """
     name: str | None = getattr(verb, "output", None)
     out = Output(name, suffix, as_json=verb.json, folder=folder)
-    if not over_input and out.path is not None:
-        for source in _inputs(verb):
-            if same_file(out.path, source):
-                raise ValueError(f"the output {name} is also an input: it would be lost")
-            if _among(out.path, source):
-                raise ValueError(
-                    f"the output {name} would be read with {source}, and so would its lock: put it into another "
-                    "folder, or name the files"
-                )
+    for source in _inputs(verb) if out.path is not None and not over_input else ():
+        if same_file(out.path, source):
+            raise ValueError(f"the output {name} is also an input: it would be lost")
+        if _among(out.path, source):
+            raise ValueError(
+                f"the output {name} would be read with {source}, and so would its lock: put it into another "
+                "folder, or name the files"
+            )
     try:
-        with _limit(verb.threads), out.alone():
+        with contextlib.ExitStack() as stack:
+            if verb.threads is not None:
+                stack.enter_context(thread_limit(as_integer(verb.threads, "--threads", 1, below=1 << 16)))
+            stack.enter_context(out.lock())
             yield out
     except KeyboardInterrupt as stop:
         if out.kept:
@@ -247,42 +274,28 @@ def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, fol
         raise
 
 
-def _limit(n: int | None) -> contextlib.AbstractContextManager[Any]:
-    """Return the limit of --threads as a context."""
-    return contextlib.nullcontext() if n is None else thread_limit(as_integer(n, "--threads", 1, below=1 << 16))
-
-
-def free_name(suffix: str) -> str:
-    """Return a name in the current folder that no file has, for a result without a place."""
-    stem = f"fastsketch-{os.getpid()}"
-    tried = 0
-    while Path(name := f"{stem}{f'-{tried}' if tried else ''}{suffix}").exists():
-        tried += 1
-    return name
-
-
 def _is_standard_output(name: str) -> bool:
-    """Return whether a name leads to the file behind the standard output, which the null device never is."""
+    """Return whether a name leads to the file behind the standard output, such as /dev/stdout; not the null device."""
     try:
         about = Path(name).stat()
-        if os.path.samestat(about, Path(os.devnull).stat()):
-            return False
-        return os.path.samestat(about, os.fstat(sys.stdout.fileno()))
+        is_null = os.path.samestat(about, Path(os.devnull).stat())
+        return not is_null and os.path.samestat(about, os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):
         return False
 
 
 def _inputs(verb: Verb) -> Generator[str]:
+    """Yield the names of the files that a verb reads."""
     for name in INPUTS:
         given: Any = getattr(verb, name, None)
         yield from cast("list[str]", given) if isinstance(given, list) else [given] if given else []
 
 
 def _among(path: Path, name: str) -> bool:
-    """Return whether a folder, or a glob, that is read would have the lock of an output among its files."""
+    """Return whether an input, a folder or a glob, would include the lock file of an output."""
     lock = lock_name(path.absolute())
     if Path(name).is_dir():
         folder = Path(name).absolute()
         within = lock.relative_to(folder).parts if lock.is_relative_to(folder) else (".",)
-        return not any(part.startswith((".", "_")) for part in within)  # as folders are read
+        return not any(part.startswith((".", "_")) for part in within)  # names that readers of folders skip
     return has_magic(name) and not Path(name).exists() and fnmatch(str(lock), str(Path(name).absolute()))

@@ -1,47 +1,42 @@
-"""From the texts of a command line to a verb with its arguments: the verb that is called is imported, and no other."""
+"""Parse a command line into a ``Verb`` with its arguments. Only the module of the verb that is called is imported."""
 
 import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastsketch._core.escaping import escaped
 from fastsketch.cli._flags import READING, Verb, class_named, reading_of
 from fastsketch.cli._signals import held
 
-
-class Listed(NamedTuple):
-    """A verb as the list of all verbs has it: its class, "module.class" of this folder, and one line of help."""
-
-    name: str
-    help: str
-
-
+# Name of a verb: (module and class within this folder, one line of help).
 VERBS = {
-    "sketch": Listed("_sketch.Sketch", "sketch the rows of files"),
-    "audit": Listed("_sketch.Audit", "measure the error of a sketch over its rows"),
-    "merge": Listed("_models.Merge", "merge models of the same parameters into one"),
-    "info": Listed("_models.Info", "counts, parameters, certificate and spectrum of a model"),
-    "transform": Listed("_transform.Transform", "components, densities, distances or codes of rows"),
-    "learn": Listed("_learn.Learn", "learn a linear model from labelled rows"),
-    "predict": Listed("_predict.Predict", "predictions of rows, and how good they are"),
-    "recommend": Listed("_recommend.Recommend", "best items for users, from their events or from a model"),
-    "watch": Listed("_watch.Watch", "print an alarm when the rows that come in are no longer as they were"),
+    "sketch": ("_sketch.Sketch", "sketch the rows of files"),
+    "audit": ("_sketch.Audit", "measure the error of a sketch over its rows"),
+    "merge": ("_models.Merge", "merge models of the same parameters into one"),
+    "info": ("_models.Info", "counts, parameters, certificate and spectrum of a model"),
+    "transform": ("_transform.Transform", "components, densities, distances or codes of rows"),
+    "learn": ("_learn.Learn", "learn a linear model from labelled rows"),
+    "predict": ("_predict.Predict", "predictions of rows, and how good they are"),
+    "recommend": ("_recommend.Recommend", "best items for users, from their events or from a model"),
+    "watch": ("_watch.Watch", "print an alarm when the rows that come in are no longer as they were"),
 }
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of one verb: it takes no abbreviated flags, and --set for what has no flag of its own.
+    """Parser of one verb, built from the fields of its class.
+
+    Flags cannot be abbreviated. Model parameters without a flag are set by --set.
 
     Attributes
     ----------
-    verb : subclass of Verb, or None
+    verb : subclass of Verb
     models, settable : tuple of str
-        Public classes whose declared parameters --set sets, and names of READING that it sets too.
+        Public classes whose parameters --set can set, and options in READING that it can set as well.
     actions : dict
-        {parameter: its flag}.
+        {model parameter: the argparse action of its flag}.
     """
 
     def __init__(self, *args: Any, verb: type[Verb] | None = None, **kwargs: Any) -> None:
@@ -65,7 +60,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--set", action=_Set, default={}, metavar="NAME=VALUE", dest="settings", help=text)
 
     def arguments(self, texts: Sequence[str]) -> Verb:
-        """Return the verb with the arguments in these texts."""
+        """Parse the arguments of the verb. Exits with status 2 if they are wrong."""
         args = vars(self.parse_intermixed_args(texts))
         given: dict[str, str] = dict(args.pop("settings", {}))
         reading: dict[str, Any] = {}
@@ -78,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         return self.verb(**args, settings=given, reading=reading)
 
     def error(self, message: str) -> Any:
-        """See argparse; a flag that names a parameter is told how that is set."""
+        """See argparse. If an unknown flag has the name of a model parameter, the message suggests --set."""
         _, _, flag = message.partition("unrecognized arguments: --")
         name = flag.partition(" ")[0].partition("=")[0].replace("-", "_")
         if name and any(name in known for known in self._documents().values()):
@@ -86,11 +81,11 @@ class Parser(argparse.ArgumentParser):
         super().error(escaped(message))
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """See argparse, to which a disk that is full is no error."""
+        """See argparse, which would ignore errors such as a full disk."""
         print(message, end="", file=file or sys.stderr)
 
     def exit(self, status: int = 0, message: str | None = None) -> Any:
-        """See argparse; what was printed is there, or an error says why not."""
+        """See argparse. The standard output is flushed first, so that its errors are reported."""
         sys.stdout.flush()
         super().exit(status, message)
 
@@ -101,7 +96,7 @@ class Parser(argparse.ArgumentParser):
         return f"{unknown_keyword('--set', name, known)}; --set help lists them"
 
     def _documents(self) -> dict[str, dict[str, str]]:
-        """Return {whose they are: {name: what its documentation says}} of all that --set takes."""
+        """Return {owner: {name: documentation}} of everything that --set can set."""
         from fastsketch._frame.parameters import described
 
         documents: dict[str, dict[str, str]] = {}
@@ -115,7 +110,7 @@ class Parser(argparse.ArgumentParser):
         return documents
 
     def listed(self) -> str:
-        """Return all that --set takes, with its documentation."""
+        """Return the text of --set help."""
         return "\n\n".join(
             "\n".join([f"parameters {whose}:", *dict.fromkeys(texts.values())])
             for whose, texts in self._documents().items()
@@ -123,14 +118,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def _ordered(verb: type[Verb]) -> list[Any]:
-    """Return the fields that are arguments: those of the verb itself before those of its bases."""
+    """Return the fields of a verb that are arguments, those of the class itself before those of its bases."""
     declared = {item.name: item for item in dataclasses.fields(verb) if item.metadata}
     names = [name for cls in verb.__mro__ for name in vars(cls).get("__annotations__", {})]
     return [declared[name] for name in dict.fromkeys(names) if name in declared]
 
 
 def _documented(verb: type[Verb], name: str) -> dict[str, str]:
-    """Return metavar and help of an argument, as the docstring of the verb or of one of its bases has them."""
+    """Return the metavar and help of an argument from the docstring of the verb or of a base class."""
     from fastsketch._frame.parameters import described
 
     text = next((texts[name] for cls in verb.__mro__ if name in (texts := described(cls))), "")  # none under python -OO
@@ -140,7 +135,7 @@ def _documented(verb: type[Verb], name: str) -> dict[str, str]:
 
 
 class _Set(argparse.Action):
-    """Keep NAME=VALUE, or print all names."""
+    """Store NAME=VALUE in a dict. For "help", print all names and exit."""
 
     def __call__(self, parser: Any, namespace: Any, value: Any, option_string: str | None = None) -> None:
         if value == "help":
@@ -153,7 +148,7 @@ class _Set(argparse.Action):
 
 
 class ExamplesLast(argparse.HelpFormatter):
-    """A help that ends with lines as they are."""
+    """Help formatter that does not wrap the examples at the end."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if not text.startswith("examples:"):
@@ -162,7 +157,7 @@ class ExamplesLast(argparse.HelpFormatter):
 
 
 class _Version(argparse.Action):
-    """Print the version and what it computes with."""
+    """Print the version and the configuration, and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from fastsketch import show_config
@@ -172,7 +167,7 @@ class _Version(argparse.Action):
 
 
 def parse(argv: Sequence[str] | None) -> Verb:
-    """Return the verb of a command line with its arguments; help, version and errors end here."""
+    """Parse a command line; None for that of the process. Help, --version and wrong usage exit here."""
     texts = list(sys.argv[1:] if argv is None else argv)
     if not texts or texts[0] not in VERBS:
         top_parser().parse_args(texts)
@@ -183,8 +178,8 @@ def parse(argv: Sequence[str] | None) -> Verb:
 
 
 def parser_of(name: str) -> Parser:
-    """Return the parser of a verb, whose module is imported."""
-    verb = class_named(f"fastsketch.cli.{VERBS[name].name}")
+    """Import the module of a verb, and return its parser."""
+    verb = class_named(f"fastsketch.cli.{VERBS[name][0]}")
     text, _, examples = (verb.__doc__ or "").partition("Examples\n")  # indented before Python 3.13
     about = text.partition("Parameters\n")[0]
     lines = ["examples:", *map(str.strip, examples.strip().split("\n")[1:])]
@@ -197,7 +192,7 @@ def parser_of(name: str) -> Parser:
 
 
 def top_parser() -> argparse.ArgumentParser:
-    """Return the parser of a command line without a verb: it shows the verbs, or complains."""
+    """Return the parser for command lines without a valid verb: it lists the verbs, or reports the error."""
     parser = Parser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, online learners and item models, for rows that do not fit in "
@@ -207,6 +202,6 @@ def top_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"
     )
     verbs: Any = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, verb in VERBS.items():
-        verbs.add_parser(name, help=verb.help)
+    for name, (_, text) in VERBS.items():
+        verbs.add_parser(name, help=text)
     return parser

@@ -1,4 +1,4 @@
-"""predict: the answers of a learner for rows, and how good they are on labelled rows."""
+"""The verb predict: predictions of a learner for rows, or its metrics on labelled rows."""
 
 import time
 from collections.abc import Callable
@@ -31,18 +31,18 @@ from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.ridge import SketchedRidge
 
 LinearLearner = SketchedNewton | AdaptiveSubgradient
-# Rows whose answers are formed at a time, whatever the number of labels.
+# Rows that are predicted at a time for metrics.
 ROWS_AT_A_TIME = 4096
-# Labels whose counts are printed as a table.
-MOST_SHOWN = 20
+# Number of labels up to which the confusion matrix is printed.
+MAX_SHOWN_LABELS = 20
 
 
 @dataclass(kw_only=True)
 class Predict(PartsVerb):
-    """Predict, with a model of 'learn', the label, or the value, of every row of svmlight text, tables, .npy and CSR
-    .npz; what stands in the place of labels is not looked at. Rows are read as those that were learned. With --what
-    metrics labelled rows say how good the model is: accuracy, log loss, AUC and the counts of every label taken for
-    every other; for real targets the mean absolute error, the root mean squared error and R^2.
+    """Predict the label or value of every row with a model of 'learn'. Rows are svmlight text, tables, .npy or CSR
+    .npz, and are read as those that were learned; labels in them are ignored. --what metrics measures the model on
+    labelled rows: accuracy, log loss, AUC and the confusion matrix; for real targets mean absolute error, root mean
+    squared error and R^2.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ class Predict(PartsVerb):
     output : OUT
         csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)
     what
-        labels or values; a column for each label, with a header; raw scores; the ends of intervals that hold nine
-        targets of ten, of --method ridge; or what the labels of the rows say of them (default labels)
+        labels or values; a column of probabilities for each label; raw scores; the ends of intervals that contain
+        nine targets of ten, of --method ridge; or metrics on labelled rows (default labels)
     target : COLUMN
-        of --what metrics: name, or number from 0, of the column of labels (default: as learned)
+        of --what metrics: name or number (from 0) of the column of labels (default: as learned)
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Predict(PartsVerb):
     target: Any = flag("--target", type=as_column)
 
     def run(self) -> None:
-        """Write labels, values, probabilities or scores of rows, or say how good they are."""
+        """Write the predictions for all rows, or print metrics."""
         model: Any = load_model(self.model, LinearLearner | SketchedRidge, ": models of 'learn' predict")
         if model.n_rows == 0:
             raise StateError(f"{self.model} holds a model that has seen no rows")
@@ -85,7 +85,7 @@ class Predict(PartsVerb):
         answer_rows(self, method, self._rows(model, labelled=False), ".csv", heads)
 
     def _answers(self, model: Any) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-        """Return (names of the columns, none for labels and values; the method that gives them)."""
+        """Return (column names of the output, none for labels; the function that computes the answers)."""
         if isinstance(model, SketchedRidge):
             heads = [name for name in as_list(model.notes.get("target")) if isinstance(name, str)]
             if self.what == "labels":
@@ -106,7 +106,7 @@ class Predict(PartsVerb):
 
     @asked_as("--target")
     def _rows(self, model: Any, *, labelled: bool) -> Source:
-        """Return the rows of the inputs as the model has learned its own; `labelled`: with labels, or real targets."""
+        """Open the inputs as the model has read the rows that it has learned; with labels only if `labelled`."""
         notes: dict[str, Any] = model.notes
         if "table" in notes:
             return tables_as_learned(self.inputs, notes, self.reading, self.target, labelled=labelled)
@@ -131,7 +131,7 @@ class Predict(PartsVerb):
 
     # -- metrics -------------------------------------------------------------------------------------------------------
     def _measure(self, model: Any) -> None:
-        """Print how good a learned model is on labelled rows."""
+        """Print the metrics of a model on the labelled rows of the inputs."""
         if self.output != "-" or self.resume or self.workers != "auto":
             raise ValueError(
                 "--what metrics is printed, by one process: no --output, --resume or --workers goes with it"
@@ -151,12 +151,12 @@ class Predict(PartsVerb):
 
 
 def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
-    """Return the lower, then the upper ends of intervals for rows."""
+    """Return the lower ends of the prediction intervals of rows, then the upper ends, as columns of one array."""
     return np.column_stack(model.predict_interval(rows))
 
 
 def metrics_of(model: Any, source: Source) -> dict[str, Any]:
-    """Compute how good a learned model is on labelled rows."""
+    """Compute the metrics of a model on labelled rows, by scikit-learn."""
     try:
         metrics = import_module("sklearn.metrics")
     except ImportError as error:
@@ -179,6 +179,7 @@ def metrics_of(model: Any, source: Source) -> dict[str, Any]:
 
 
 def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Return the arguments of ``label_metrics`` after the classes, or of ``target_metrics``, for some rows."""
     classes = getattr(model, "classes", None)
     if classes is None:
         return np.asarray(labels, np.float64), model.predict(rows)  # a table of text gives words
@@ -192,14 +193,24 @@ def label_metrics(
 ) -> dict[str, Any]:
     """Compute the metrics of a classifier: examples, accuracy, log_loss, auc and confusion.
 
-    truth, predicted (n,): indices of classes. chances (n,): the probabilities of the true ones. scores (n,) or (n, k).
-    The AUC of more than two classes is the mean over those that have rows of both kinds, each against all others.
+    Parameters
+    ----------
+    metrics : module
+        ``sklearn.metrics``.
+    classes : ndarray (k,)
+    truth, predicted : ndarray (n,)
+        Indices of the true and the predicted classes.
+    chances : ndarray (n,)
+        Predicted probabilities of the true classes.
+    scores : ndarray (n,) or (n, k)
+        Scores of the second of two classes, or of each class. The AUC of several classes is the mean of the AUCs of
+        one class against all others, over classes with and without rows.
     """
     n, names = len(truth), list(map(shown, classes))
     columns: dict[int, Any] = {1: scores} if scores.ndim == 1 else {k: scores[:, k] for k in range(len(classes))}
     both = {k: column for k, column in columns.items() if 0 < np.count_nonzero(truth == k) < n}
     areas = [metrics.roc_auc_score(truth == k, column) for k, column in both.items()]
-    least = np.finfo(np.float64).eps  # where scikit-learn cuts probabilities: the loss of 0 would be infinite
+    least = np.finfo(np.float64).eps  # as scikit-learn clips probabilities, so that the loss is finite
     counts = metrics.confusion_matrix(truth, predicted, labels=range(len(classes)))
     return {
         "examples": n,
@@ -213,7 +224,7 @@ def label_metrics(
 
 
 def target_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
-    """Compute the metrics of a regression, means over several targets; r2 is None where a target does not vary."""
+    """Compute the metrics of a regression, averaged over targets. r2 is None if a target is constant."""
     varies = bool((np.ptp(targets, axis=0) > 0).all())
     return {
         "examples": len(targets),
@@ -224,12 +235,12 @@ def target_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any
 
 
 def shown(label: Any) -> str:
-    """Return a label as text: numbers as short as they are."""
+    """Format a label: floats with at most nine digits."""
     return f"{label:.9g}" if isinstance(label, float) else str(label)
 
 
 def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the index of each label among the sorted classes; ValueError names the first that is none of them."""
+    """Return the index of each label in the sorted classes. ValueError names the first label that is not there."""
     nearest = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     unknown = classes[nearest] != labels
     if unknown.any():
@@ -242,8 +253,8 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
 
 def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
-    """Print counts as a table, unless there are more labels than a person reads."""
-    if len(confusion) > MOST_SHOWN:
+    """Print the confusion matrix, unless it has more than MAX_SHOWN_LABELS labels."""
+    if len(confusion) > MAX_SHOWN_LABELS:
         return
     out.say("confusion: a line for each label, a column for what it was taken for")
     confusion = {escaped(name): line for name, line in confusion.items()}

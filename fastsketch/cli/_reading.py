@@ -1,6 +1,5 @@
-"""What verbs read: rows, as their model has read its own, and models."""
+"""Open the rows and models that verbs read. A model remembers how its rows were read, and later rows are read so."""
 
-import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from fastsketch.cli._output import STANDARD
 from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, comes_once, open_rows
 
-# The note of a model that holds the options with which its rows were read, and the types of those options.
+# The note of a model that holds the options with which its rows were read; the options and their types.
 READING = "reading"
 REMEMBERED: dict[str, Any] = {
     **dict.fromkeys(("zero_based", "transpose", "header", "multiline"), bool),
@@ -25,7 +24,7 @@ REMEMBERED: dict[str, Any] = {
 
 # -- how rows are read -------------------------------------------------------------------------------------------------
 def given_reading(verb: RowsVerb) -> dict[str, Any]:
-    """Return the options of ``open_rows`` that the command line gives."""
+    """Return the options of ``open_rows`` that the command line sets."""
     given = dict(verb.reading)
     if verb.columns is not None:
         given["columns"] = "numeric" if verb.columns == ["numeric"] else [as_column(name) for name in verb.columns]
@@ -33,7 +32,7 @@ def given_reading(verb: RowsVerb) -> dict[str, Any]:
 
 
 def remembered_reading(notes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of ``open_rows`` that the notes of a model remember."""
+    """Return the options of ``open_rows`` in the notes of a model. StateError if they are not valid."""
     remembered = notes.get(READING, {})
     options = cast("dict[str, Any]", remembered) if isinstance(remembered, dict) else {"": None}
     if not all(name in REMEMBERED and isinstance(value, REMEMBERED[name]) for name, value in options.items()):
@@ -42,22 +41,27 @@ def remembered_reading(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reading_notes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the note by which a model remembers these options of ``open_rows``; an empty dict for none."""
+    """Return {"reading": options} to be added to the notes of a model; an empty dict if no option is set."""
     remembered = {name: options[name] for name in REMEMBERED if options.get(name) is not None}
     return {READING: remembered} if remembered else {}
 
 
 def common_reading(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the note of a merged model: the options that the notes of all its parts remember alike."""
+    """Return the note of a merged model: the options that are equal in the notes of all merged models."""
     first, *others = map(remembered_reading, notes)
     return reading_notes({name: value for name, value in first.items() if all(o.get(name) == value for o in others)})
 
 
 def rows_in(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
-    """Return the rows of the inputs of a verb, one file after another.
+    """Open the inputs of a verb as one source, one file after another.
 
-    For a model or an estimator they are read as its own rows were, but for the options that are given, and the columns
-    are those that it knows by name.
+    Parameters
+    ----------
+    verb : RowsVerb
+    model : model or estimator, optional
+        Its rows' options of reading are the defaults, and its column names are selected, in their order.
+    beside : str or int, optional
+        An extra column that is read in addition to the rows.
     """
     how = given_reading(verb)
     names: Iterable[str] | None = None
@@ -67,16 +71,16 @@ def rows_in(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
         n_features = getattr(model, "n_features", getattr(model, "n_features_in_", None))
         how |= {} if n_features is None else {"n_features": n_features}
         if names is not None and verb.columns is None and any(isinstance(k, str) for k in how.get("columns", ())):
-            how.pop("columns")  # the model's names say the same, and rows without names have no others
+            how.pop("columns")  # the names of the model select the same columns
     if beside is not None:
         how["beside"] = beside
     return open_named(verb.inputs, how, None if names is None or verb.columns is not None else list(names))
 
 
 def open_named(paths: Sequence[str], how: dict[str, Any], names: list[str] | None) -> Source:
-    """Open rows with their columns in the order of these names, if they have them; else as they are."""
+    """Open rows with the columns of these names, in this order. Rows that lack one of them are opened unchanged."""
     if names is not None and not any(map(comes_once, paths)):
-        with suppress(ValueError):  # what is wrong is said below, or of the rows as they come
+        with suppress(ValueError):  # errors are reported when the rows are opened below
             by_name: dict[str, Any] = {**how, "columns": names}
             return open_rows(list(paths), **by_name)
     source = open_rows(list(paths), **how)
@@ -88,32 +92,21 @@ def open_named(paths: Sequence[str], how: dict[str, Any], names: list[str] | Non
 
 # -- models ------------------------------------------------------------------------------------------------------------
 def load_model(name: str, kinds: Any = object, otherwise: str = "") -> Any:
-    """Return the model in a file, or, with "-" or a pipe, in what comes through it.
+    """Load the model in a file, or in what comes through a pipe or, for "-", the standard input.
 
-    A model of none of these kinds is a StateError, whose message ends as `otherwise` says.
+    StateError, whose message ends with `otherwise`, if it is an instance of none of these kinds.
     """
-    model = _loaded(name)
+    if comes_once(name):
+        shown = "standard input" if name == STANDARD else name
+        content = sys.stdin.buffer.read() if name == STANDARD else Path(name).read_bytes()
+        if not content:
+            raise StateError(f"{shown} is empty: a model was expected")
+        try:
+            model = from_bytes(content)
+        except StateError as error:
+            raise StateError(str(error).replace("the state", shown, 1)) from None
+    else:
+        model = load(name)
     if not isinstance(model, kinds):
         raise StateError(f"{name} holds a {type(model).__name__}{otherwise}")
     return model
-
-
-def _loaded(name: str) -> Any:
-    if name == STANDARD:
-        content = sys.stdin.buffer.read()
-        if not content:
-            raise StateError("standard input is empty: a model was expected")
-        return _from(content, "standard input")
-    path = Path(name)
-    try:
-        is_pipe = stat.S_ISFIFO(path.stat().st_mode)
-    except OSError:  # load says which
-        is_pipe = False
-    return _from(path.read_bytes(), name) if is_pipe else load(name)
-
-
-def _from(content: bytes, name: str) -> Any:
-    try:
-        return from_bytes(content)
-    except StateError as error:
-        raise StateError(str(error).replace("the state", name, 1)) from None

@@ -1,14 +1,14 @@
-"""recommend: the best items for users, from their events or from an item model that was learned from some."""
+"""The verb recommend: the best items for users, by an item model that is learned from events or loaded."""
 
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from scipy import sparse
 
 from fastsketch._core.validation import as_integer
 from fastsketch._core.warning import warn_caller
@@ -16,76 +16,68 @@ from fastsketch.cli._flags import TABLES, Verb, as_column, flag, listed, paramet
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import load_model, reading_notes, remembered_reading
 from fastsketch.data.files import SourceError, StateError
-from fastsketch.data.names import Triples
+from fastsketch.data.names import IdMap, Triples
+from fastsketch.data.names._triples import pair_of
 from fastsketch.recommending import SketchedEASE
 
-# How a state file begins: it is a zip.
+# First bytes of a state file, which is a zip archive.
 STATE = b"PK\x03\x04"
 EVENTS = "events"
 
 
 class Meaning(NamedTuple):
-    """What events say of a user's liking, as an item model learns it: a note of the model, for later events."""
+    """How the value of an event is understood. Saved in the notes of a model, for events that it is given later."""
 
-    relevant: float | None  # events of at least this value count as 1, others say no more than that they were seen
-    binary: bool  # every event counts as 1, whatever its value and however often it came
+    relevant: float | None  # a pair of user and item counts 1 if its summed value is at least this, otherwise 0
+    binary: bool  # every pair counts 1, whatever its value and however often it occurs
 
-    def liked(self, seen: Any) -> Any:
-        """Return the rows that an item model takes, of rows of summed values (CSR)."""
-        data = seen.data
-        if self.relevant is not None:
-            data = (data >= self.relevant).astype(np.float64)
-        elif self.binary:
-            data = (data > 0).astype(np.float64)
-        out = sparse.csr_array((data, seen.indices, seen.indptr), shape=seen.shape, copy=True)
-        out.eliminate_zeros()  # in place
-        return out
-
-
-class Events(NamedTuple):
-    """Events of users: rows of summed values, CSR (users, items); zeros are entries too."""
-
-    users: list[str]
-    items: list[Any]
-    rows: Any
-    valued: bool
+    def liked(self, events: Triples) -> Triples:
+        """Return the pairs of user and item that count, each once, with the value that the model learns."""
+        pairs = events.matrix().tocoo()  # values of a pair are added up
+        relevant = None if events.values is None else self.relevant
+        counts = pairs.data > 0 if relevant is None else pairs.data >= relevant
+        liked = copy(events)
+        liked.users, liked.items = pairs.row[counts], pairs.col[counts]
+        valued = not (self.binary or events.values is None or relevant is not None)
+        liked.values = pairs.data[counts] if valued else None
+        return liked
 
 
 @dataclass(kw_only=True)
 class Recommend(Verb):
-    """Learn from events, lines of user, item and, if there is one, value, which items go together (SketchedEASE), and
-    print the best items for users; or ask a model that was saved by -o. Comma- or tab-separated text (.gz, .bz2, .xz
-    too) or Parquet, whose columns are known by their names, such as user, item and rating; a line says which were
-    taken. Without values a user's item counts 1, however often it comes; values of one user and item are added up. A
-    user without events gets the most popular items, and the line says so.
+    """Learn from events which items go together (SketchedEASE), and print the best items for users; or use a model that
+    was saved with -o. Events are lines of user, item and optionally value, in comma- or tab-separated text (also .gz,
+    .bz2, .xz) or Parquet. Columns are found by their names, such as user, item and rating, and a line says which were
+    chosen. Values of one user and item are added up; without values each pair counts 1, however often it occurs. A user
+    without events gets the most popular items, and the line says so.
 
     Parameters
     ----------
     source : EVENTS.csv|MODEL.fsk
-        events to learn from, or a model
+        events to learn from, or a saved model
     ids : ID
         users (default: all of the file)
     n : N
-        items of each (default 10)
+        number of items for each user (default 10)
     events : FILE
-        what these users have, if not the file learned from
+        events of these users, if not the file that is learned from
     items : ID
-        what one user has, instead of IDs
+        items of one user, instead of IDs
     include_seen
-        also what a user has in the events
+        recommend also items that the user has
     table : OUT.csv
-        write user, place, item, score there, or to -
+        write lines of user, place, item and score there, or to -
     output : MODEL.fsk
-        save the model; alone: and print nothing else
+        save the model; without IDs, --items, --events and --table nothing is recommended
     relevant : X
-        values from X on count as 1, lower ones as seen and no more (4 for five stars)
+        values of at least X count 1; lower ones only mark an item as seen (4 for five stars)
     binary
-        every event counts 1, whatever its value, however often
+        every pair counts 1, whatever its value and however often it occurs
     columns : A,B[,C]
         names or numbers (from 0) of the columns of users, items and values (default: by their names; without such
         names, two or three columns in this order; never times)
     sketch_size : L
-        rows of the sketch, at least 2 (default 256)
+        maximal number of rows of the sketch, at least 2 (default 256)
 
     Examples
     --------
@@ -109,7 +101,7 @@ class Recommend(Verb):
     sketch_size: str | None = parameter("-l", "--sketch-size")
 
     def run(self) -> None:
-        """Print the best items for users, or save a model that recommends."""
+        """Learn or load a model, save it if requested, and recommend."""
         as_integer(self.n, "-n", 1)
         if self.items and (self.ids or self.events):
             raise ValueError("--items are those of one user: it goes with neither IDs nor --events")
@@ -128,10 +120,11 @@ class Recommend(Verb):
                 self._answer(model, learned)
             else:
                 seconds = time.perf_counter() - started
-                out.report({**model.facts(), "events": learned.rows.nnz, "seconds": seconds})
+                out.report({**model.facts(), "events": learned.matrix().nnz, "seconds": seconds})
 
     # -- models --------------------------------------------------------------------------------------------------------
     def _refuse_learning(self) -> None:
+        """Raise ValueError if an argument is given that only learning uses."""
         given = ["--relevant"] * (self.relevant is not None) + ["--binary"] * self.binary
         for shown in [*given, *map(self.flag_of, self.given_parameters())]:
             raise ValueError(f"{shown} says how a model is learned from events: {self.source} holds one already")
@@ -139,7 +132,7 @@ class Recommend(Verb):
             raise ValueError(f"-o saves a model learned from events: {self.source} holds one already")
 
     def _loaded(self) -> SketchedEASE:
-        """Return the item model in a state file, whose items have ids."""
+        """Load an item model. SourceError if its items have no ids, or two ids have the same text."""
         does = "that does a model of 'recommend EVENTS.csv -o MODEL.fsk', or another SketchedEASE"
         model = load_model(self.source, SketchedEASE, f", which recommends nothing here: {does}")
         if model.item_ids is None:
@@ -148,60 +141,51 @@ class Recommend(Verb):
             raise SourceError(f"{self.source} has two ids that are the same in text, such as 7 and '7'")
         return model
 
-    def _learned(self) -> tuple[SketchedEASE, Events]:
+    def _learned(self) -> tuple[SketchedEASE, Triples]:
+        """Return a model of the events, and the events."""
         if self.relevant is not None and not np.isfinite(self.relevant):
             raise ValueError(f"--relevant must be finite, got {self.relevant}")
         reading = self._reading({})
         meaning = Meaning(self.relevant, self.binary)
-        events = self._read(self.source, reading, meaning)
-        if not events.valued and meaning.relevant is None:
-            meaning = meaning._replace(binary=True)  # as tables without values in ``update``
-        liked = meaning.liked(events.rows)
-        if not liked.nnz:
+        events = _in_order_of_names(self._read(self.source, reading, meaning))
+        if events.values is None and meaning.relevant is None:
+            meaning = meaning._replace(binary=True)
+        elif events.values is None:
+            events.values = np.ones(len(events))  # --relevant N: pairs that occur at least N times
+        liked = meaning.liked(events)
+        if not len(liked):
             raise ValueError("no event counts: none has a value above 0, or of --relevant or more")
-        model = SketchedEASE(**self.parameters(SketchedEASE))
-        _check_size(liked, events.items, model)
-        model.update(liked, item_ids=events.items)
-        model.recommend(liked[:1], 1)  # reads the sketch, which is a part of learning
+        model = SketchedEASE(**self.parameters(SketchedEASE)).update(liked)
+        model.recommend(liked.matrix()[:1], 1)  # derives the item weights from the sketch, a part of learning
         model.notes = {EVENTS: meaning._asdict(), **reading_notes(reading)}
         return model, events
 
     def _reading(self, notes: dict[str, Any]) -> dict[str, Any]:
-        """Return how tables of events are read: as the notes remember, but for the options that are given."""
+        """Return the options for reading events: those in the notes of a model, overridden by the command line."""
         remembered = {name: value for name, value in remembered_reading(notes).items() if name in (*TABLES, "columns")}
         columns = {} if self.columns is None else {"columns": list(map(as_column, self.columns))}
         return {**remembered, **self.reading, **columns}
 
-    def _read(self, path: str, reading: dict[str, Any], meaning: Meaning, known: Sequence[str] = ()) -> Events:
-        """Read the events of a file, users and items in the order of their names; only --relevant allows negatives.
-
-        known: items of a model, of which none is the name of a column.
-        """
-        table = _events_in(path, reading, known)
-        if table.values is not None and meaning.relevant is None and len(table) and table.values.min() < 0:
-            worst = int(np.argmax(table.values < 0))
-            pair = f"({table.user_ids[int(table.users[worst])]}, {table.item_ids[int(table.items[worst])]})"
+    def _read(self, path: str, reading: dict[str, Any], meaning: Meaning, known: Sequence[str] = ()) -> Triples:
+        """Read the events of a file; values below 0 need --relevant. `known`: items of a model, which are no header."""
+        events = _events_in(path, reading, known)
+        if events.values is not None and meaning.relevant is None and len(events) and events.values.min() < 0:
+            worst = int(np.argmax(events.values < 0))
             raise SourceError(
-                f"{path}: the value {table.values[worst]:g} of the pair {pair} is negative, and what has no value for "
-                "a user leaves no event: --relevant X says which values count"
+                f"{path}: the value {events.values[worst]:g} of {pair_of(events, worst)} is negative, and what has no "
+                "value for a user leaves no event: --relevant X says which values count"
             )
-        users, items = (np.array([str(name) for name in ids]) for ids in (table.user_ids, table.item_ids))
-        by_user, by_item = np.argsort(users, kind="stable"), np.argsort(items, kind="stable")
-        rows = sparse.csr_array(table.matrix()[by_user][:, by_item]).astype(np.float64)
-        named = [table.item_ids[int(k)] for k in by_item]
-        return Events(users[by_user].tolist(), named, rows, table.values is not None)
+        return events
 
     # -- answers -------------------------------------------------------------------------------------------------------
-    def _answer(self, model: SketchedEASE, learned: Events | None) -> None:
+    def _answer(self, model: SketchedEASE, learned: Triples | None) -> None:
         """Print recommendations for users by the events of --events, or of the file that was learned from."""
-        users, seen = self._users(model, learned)
-        liked = _meaning_in(model.notes, self.source).liked(seen)
-        assert model.item_ids is not None
-        items: Sequence[Any] = list(model.item_ids)
-        _check_size(liked, items, model)
-        exclude = None if self.include_seen else seen
-        best = model.recommend(liked, self.n, exclude_seen=False, exclude=exclude)
-        known = liked @ (model.popularity > 0) > 0
+        meaning = _meaning_in(model.notes, self.source)
+        seen = self._seen(model, learned, meaning)
+        liked = meaning.liked(seen)
+        best = model.recommend(liked, self.n, exclude_seen=False, exclude=None if self.include_seen else seen)
+        known = np.zeros(len(seen.user_ids), bool)
+        known[liked.users[model.popularity[liked.items] > 0]] = True
         entries: list[dict[str, Any]] = [
             {
                 "id": user,
@@ -209,12 +193,12 @@ class Recommend(Verb):
                 "items": [str(item) for item, score in zip(found, scores, strict=True) if not np.isnan(score)],
                 "scores": [float(score) for score in scores if not np.isnan(score)],
             }
-            for user, found, scores, is_known in zip(users, *best[:2], known, strict=True)
+            for user, found, scores, is_known in zip(seen.user_ids, *best[:2], known, strict=True)
         ]
         with output_of(replace(self, output=self.table), ".csv") as out:
             if self.table:
                 out.write_csv(_lines(entries))
-                out.report({"users": len(users), "not_known": int((~known).sum())})
+                out.report({"users": len(entries), "not_known": int((~known).sum())})
             elif self.json:
                 out.report({"recommendations": entries})
             else:
@@ -223,29 +207,23 @@ class Recommend(Verb):
                     shown = "  ".join(f"{name} ({score:.4g})" for name, score in pairs)
                     out.say(f"{entry['id']}{'' if entry['known'] else ' (unknown: popular items)'}: {shown}")
 
-    def _users(self, model: SketchedEASE, learned: Events | None) -> tuple[list[str], Any]:
-        """Return (users, their rows of summed values in the model's items, CSR)."""
+    def _seen(self, model: SketchedEASE, learned: Triples | None, meaning: Meaning) -> Triples:
+        """Return the events of the users to be answered, with the item ids of the model."""
         assert model.item_ids is not None
-        items, meaning = [str(item) for item in model.item_ids], _meaning_in(model.notes, self.source)
-        unvalued = 1.0 if meaning.relevant is None else max(1.0, meaning.relevant)  # an event that is there counts
+        names = [str(item) for item in model.item_ids]
         if self.items:
-            places = _places(self.items, items)
-            if unknown := [name for name, place in zip(self.items, places, strict=True) if place < 0]:
+            if unknown := [name for name in self.items if name not in names]:
                 raise ValueError(f"--items: the model does not know {', '.join(map(repr, unknown[:5]))}")
-            row = np.zeros((1, len(items)))
-            row[0, places] = unvalued
-            return ["--items"], sparse.csr_array(row)
+            return _of_model(Triples(["--items"] * len(self.items), self.items), ["--items"], model.item_ids)
         if self.events:
-            learned = self._read(self.events, self._reading(model.notes), meaning, items)
-            if not learned.valued:
-                learned = learned._replace(rows=learned.rows * unvalued)
+            learned = self._read(self.events, self._reading(model.notes), meaning, names)
         if learned is None:
             raise ValueError(
                 f"{self.source} holds an item model, which keeps no users: --events FILE has what they have, or "
                 "--items ID ... names the items of one"
             )
-        users = self.ids or learned.users
-        return users, _rows_of(learned, users, items)
+        users = list(dict.fromkeys(self.ids)) or sorted(map(str, learned.user_ids))
+        return _of_model(learned, users, model.item_ids)
 
 
 def _is_state(path: str) -> bool:
@@ -259,7 +237,7 @@ def _is_state(path: str) -> bool:
 
 
 def _events_in(path: str, reading: dict[str, Any], known: Sequence[str]) -> Triples:
-    """Return a table of events. Where nothing else tells, a first line with a known item is no header."""
+    """Read a table of events. If it is ambiguous whether line 1 is a header, it is none if it has a known item."""
     try:
         return Triples.of(path, **reading)
     except SourceError:
@@ -273,7 +251,7 @@ def _events_in(path: str, reading: dict[str, Any], known: Sequence[str]) -> Trip
 
 
 def _meaning_in(notes: dict[str, Any], path: str) -> Meaning:
-    """Return what the notes of a model say that events mean; one without such a note takes values as they are."""
+    """Return the meaning of events in the notes of a model; without such a note values are used unchanged."""
     events: Any = notes.get(EVENTS, {})
     known = cast("dict[str, Any]", events) if isinstance(events, dict) else {}
     relevant, binary = known.get("relevant"), known.get("binary")
@@ -282,41 +260,35 @@ def _meaning_in(notes: dict[str, Any], path: str) -> Meaning:
     return Meaning(relevant, bool(binary))
 
 
-def _check_size(liked: Any, items: Sequence[Any], model: SketchedEASE) -> None:
-    """Raise ValueError with the id of an item whose values leave the range of the model's numbers."""
-    dtype = model.resolved["dtype"]
-    huge = liked.data > np.finfo(dtype).max
-    if huge.any():
-        place = int(np.argmax(huge))
-        raise ValueError(
-            f"the values of a user for the item {items[liked.indices[place]]!r} add up to {liked.data[place]:g}, more "
-            f"than {dtype} holds: --binary counts every event as 1"
-        )
+def _in_order_of_names(events: Triples) -> Triples:
+    """Return events whose users and items are sorted by their names, so that the order of lines does not matter."""
+    ordered = copy(events)
+    ordered.user_ids, ordered.item_ids = (IdMap(sorted(ids, key=str)) for ids in (events.user_ids, events.item_ids))
+    ordered.users = ordered.user_ids.places(events.user_ids)[events.users]
+    ordered.items = ordered.item_ids.places(events.item_ids)[events.items]
+    return ordered
 
 
-def _places(ids: Sequence[str], known: Sequence[str]) -> list[int]:
-    """Return the index of each id, -1 for one that is not known."""
-    index = {name: place for place, name in enumerate(known)}
-    return [index.get(name, -1) for name in ids]
+def _of_model(events: Triples, users: Sequence[str], items: IdMap) -> Triples:
+    """Return the events of some users whose items a model has, with these users and the items of the model as ids.
 
-
-def _rows_of(events: Events, users: Sequence[str], items: Sequence[str]) -> Any:
-    """Return the rows of users in a model's items, CSR (len(users), len(items)); empty for those without events."""
-    empty = sparse.csr_array((1, len(events.items)))
-    stacked = sparse.csr_array(sparse.vstack([events.rows, empty], format="csr"))
-    chosen = stacked[_places(users, events.users)].tocoo()  # -1, the last, for whom it does not know
-    places = np.array(_places([str(item) for item in events.items], items), np.intp)[chosen.col]
-    kept = places >= 0
-    if not kept.all():
+    Users without events have no lines. Ids are compared as text.
+    """
+    user = IdMap(users).places(list(map(str, events.user_ids)))[events.users]
+    item = IdMap(list(map(str, items))).places(list(map(str, events.item_ids)))[events.items]
+    kept, known = (user >= 0) & (item >= 0), copy(events)
+    if lost := int(((user >= 0) & (item < 0)).sum()):
         warn_caller(
-            f"{int((~kept).sum()):,} of {len(kept):,} events of these users are of items that the model does not know"
+            f"{lost:,} of {lost + int(kept.sum()):,} events of these users are of items that the model does not know"
         )
-    entries = chosen.data[kept], (chosen.row[kept], places[kept])
-    return sparse.csr_array(sparse.coo_array(entries, shape=(len(users), len(items))))
+    known.user_ids, known.item_ids = IdMap(users), items
+    known.users, known.items = user[kept], item[kept]
+    known.values = None if events.values is None else events.values[kept]
+    return known
 
 
 def _lines(entries: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield lines of user, place from 1, item, score."""
+    """Yield a header, then rows of (user, place counted from 1, item, score)."""
     yield "user", "place", "item", "score"
     for entry in entries:
         for place, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), 1):

@@ -1,4 +1,4 @@
-"""What ends a command from outside: signals, one exception that waits while a result is written; readers that go."""
+"""Signals: they end a command by one exception, which waits while a result is being written."""
 
 import contextlib
 import os
@@ -15,16 +15,16 @@ _depth = 0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Signal that ends the command."""
+    """Raised by a signal; `status` is the exit status of the command."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
-        self.status = 128 + number  # as a shell reports a program that a signal ended
+        self.status = 128 + number  # the convention of shells
 
 
 @contextlib.contextmanager
 def handled() -> Generator[None]:
-    """Raise Interrupted on signals in this block; one that was ignored before still is, as under nohup."""
+    """Raise Interrupted on SIGINT, SIGTERM and SIGHUP in this block. Ignored signals stay ignored, as under nohup."""
     before: dict[int, object] = {}
     if threading.current_thread() is threading.main_thread():
         for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
@@ -46,7 +46,7 @@ def _on_signal(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def held() -> Generator[None]:
-    """Hold a signal that comes in this block until its end, unless it fails by itself."""
+    """Delay signals until the end of this block. If the block fails, they are dropped."""
     global _depth
     _depth += 1
     try:
@@ -64,7 +64,7 @@ def held() -> Generator[None]:
 
 
 def mute(stream: TextIO) -> None:
-    """Drop further output of a stream whose reader has closed it, until the interpreter exits."""
+    """Redirect a stream whose reader has closed it to the null device, so that later writes do not fail."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

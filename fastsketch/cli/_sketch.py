@@ -1,4 +1,4 @@
-"""sketch and audit: sketches of the rows of files, and their measured errors."""
+"""The verbs sketch, which sketches the rows of files, and audit, which measures the error of a sketch."""
 
 # pyright: reportPrivateUsage=false
 # (whether a model can read its rows again)
@@ -19,9 +19,9 @@ from fastsketch.sketching._rereading import OtherRows
 
 @dataclass(kw_only=True)
 class Sketch(RowsVerb, PartsVerb):
-    """Sketch the rows of files in one pass, in constant memory: .npy, scipy .npz, svmlight text, csv, tsv and Matrix
-    Market (.gz, .bz2, .xz too), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of them; - for standard
-    input. The sketch remembers how its rows were read, for the verbs that take it.
+    """Sketch the rows of files in one pass and constant memory. Formats: .npy, scipy .npz, svmlight text, csv, tsv and
+    Matrix Market (also .gz, .bz2, .xz), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of them; - is the
+    standard input. The sketch stores how its rows were read, and other verbs read rows for it in the same way.
 
     Parameters
     ----------
@@ -29,17 +29,16 @@ class Sketch(RowsVerb, PartsVerb):
     output : OUT.fsk
         file for the sketch, or -
     sketch_size : L
-        most rows that the sketch keeps, at least 2 (default 64)
+        maximal number of rows of the sketch, at least 2 (default 64)
     method : {fd,pfd,cfd,isvd,rfd,tfd}
         Frequent Directions: robust (rfd), plain (fd), with leading rows that keep their length (pfd, tfd), with
-        compensated lengths (cfd); iterative SVD, without a guarantee (isvd) (default rfd)
+        compensated lengths (cfd); iterative SVD, which has no error bound (isvd) (default rfd)
     center
         subtract the mean of all rows, exactly and online
     tolerance : X
-        a precision instead of a size: the sketch grows until its certified error is at most this share of the sum
-        of squares
+        instead of a size: the sketch grows until its certified error is at most this share of the sum of squares
     passes : {1,2}
-        2: read the inputs once more: singular values and directions come out nearly exact (default 1)
+        2: read the inputs a second time, which makes singular values and directions nearly exact (default 1)
 
     Examples
     --------
@@ -59,7 +58,7 @@ class Sketch(RowsVerb, PartsVerb):
     passes: int = flag("--passes", type=int, default=1)
 
     def run(self) -> None:
-        """Sketch the rows of files into one state file, or read the rows of a sketch again."""
+        """Sketch the rows of the inputs, and save the sketch."""
         model = FrequentDirections(**self.parameters(FrequentDirections))
         if as_integer(self.passes, "--passes", 1, 3) > 1:
             model._check_rereadable("--passes 2")
@@ -73,17 +72,17 @@ class Sketch(RowsVerb, PartsVerb):
 
 @dataclass(kw_only=True)
 class Audit(RowsVerb):
-    """Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to 15, at most 40),
-    beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing. Exit status 1, after
-    the report, if the rows are not those of the sketch or the error is above the bound.
+    """Measure the spectral error of a sketch, and compare it with the certified bound. Lanczos steps each read the rows
+    once (usually 5 to 15, at most 40). The inputs are the same as of 'sketch'; nothing is written. Exit status 1,
+    after the report, if the rows are not those of the sketch or the error exceeds the bound.
 
     Parameters
     ----------
     model : SKETCH.fsk
     inputs : INPUT
-        the rows that the sketch has seen
+        the rows of the sketch
     accuracy : X
-        of the error (default 0.01)
+        relative accuracy of the measured error (default 0.01)
 
     Examples
     --------
@@ -95,7 +94,7 @@ class Audit(RowsVerb):
     accuracy: float = flag("--accuracy", type=float, default=0.01)
 
     def run(self) -> int:
-        """Measure the error of a sketch over the rows of files. Return 1 if its certificate does not hold."""
+        """Measure the error, and report it. Return 1 if the rows are others or the certificate does not hold."""
         model = load_model(self.model, FrequentDirections, ": only a sketch is audited")
         model._rereadable("an audit")
         if once := [path for path in self.inputs if comes_once(path)]:

@@ -1,4 +1,4 @@
-"""transform: the answer of a model for every row: components, a density, a distance or a code."""
+"""The verb transform: principal components, a density, a distance or a code of every row."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,10 +18,9 @@ METHODS = {"components": "transform", "scores": "score_samples", "distances": "m
 
 @dataclass(kw_only=True)
 class Transform(RowsVerb, PartsVerb):
-    """Write the answer of a model for every row: its principal components, or one number, its score or squared
-    Mahalanobis distance (a model of 'sketch', or a saved estimator); or its code (a saved SketchQuantizer or
-    SketchHash), in an .npy of uint8 or a column of binary values of Parquet. Rows are read as those of the model were,
-    and their columns matched by name.
+    """Write what a model computes for every row. A model of 'sketch' or a saved estimator gives principal components,
+    log-likelihoods or squared Mahalanobis distances; a saved SketchQuantizer or SketchHash gives codes, in an .npy of
+    uint8 or a binary column of Parquet. Rows are read as those of the model were, and columns are matched by name.
 
     Parameters
     ----------
@@ -31,11 +30,11 @@ class Transform(RowsVerb, PartsVerb):
     output : OUT
         csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)
     n_components : K
-        of a sketch (default: all that it tells from noise)
+        number of components of a sketch (default: all that it can distinguish from noise)
     what : {components,scores,distances}
-        components, score_samples or squared distances (default components; of a model of codes its codes)
+        principal components, score_samples or squared Mahalanobis distances (default components)
     beside : COLUMN
-        name or number (from 0) of a column of ids, written too
+        name or number (from 0) of a column of ids to write in front of the answers
 
     Examples
     --------
@@ -50,7 +49,7 @@ class Transform(RowsVerb, PartsVerb):
     beside: Any = flag("--beside", type=as_column)
 
     def run(self) -> None:
-        """Write the answer of a model for every row of the inputs."""
+        """Compute and write the answers for all rows of the inputs."""
         estimator = None if comes_once(self.model) else self._saved_estimator()
         model = load_model(self.model) if estimator is None else estimator
         if isinstance(model, SketchHash | SketchQuantizer):
@@ -68,7 +67,7 @@ class Transform(RowsVerb, PartsVerb):
         answer_rows(self, getattr(estimator, METHODS[what]), source, ".csv", heads, {"columns": len(heads)})
 
     def _encode(self, model: SketchHash | SketchQuantizer) -> None:
-        """Write the codes of the rows of files into one .npy, or a folder of Parquet."""
+        """Write the codes of the rows, by default to an .npy."""
         for name in ("what", "n_components", "beside"):
             if getattr(self, name) is not None:
                 kind = type(model).__name__
@@ -80,7 +79,7 @@ class Transform(RowsVerb, PartsVerb):
         )
 
     def _saved_estimator(self) -> Any:
-        """Return the estimator that the model's file holds, or None if it holds another model."""
+        """Load the model file if it holds an estimator of fastsketch.sklearn; otherwise return None."""
         about = read_header(self.model)
         if about.get("home") != "fastsketch.sklearn":
             return None
@@ -92,7 +91,7 @@ class Transform(RowsVerb, PartsVerb):
         return cls.load(self.model)
 
     def _estimator_of(self, model: Any) -> Any:
-        """Return the estimator that has learned a sketch."""
+        """Return an estimator with the components, or with --what the covariance, of a sketch."""
         sklearn = _sklearn()
         if not isinstance(model, FrequentDirections):
             raise StateError(

@@ -1,7 +1,7 @@
-"""fastsketch watch: alarms of rows while they come in."""
+"""The verb watch: drift alarms for a stream of rows."""
 
 # pyright: reportPrivateUsage=false
-# (the text below a source is read piece by piece)
+# (replaces the stream below a source)
 
 import json
 import sys
@@ -17,24 +17,24 @@ from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._text import TextSource
 from fastsketch.streams import DriftMonitor
 
-# The exit status where there was an alarm.
+# The exit status if there was an alarm.
 ALARMED = 3
 
 
 @dataclass(kw_only=True)
 class Watch(RowsVerb):
-    """Print a line of JSON for every change of a stream: where it began, what said it, and which columns carry it. The
-    first blocks of rows are the reference, after an alarm the next ones. Reads the same files as 'sketch', and lines of
-    a pipe as they come. Exit status 3 if there was an alarm, 0 if not. With --output a later call goes on where this
-    one ended, and reads its rows as this one did.
+    """Print a line of JSON for every change of a stream: where it began, which statistic detected it, and which columns
+    contribute. The first blocks of rows are the reference; after an alarm the next blocks are. The inputs are the same
+    as of 'sketch'; lines of a pipe are read as they arrive. The exit status is 3 if there was an alarm, otherwise 0.
+    With --output a later call continues from this one, and reads rows in the same way.
 
     Parameters
     ----------
     inputs : INPUT
     output : MONITOR.fsk
-        file for the monitor, which goes on from it if it is there
+        file for the monitor; if it exists, the monitor in it continues
     every : N
-        rows of a block, many more than rows remember (default 100)
+        rows of a block, many more than the autocorrelation of rows lasts (default 100)
     reference : N
         blocks of the reference, at least 10 (default 60)
     run_length : N
@@ -55,7 +55,7 @@ class Watch(RowsVerb):
     run_length: str | None = parameter("--run-length")
 
     def run(self) -> int:
-        """Print alarms as lines of JSON. Return a status of its own if there were any."""
+        """Monitor the rows, and print alarms as lines of JSON. Return 3 if there were any, otherwise 0."""
         with output_of(self) as out:
             parameters = self.parameters(DriftMonitor)
             if out.path is not None and out.path.exists():

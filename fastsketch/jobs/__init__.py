@@ -1,4 +1,4 @@
-"""Jobs: a source cut into parts, each learned wherever there is room, and one model of them all along one tree."""
+"""Jobs on many cores or machines: learn the rows of a source in parts, or compute answers for all of its rows."""
 
 from fastsketch.data.files._lock import LockHeld
 from fastsketch.jobs._mapping import MapResult, map_rows

@@ -1,6 +1,6 @@
-"""The folder of what a job of ``fs.run`` has learned: a state file for each node of the tree of its parts.
+"""The checkpoint of ``fs.run``: a folder with a state file for each node of the merge tree that is complete.
 
-The name of a file says which node it holds, how many rows that has learned from, and a checksum of both.
+The name of a state file says which node it holds, how many rows the model has learned, and a checksum.
 """
 
 import contextlib
@@ -17,57 +17,68 @@ from fastsketch.data.files._lock import locked
 from fastsketch.data.files._replacing import replacing, sweep
 from fastsketch.data.files._state import StateError
 from fastsketch.data.files._untrusted import open_within
-from fastsketch.jobs._manifest import MANIFEST, Identity, begin_or_resume, job_in
+from fastsketch.jobs._job_folder import JobFolder
+from fastsketch.jobs._manifest import MANIFEST, Identity, read_manifest
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._tree import Span
 
-# Of files that are a checkpoint's own, and of those that become them: no others are touched.
+# Names of node files, and of temporary files that become node files. No other file in the folder is touched.
 _NODE = re.compile(r"node-([0-9]{1,4})-([0-9]{1,4})-([0-9]{1,18})-([0-9]{1,19})-([0-9a-f]{8})\.fsk")
-_UNWRITTEN = re.compile(r"\.(node-[-0-9a-f]+\.fsk)\..*\.tmp", re.DOTALL)
+_TEMPORARY = re.compile(r"\.(node-[-0-9a-f]+\.fsk)\..*\.tmp", re.DOTALL)
 
 
 class Entry(NamedTuple):
-    """File name of a checkpoint: which part of a job the model in the file has learned from, and a checksum."""
+    """Name of a node file, split into its numbers."""
 
     number: int  # of the pass, from 1
-    level: int  # of the tree, in which neighbours join by two
-    at: int  # counted within its level
-    rows: int
-    crc32: int  # of these numbers and the content: a file of another job, or under another name, is not used
+    level: int  # in the binary merge tree; 0 is one part
+    at: int  # position within its level
+    rows: int  # that the model has learned
+    crc32: int  # of the numbers above and the content, so that a renamed or foreign file is recognised
 
     @property
     def file(self) -> str:
-        """Return the name of the file."""
+        """The name of the file."""
         return f"node-{self.number}-{self.level}-{self.at}-{self.rows}-{self.crc32:08x}.fsk"
 
     def with_checksum(self, content: bytes) -> "Entry":
-        """Return a copy whose checksum is that of these numbers and of the bytes of the file."""
+        """Return a copy with the checksum of its numbers and of the content of the file."""
         return self._replace(crc32=zlib.crc32(content, zlib.crc32(repr(self[:-1]).encode())))
 
     def covers(self, other: "Entry") -> bool:
-        """Tell whether this one makes the other needless; of the same node the one of more rows does."""
+        """Return whether this node contains all parts of another; of the same node, the one with more rows does."""
         if self.number != other.number or (self.level, self.rows) < (other.level, other.rows):
             return False
         return self.at == other.at >> self.level - other.level
 
 
-class Checkpoint:
-    """Folder of what has been learned, to which this job alone writes, inside a ``with`` block of ``opened``."""
+class Checkpoint(JobFolder):
+    """Folder of a job of ``fs.run``. Inside the block of ``open`` no other job writes to it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, folder: Path, job: Identity, *, resume: bool) -> Generator[Self]:
+        """Lock a folder and start or resume a job in it, see ``JobFolder.opened``; LockHeld if another job runs."""
+        folder.mkdir(exist_ok=True)
+        try:
+            with locked(folder / MANIFEST), cls(folder).opened(job, resume=resume) as self:
+                yield self
+        except BaseException:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # succeeds only if it is empty
+            raise
 
     def nodes(self, number: int, check: Callable[[Entry, Any], object]) -> list[tuple[Entry, bytes]]:
-        """Return the nodes of a pass, by their first part; one that cannot be used is left out with a warning.
+        """Read the largest nodes of a pass, ordered by their first part. A file that cannot be used causes a warning.
 
-        `check` is called with an entry and its model, and raises StateError unless the model can be that of the parts.
+        `check` is called with an entry and its model. It raises StateError unless the model fits the job.
         """
         nodes: list[tuple[Entry, bytes]] = []
-        for entry in entries_in(self.folder):
+        for entry in entries_in(self.path):
             if entry.number != number or any(other.covers(entry) for other, _ in nodes):
                 continue
             try:
-                with open_within(self.folder, entry.file) as file:
+                with open_within(self.path, entry.file) as file:
                     content = file.read()
                 if entry.with_checksum(content) != entry:
                     raise StateError("it is not the one that was written")
@@ -76,119 +87,66 @@ class Checkpoint:
                     raise StateError(f"it has {model.n_rows} rows, and its name says {entry.rows}")
                 check(entry, model)
             except (OSError, StateError) as error:
-                words = f"{self.folder / entry.file} cannot be used, its parts are learned again: {error}"
-                warn_caller(words)
+                warn_caller(f"{self.path / entry.file} cannot be used, its parts are learned again: {error}")
                 continue
             nodes.append((entry, content))
         return sorted(nodes, key=lambda pair: pair[0].at << pair[0].level)
 
     def add(self, number: int, place: Span, node: JobNode) -> None:
-        """Keep a node, and remove those that it covers."""
+        """Write a node of a pass, and delete the nodes that it covers."""
         content = node.as_bytes()
         entry = Entry(number, place.level, place.at, node.n_rows, 0).with_checksum(content)
         try:
-            with replacing(self.folder / entry.file, follow_links=False) as out:
+            with replacing(self.path / entry.file, follow_links=False) as out:
                 out.write(content)
-        except OSError as error:  # a full disk says nothing of where it is
+        except OSError as error:  # its message does not name the disk that is full
             why = f"the checkpoint cannot be written ({error.strerror or error}); what it has stays"
-            raise OSError(error.errno, why, str(self.folder)) from error
-        for other in entries_in(self.folder):
+            raise OSError(error.errno, why, str(self.path)) from error
+        for other in entries_in(self.path):
             if other != entry and entry.covers(other):
-                (self.folder / other.file).unlink(missing_ok=True)
+                (self.path / other.file).unlink(missing_ok=True)
 
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, folder: Path, job: Identity, *, resume: bool) -> Generator[Self]:
-        """Open the checkpoint of a job in a folder; a missing folder is created, an empty one removed after errors.
+    def finished(self) -> str:
+        """See JobFolder."""
+        largest: list[Entry] = []
+        for entry in entries_in(self.path):
+            if not any(other.covers(entry) for other in largest):
+                largest.append(entry)
+        if not largest:
+            return ""
+        number = largest[0].number
+        n_rows = sum(entry.rows for entry in largest if entry.number == number)
+        which = "" if number == 1 else f" in pass {number}"
+        return (
+            f"the partial result of {n_rows:,} rows{which} is in {self.path}; the same job with resume goes on from it"
+        )
 
-        Raises
-        ------
-        ValueError
-            If what is to be resumed belongs to another job.
-        StateError
-            If the manifest is damaged.
-        LockHeld
-            If another job is at work in the folder.
-        OSError
-            If the folder cannot be written to, or has a file in the manifest's place that is none.
-        """
-        folder.mkdir(exist_ok=True)
-        try:
-            with locked(folder / MANIFEST):
-                sweep(folder / MANIFEST)
-                if not resume:
-                    _make_room(folder)
-                begin_or_resume(folder, job, resume=resume)
-                _sweep_nodes(folder)
-                try:
-                    yield cls(folder)
-                except BaseException as error:
-                    _last_words(folder, error)
-                    raise
-        except BaseException:
-            with contextlib.suppress(OSError):
-                folder.rmdir()  # as long as it is empty
-            raise
+    def clear(self) -> None:
+        """See JobFolder. A folder of other things may be used; only a manifest of something else is in the way."""
+        entries = entries_in(self.path)
+        if not entries and (self.path / MANIFEST).exists():
+            try:
+                read_manifest(self.path)
+            except StateError:
+                words = "it is no manifest of a checkpoint: name another folder"
+                raise FileExistsError(errno.EEXIST, words, str(self.path / MANIFEST)) from None
+        for entry in entries:
+            (self.path / entry.file).unlink(missing_ok=True)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """See JobFolder."""
+        for match in map(_TEMPORARY.fullmatch, _names(self.path)):
+            if match:
+                sweep(self.path / match[1])
 
 
 def entries_in(folder: Path) -> list[Entry]:
-    """Return the nodes that the names of files in a folder tell of, the largest first."""
+    """Return the nodes in a folder by the names of its files, the largest first."""
     found = [match for match in map(_NODE.fullmatch, _names(folder)) if match]
-    entries = [Entry(int(match[1]), int(match[2]), int(match[3]), int(match[4]), int(match[5], 16)) for match in found]
-    named = [entry for entry, match in zip(entries, found, strict=True) if entry.file == match[0]]
-    return sorted(named, reverse=True)
+    entries = [Entry(*map(int, match.groups()[:4]), int(match[5], 16)) for match in found]
+    return sorted((entry for entry, match in zip(entries, found, strict=True) if entry.file == match[0]), reverse=True)
 
 
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()] if folder.is_dir() else []
-
-
-def _last_words(folder: Path, error: BaseException) -> None:
-    """Add a note to an error that tells what is kept; a checkpoint without a node is removed."""
-    largest: list[Entry] = []
-    for entry in entries_in(folder):
-        if not any(other.covers(entry) for other in largest):
-            largest.append(entry)
-    if not largest:
-        remove(folder)
-        if isinstance(error, OSError | KeyboardInterrupt):
-            error.add_note("nothing has been saved: no part was complete")
-        return
-    number = largest[0].number
-    n_rows = sum(entry.rows for entry in largest if entry.number == number)
-    which = "" if number == 1 else f" in pass {number}"
-    error.add_note(
-        f"the partial result of {n_rows:,} rows{which} is in {folder}; the same job with resume goes on from it"
-    )
-
-
-def remove(folder: Path) -> None:
-    """Delete a checkpoint, and its folder if nothing else is in it."""
-    _sweep_nodes(folder)
-    for entry in entries_in(folder):
-        (folder / entry.file).unlink(missing_ok=True)
-    (folder / MANIFEST).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-
-
-def _make_room(folder: Path) -> None:
-    """Remove the nodes of another job; refuse a folder with a foreign file in the manifest's place."""
-    entries = entries_in(folder)
-    try:
-        job_in(folder)
-    except FileNotFoundError:
-        pass
-    except StateError:
-        if not entries:
-            words = "it is no manifest of a checkpoint: name another folder"
-            raise FileExistsError(errno.EEXIST, words, str(folder / MANIFEST)) from None
-    for entry in entries:
-        (folder / entry.file).unlink(missing_ok=True)
-
-
-def _sweep_nodes(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed."""
-    for match in map(_UNWRITTEN.fullmatch, _names(folder)):
-        if match:
-            sweep(folder / match[1])

@@ -141,7 +141,7 @@ class Cluster(Engine):
             ) from error
 
     def _look(self) -> None:
-        """Count the threads of all workers; ConnectionError if the scheduler or, for long, all workers have gone."""
+        """Count the threads of all workers. ConnectionError if the scheduler is closed or all workers have died."""
         now = time.monotonic()
         if now - self._looked < SECONDS_BETWEEN_LOOKS:
             return
@@ -159,7 +159,7 @@ class Cluster(Engine):
             )
 
     def room(self, left: int) -> int:
-        """See Engine. One task waits on every busy worker; not near the end, when another worker may be free first."""
+        """See Engine. A second task waits on each worker, but not at the end, when another worker may be free first."""
         if self._reads_blocks:
             return ALL_TASKS
         n = self.n_workers

@@ -1,7 +1,7 @@
-"""Engines that run tasks: here, in threads, in processes that may die, or on a cluster. None of them knows models.
+"""Engines run tasks: in this thread, in a pool of threads, or in worker processes. ``_dask`` has one for clusters.
 
-An engine is a context manager. Tasks are submitted by key; their results come as they finish, in any order. A key is
-what messages call the task. The same tasks have the same results on every engine.
+An engine is a context manager. Tasks are submitted with a key, which names them in messages; their results come in the
+order in which they finish. A task returns the same result on every engine. Engines know nothing of models.
 """
 
 import queue
@@ -20,18 +20,18 @@ Function = Callable[..., Any]
 
 
 class TaskStopped(BaseException):
-    """Signal to a task whose result nobody waits for any more."""
+    """Raised inside a task whose result is no longer needed."""
 
 
 class Engine:
-    """Runner of tasks: the base of all.
+    """Base class of all engines.
 
     Attributes
     ----------
     n_workers : int
-        Tasks that run at the same time.
+        Number of tasks that run at the same time.
     here : bool
-        Whether tasks run in this process: what they are given and return is then the object itself, else a pickle.
+        Whether tasks run in this process. If so, arguments and results are the objects themselves, otherwise copies.
     """
 
     n_workers = 1
@@ -41,30 +41,30 @@ class Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop what is still running, and wait for its end."""
+        """Stop the tasks that are running, and wait for their end."""
 
     def room(self, left: int) -> int:
-        """Return how many tasks to have under way so that no worker waits; `left` are yet to come."""
+        """Return how many tasks should be submitted and unfinished, so that no worker waits; `left` follow later."""
         return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """Begin ``function(*args)``, or let it wait for a worker; pure, since it may run again after one was lost."""
+        """Schedule ``function(*args)``. It may run more than once, if a worker is lost."""
         raise NotImplementedError
 
     def next(self) -> tuple[Any, Any]:
-        """Wait for a task that has finished, and return (key, result).
+        """Wait until a task has finished, and return (key, result).
 
         Raises
         ------
         WorkerLost
-            If a task has lost its worker more often than the engine's retries.
+            If a task lost its worker more often than the engine retries.
         Exception
-            What a task raised, or what keeps it or its result from being sent.
+            The error of a task, or of sending its arguments or its result.
         """
         raise NotImplementedError
 
     def share(self, value: Any) -> Any:
-        """Return what stands for a value in the arguments of many tasks: it is sent to every worker once."""
+        """Return a substitute for a value that is an argument of many tasks, so that it is sent to a worker once."""
         return value
 
 
@@ -73,14 +73,22 @@ _this_thread = threading.local()
 
 
 def tell(n_rows: int) -> None:
-    """Say within a task that more rows are in; raises TaskStopped if nobody waits for its result."""
+    """Report within a task that n_rows more rows are done. Raises TaskStopped if the result is no longer needed."""
     listener = getattr(_this_thread, "listener", None)
     if listener is not None:
         listener(n_rows)
 
 
 class Serial(Engine):
-    """Engine of one task after the other, in this thread. `limit`: of BLAS and the pool meanwhile."""
+    """Engine that runs one task after the other in this thread.
+
+    Parameters
+    ----------
+    limit : context manager, optional
+        Limits the threads of BLAS and of the kernels while the engine is open.
+    listener : callable, optional
+        Called with the number of rows whenever a task reports some.
+    """
 
     def __init__(self, limit: Any = None, listener: Callable[[int], None] | None = None) -> None:
         self._limit, self._listener = limit, listener
@@ -88,10 +96,8 @@ class Serial(Engine):
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        if self._limit is not None:
-            self._stack.enter_context(self._limit)
-        before = getattr(_this_thread, "listener", None)
-        self._stack.callback(setattr, _this_thread, "listener", before)
+        self._stack.enter_context(self._limit or nullcontext())
+        self._stack.callback(setattr, _this_thread, "listener", getattr(_this_thread, "listener", None))
         _this_thread.listener = self._listener
         return self
 
@@ -113,11 +119,11 @@ class Serial(Engine):
 
 
 class Threads(Engine):
-    """Engine of Python threads: the kernels release the interpreter lock. BLAS has one thread in each."""
+    """Engine of a thread pool; compiled kernels release the interpreter lock. BLAS runs on one thread in each task."""
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
-        self._crew = ThreadPoolExecutor(n_workers, initializer=setattr, initargs=(_this_thread, "listener", self._stop))
+        self._pool = ThreadPoolExecutor(n_workers, initializer=setattr, initargs=(_this_thread, "listener", self._stop))
         self._done: queue.SimpleQueue[tuple[Hashable, Future[Any]]] = queue.SimpleQueue()
         self._stopped = False
         self._limit: AbstractContextManager[Any] = _threads.thread_limit(1)
@@ -129,21 +135,21 @@ class Threads(Engine):
     def __exit__(self, *_: object) -> None:
         try:
             self._stopped = True
-            self._crew.shutdown(cancel_futures=True)
+            self._pool.shutdown(cancel_futures=True)
         finally:
             self._limit.__exit__(None, None, None)
 
-    def _stop(self, _: int) -> None:
+    def _stop(self, _: int = 0) -> None:
         if self._stopped:
             raise TaskStopped
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
         """See Engine."""
-        future = self._crew.submit(self._perform, key, function, args)
+        future = self._pool.submit(self._perform, key, function, args)
         future.add_done_callback(lambda future: self._done.put((key, future)))
 
     def _perform(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> Any:
-        """Run a task in one of the threads."""
+        """Run a task in a thread of the pool."""
         return function(*args)
 
     def next(self) -> tuple[Any, Any]:
@@ -154,9 +160,9 @@ class Threads(Engine):
 
 # -- in processes --------------------------------------------------------------------------------------------------
 class Processes(Threads):
-    """Engine of spawned processes, which die with this one; the task of a lost one is done again by a new one.
+    """Engine of spawned processes, which end with this process. A lost process is replaced and its task repeated.
 
-    Each of the threads sends its tasks to a process, and waits for the results.
+    Each thread of the pool has a process of its own, to which it sends its tasks.
     """
 
     here = False
@@ -167,47 +173,40 @@ class Processes(Threads):
         self._context = get_context("spawn")
         self._limit = nullcontext()
         self._lock = threading.Lock()
-        self._idle: list[Worker] = []
-        self._all: list[Worker] = []
+        self._own = threading.local()  # the worker of a thread
+        self._workers: list[Worker] = []
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._stopped = True
-            for worker in self._all:
+            for worker in self._workers:
                 worker.terminate()
         super().__exit__()
-        for worker in self._all:
+        for worker in self._workers:
             worker.join()
 
     def _perform(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> Any:
         for _ in range(self._retries + 1):
-            worker = self._idle_worker()
+            worker = self._worker_of_thread()
             try:
-                good, value = worker.ask(key, function, args)
+                return worker.run(key, function, args)
             except Lost:
-                if (status := worker.join()) > 0:  # it was not killed, and another one would end, too
+                self._own.worker = None
+                if (status := worker.join()) > 0:  # it was not killed, so that another process would end as well
                     raise WorkerLost(f"the process of {key} ended with status {status}{_MAIN}") from None
-                continue
-            with self._lock:
-                self._idle.append(worker)
-            if not good:
-                raise value
-            return value
         raise WorkerLost(f"{key} lost its process {self._retries + 1} times: killed, or out of memory?")
 
-    def _idle_worker(self) -> Worker:
-        """Return a process that is idle; a new one if none is."""
+    def _worker_of_thread(self) -> Worker:
+        """Return the process of this thread, which is started if there is none."""
         with self._lock:
-            if self._stopped:
-                raise TaskStopped
-            if self._idle:
-                return self._idle.pop()
-            worker = Worker(self._context)
-            self._all.append(worker)
-            return worker
+            self._stop()
+            if getattr(self._own, "worker", None) is None:
+                self._own.worker = Worker(self._context)
+                self._workers.append(self._own.worker)
+            return self._own.worker
 
     def share(self, value: Any) -> Any:
-        """See Engine; raises what pickle does if it cannot be sent."""
+        """See Engine. Raises the error of pickle if the value cannot be sent."""
         return Shared(value)
 
 

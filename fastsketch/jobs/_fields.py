@@ -1,4 +1,4 @@
-"""Answers of a function for rows as arrays by name, and the names of their columns in a table."""
+"""Answers of a function for rows, as a dict of named arrays, and the names of their columns in a table."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,9 +12,9 @@ from fastsketch._core.validation import is_sparse
 Fields = dict[str, NDArray[Any]]
 Method = Callable[..., Any]
 
-# Kinds of dtype that files hold without pickle.
+# Kinds of dtype that can be saved without pickle.
 KINDS = "biufcSUmM"
-# What an answer without a name is called in a table, by the method that gives it.
+# Column names of answers without a name: {method: name}.
 WORDS = {
     "encode": "code",
     "predict": "prediction",
@@ -24,12 +24,12 @@ WORDS = {
     "predict_log_proba": "log_probability",
     "apply": "leaf",
 }
-# What several answers are called that come without names.
+# Names of several answers that are returned as a tuple: {method: names}.
 SEVERAL = {"kneighbors": ("distance", "index"), "search": ("distance", "index")}
 
 
 class Spec(NamedTuple):
-    """Names, dtypes and shapes (of one row) of the answers of a function; a single array has the name ""."""
+    """Names, dtypes and shapes, without the rows, of the answers of a function. A single array has the name ""."""
 
     names: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -37,7 +37,7 @@ class Spec(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of all answers for one row."""
+        """Bytes of all answers for one row."""
         items = zip(self.dtypes, self.shapes, strict=True)
         return sum(np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in items)
 
@@ -49,14 +49,14 @@ class Spec(NamedTuple):
 
 
 def as_fields(answer: Any, n: int, name: str) -> Fields:
-    """Return the arrays of an answer for n rows, by their names.
+    """Convert an answer for n rows (an array, a tuple or a mapping) to {name: array}.
 
     Raises
     ------
     TypeError
-        If it is sparse, masked or made of objects.
+        If an array is sparse, masked or of objects.
     ValueError
-        If it has not one entry for each row.
+        If an array does not have n entries.
     """
     several: Mapping[str, Any]
     if isinstance(answer, Mapping):
@@ -91,30 +91,30 @@ def _as_array(value: Any, n: int, name: str) -> NDArray[Any]:
 
 
 def spec_of(fields: Fields) -> Spec:
-    """Return names, dtypes and shapes of answers."""
+    """Return the spec of some answers."""
     arrays = fields.values()
     return Spec(tuple(fields), tuple(a.dtype.str for a in arrays), tuple(a.shape[1:] for a in arrays))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
 def unwrapped(method: Method) -> Method:
-    """Return the function behind partial ones."""
+    """Return the function inside ``functools.partial``."""
     while isinstance(method, partial):
         method = cast("Method", method.func)
     return method
 
 
 def name_of(method: Method) -> str:
-    """Return the name of a function in messages and tables."""
+    """Return the name of a function for messages and tables."""
     inner = unwrapped(method)
     return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
 
 def column_names(method: Method, spec: Spec) -> list[list[str]]:
-    """Return the names of the columns of a table, for each answer.
+    """Return the column names of a table, a list for each array of answers.
 
-    "code" for rows of bytes, "prediction" and "score" for one number; of several the names of the classes or those of
-    scikit-learn's ``get_feature_names_out``, else numbers from 0.
+    An array of bytes is one column, "code"; one number for each row is "prediction", "score" or the like. Several
+    numbers are named after the classes or by ``get_feature_names_out``, otherwise they are numbered from 0.
     """
     inner = unwrapped(method)
     owner, own = getattr(inner, "__self__", None), name_of(method)
@@ -136,6 +136,7 @@ def column_names(method: Method, spec: Spec) -> list[list[str]]:
 
 
 def _several_names(owner: Any, own: str, stem: str, width: int) -> list[str]:
+    """Return the names of `width` columns of the method `own` of a model; `stem` begins numbered names."""
     if own == "transform" and hasattr(owner, "get_feature_names_out"):
         names = [str(name) for name in owner.get_feature_names_out()]
         if len(names) == width:

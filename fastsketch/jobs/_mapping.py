@@ -1,4 +1,4 @@
-"""Map jobs: the answers of a model for every row of a source, in one file or folder, in the order of rows."""
+"""``map_rows``: the answers of a function, such as a model's method, for every row of a source, in order."""
 
 import contextlib
 import hashlib
@@ -27,16 +27,16 @@ from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, sp
 from fastsketch.jobs._manifest import Identity, check_unchanged, identity_of
 from fastsketch.jobs._options import Job
 from fastsketch.jobs._outputs import Append, Npy, Parquet, Sink
+from fastsketch.jobs._partial_output import PartialOutput
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._tree import Span, Task, completed
-from fastsketch.jobs._unfinished import Unfinished
 
-# Bytes of rows in a part: what is done again after a kill, and of Parquet what becomes one file.
+# Bytes of rows in a part: the work that a kill costs, and the rows of a file of Parquet.
 PART_BYTES = 64 << 20
-# Bytes of answers that are formed at a time.
+# Bytes of answers that are computed at a time.
 ANSWER_BYTES = 16 << 20
-# Rows of which the first answers of a part are formed: how long one of them is shows then.
+# Rows of the first answers of a part, which show how many bytes the answers for a row have.
 FIRST_ROWS = 256
 
 
@@ -47,10 +47,11 @@ class MapResult(NamedTuple):
     ----------
     output : Path
     n_rows, n_parts : int
-        Rows that were asked about, and parts of the source that they came in.
+        Number of rows, and of the parts into which the source was split.
     n_kept : int
-        Parts that an earlier run of the same job had done.
+        Parts that were finished by an earlier run of the same job.
     seconds : float
+        Duration of this run.
 
     Examples
     --------
@@ -84,55 +85,57 @@ def map_rows(
     part_bytes: int = PART_BYTES,
     retries: int = 3,
 ) -> MapResult:
-    """Write the answers of a model for every row of a source, in order: codes, components, predictions, scores.
+    """Compute the answers of a function for every row of a source in parallel, and write them in the order of rows.
 
     Parameters
     ----------
     function : callable(rows) -> array_like (n, ...), or several of these as a tuple or a dict
-        A bound method of a model, an encoder or an estimator, as ``model.encode``, ``pca.transform``,
+        A bound method of a model, an encoder or an estimator, such as ``model.encode``, ``pca.transform``,
         ``learner.predict_proba`` or ``neighbours.kneighbors``; or a function of rows (n, d). For processes it must be
-        importable: defined in a module, not in a lambda; ``functools.partial`` gives it more arguments.
+        importable: defined in a module, not a lambda. ``functools.partial`` adds arguments.
     source : path, glob, folder, array, ... or fastsketch.data.Source
-        Whatever ``fs.open_rows`` takes. A column that is read beside the rows, ``open_rows(..., beside="id")``, stands
-        beside their answers too.
+        Anything that ``fs.open_rows`` accepts. An extra column of a source, ``open_rows(..., beside="id")``, is
+        written in front of the answers.
     output : path
-        ".npy": one array, (n, ...). ".parquet": a folder of numbered files, one for each part, which readers take as
-        one table (extra: arrow). What is there already is replaced when the new content is complete.
+        ".npy" for one array (n, ...), or ".parquet" for a folder of numbered files, one for each part, which readers
+        treat as one table (extra: arrow). An existing output is replaced when the new one is complete.
     workers, engine, scheduler, progress, retries
-        As in ``fs.run``. Workers of Dask write to the output themselves: it must lie where all of them see it.
+        As in ``fs.run``. Dask workers write the files of parts themselves, so that the output must be in a file system
+        that all of them share.
     resume : bool, default False
-        Go on from what a job that was killed has left in the folder ``OUTPUT.partial``: only parts that are not there
-        are done. Where there is none the job begins, with a warning. Refused if rows, model or parts are not the same,
-        or come once, and if the output is finished: it would be replaced. What the folder holds is not trusted: the
-        function is asked once more for the first rows of a part that is there, and its answers say what the files of
-        all parts must hold.
+        Whether to continue a job that was killed, from the folder ``OUTPUT.partial``: only parts that are not in it are
+        computed. If there is no such folder, the job starts, with a warning. ValueError if the rows, the model or the
+        parts are others, if the rows cannot be read again, or if the output is finished, because it would be replaced.
+        The files in the folder are not trusted: the function is called again for the first rows of one part, and files
+        with other dtypes, shapes or numbers of rows are computed again.
     part_bytes : int, default 64 MiB
-        Bytes of rows in a part: what is done again after a kill, and what becomes a file of Parquet.
+        Bytes of rows in a part: the work that a kill costs, and the rows of a file of Parquet.
 
     Returns
     -------
     MapResult
-        (output, n_rows, n_parts, n_kept, seconds); n_kept parts had been done before by the job that was resumed.
+        (output, n_rows, n_parts, n_kept, seconds); n_kept parts were finished by the job that is resumed.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it should be; if what the function gives is sparse, is made of objects, has not one
-        entry for each row, or differs from part to part in dtype or width. Errors of the function name file and row.
+        If an argument is not valid; if the function returns sparse rows, objects, a number of entries other than the
+        number of rows, or in one part other dtypes or shapes than in another. Errors of the function name file and row.
     OSError
-        If the output cannot be written; the parts that are done are kept for ``resume``.
+        If the output cannot be written. Finished parts are kept for ``resume``.
     ImportError
         For ".parquet" without pyarrow.
 
     Notes
     -----
-    The answers do not depend on workers or engine: the source is cut by the data and ``part_bytes`` alone, and BLAS
-    runs on one thread. Where a model promises that a row's answer does not depend on the batch (codes), they are those
-    of one call; others are to rounding. The model is sent to a worker once. Memory of a worker: the model, two chunks
-    of rows and the answers to one.
+    The answers do not depend on workers or engine: the split into parts depends only on the data and ``part_bytes``,
+    and BLAS runs on one thread. They equal those of one call bit for bit if the answer of the function for a row does
+    not depend on the other rows (codes), otherwise up to rounding. The model is sent to each worker once. A worker
+    needs memory for the model, two chunks of rows and the answers for one.
 
-    Columns of Parquet: "code" of bytes, as binary values of fixed size; "prediction" or "score"; "probability_<class>";
-    of ``transform`` the names that ``get_feature_names_out`` gives, or numbered ones; of several answers their names.
+    Columns of Parquet: "code" for bytes, as binary values of fixed size; "prediction" or "score";
+    "probability_<class>"; for ``transform`` the names of ``get_feature_names_out``, or numbers; for several answers
+    their names.
 
     Examples
     --------
@@ -161,10 +164,10 @@ def map_rows(
         raise ValueError(f"output must end in .npy or .parquet, got {name!r}")
     part_bytes = as_integer(part_bytes, "part_bytes", 1)
     job = Job(workers, engine, scheduler, resume, progress, retries).checked()
-    return written(function, open_rows(source), Path(name), sink, job, part_bytes)
+    return write_answers(function, open_rows(source), Path(name), sink, job, part_bytes)
 
 
-def written(
+def write_answers(
     method: Method,
     source: Source,
     output: Path,
@@ -174,62 +177,72 @@ def written(
     *,
     held: bool = False,
 ) -> MapResult:
-    """Write answers as ``map_rows`` does, into any kind of output; `held`: the caller holds its name already."""
+    """Write answers as ``map_rows`` does, into any kind of sink. `held`: the caller has locked the output."""
     started = time.perf_counter()
     method = frozen(method)
-    name = name_of(method)
+    name, content = name_of(method), _pickled(method)
     check_names(method, source)
     part_bytes = part_bytes or PART_BYTES
     parts = source.parts(part_bytes)
     about: Identity | None = None
     if source.repeatable:
-        rows_as = {"part_bytes": part_bytes, "parts": len(parts), "rows": identity_of(source)}
-        about = {"method": name, "digest of the model": digest_of(method), **rows_as}
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        about = {"method": name, "digest of the model": digest, "part_bytes": part_bytes, "parts": len(parts)}
+        about["rows"] = identity_of(source)
     with (
         warnings.catch_warnings(),
         Reporter(job.progress, source, len(parts)) as reporter,
-        Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
+        PartialOutput.open(output, sink, about, resume=job.resume, held=held) as partial_output,
     ):
         done: dict[int, int] = {}
         if job.resume:
             lengths = [part.n_rows for part in parts]
-            done = kept.done(lengths, method, lambda number: _first_spec(method, name, parts[number]))
+            done = partial_output.done(lengths, method, lambda number: _first_spec(method, name, parts[number]))
         for number, rows in done.items():
             reporter.known(_node(number, rows))
         left = [number for number in range(len(parts)) if number not in done]
-        remaining = [parts[n] for n in left]
-        with job.engine_for(remaining, lambda: 2 * _bytes_of(method), reporter.rows_here) as engine:
-            shared = _sent(engine, method)
+        remaining = [parts[number] for number in left]
+        with job.engine_for(remaining, lambda: 2 * len(content), reporter.rows_here) as engine:
+            shared = _shared(engine, method)
 
-            def task(n: int) -> Task:
-                writer = partial(sink.writer, str(sink.part(kept.place, n)))
-                return Span(0, n, n, n), answer_part, (shared, name, parts[n], writer)
+            def task(number: int) -> Task:
+                writer = partial(sink.writer, str(sink.part(partial_output.path, number)))
+                return Span(0, number, number, number), answer_part, (shared, name, parts[number], writer)
 
             for place, (rows, spec) in completed(engine, map(task, left), len(left), deque()):
-                kept.add(place.first, rows, spec)
+                partial_output.add(place.first, rows, spec)
                 reporter.finished(_node(place.first, rows))
         if about is not None:
             check_unchanged(source, about["rows"])
-        n_rows = kept.finish(len(parts), lambda: _spec_of_nothing(method, name, source))
+        n_rows = partial_output.finish(len(parts), lambda: _spec_of_nothing(method, name, source))
     return MapResult(output, n_rows, len(parts), len(done), time.perf_counter() - started)
 
 
-def _sent(engine: Engine, value: Any) -> Any:
+def _node(number: int, rows: int) -> JobNode:
+    """Return a part as the reporter counts it: without a model."""
+    return JobNode(None, rows, number, number, {})
+
+
+def _shared(engine: Engine, method: Method) -> Any:
     try:
-        return engine.share(value)
+        return engine.share(method)
     except Exception as error:
         raise TypeError(
-            f"{name_of(value)} cannot be sent to workers: {error}; define it in a module, or take engine='threads'"
+            f"{name_of(method)} cannot be sent to workers: {error}; define it in a module, or take engine='threads'"
         ) from error
 
 
+# -- one part ----------------------------------------------------------------------------------------------------------
 def answer_part(
     method: Method,
     name: str,
     part: Source,
     writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
 ) -> tuple[int, Spec | None]:
-    """Write the answers for the rows of a part, and return (rows, what answers are); the writer has a path already."""
+    """Compute and write the answers for the rows of a part. Return (number of rows, spec; None without rows).
+
+    `writer` opens the file of the part, as ``Writer`` does once its path is bound.
+    """
     _expect_names(part)
     n_rows, spec = 0, None
     with contextlib.ExitStack() as stack:
@@ -247,20 +260,35 @@ def answer_part(
 
 
 def _expect_names(part: Source) -> None:
-    """Keep scikit-learn from warning about names, which ``check_names`` has seen; it stays so in a worker."""
+    """Silence scikit-learn's warning about missing feature names, for the rest of a worker's life.
+
+    ``check_names`` has compared the names of the source with those of the model.
+    """
     if part.feature_names is not None:
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
 
 
 def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
-    """Return what the answers for the first rows of a part are; None if it has no rows."""
+    """Compute the answers for the first rows of a part, and return their spec; None if the part has no rows."""
     with contextlib.closing(answers(method, name, part)) as pieces, warnings.catch_warnings():
         _expect_names(part)
         return next((spec_of(fields) for fields, _ in pieces), None)
 
 
+def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
+    """Return the spec of the answers for a source without rows: that of the answer for an array of no rows."""
+    nothing: Any = np.empty((0, source.n_features), source.dtype or np.float64)
+    try:
+        return spec_of(as_fields(method(nothing), 0, name))
+    except Exception as error:
+        raise ValueError(f"{source.name} holds no rows, and {name} does not say what it would give") from error
+
+
 def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, int]]:
-    """Yield (answers, rows) of a part, some rows at a time: cut by the data alone."""
+    """Yield (answers, number of rows) for consecutive rows of a part.
+
+    The number of rows is 256 at first, then what gives about ANSWER_BYTES of answers, and never more than a chunk.
+    """
     step, row = FIRST_ROWS, 0
     chunks = ((rows, None) for rows, _ in part.chunks()) if part.beside is None else _with_ids(part)
     for rows, ids in chunks:
@@ -278,15 +306,15 @@ def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, 
 
 
 def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
-    """Yield rows with the values beside them: numbers, or text as objects."""
+    """Yield (rows, values of the extra column): numbers, or str in an array of objects, "" where one is missing."""
     for rows, values, _ in part.chunks_beside():
         kind = values.dtype.kind
         yield rows, values if kind in "biuf" else np.array(["" if v is None else str(v) for v in values], object)
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- the function ------------------------------------------------------------------------------------------------------
 def frozen(method: Method) -> Method:
-    """Return the function of a model that changes no more: an encoder is learned once, and not in each worker."""
+    """Replace ``model.encode`` by the method of the model's encoder, so that workers need not derive the encoder."""
     owner = getattr(method, "__self__", None)
     if getattr(method, "__name__", "") == "encode" and callable(getattr(owner, "encoder", None)):
         return cast("Method", cast("Any", owner).encoder().encode)
@@ -294,7 +322,7 @@ def frozen(method: Method) -> Method:
 
 
 def check_names(method: Method, source: Source) -> None:
-    """Raise ValueError unless the columns of a source are those that a model has learned, by name, in their order."""
+    """Raise ValueError unless the source has the column names, in their order, that the model has learned."""
     owner = getattr(unwrapped(method), "__self__", None)
     known: Any = getattr(owner, "feature_names", None)
     known = getattr(owner, "feature_names_in_", None) if known is None else known
@@ -302,35 +330,13 @@ def check_names(method: Method, source: Source) -> None:
         agreed(source.feature_names, tuple(map(str, known)), source.name)
 
 
-def digest_of(method: Method) -> str:
-    """Return a digest of a function and all that belongs to it; the name of one that cannot be pickled."""
+def _pickled(method: Method) -> bytes:
+    """Return the pickle of a function with its model, or its name if it cannot be pickled."""
     content = io.BytesIO()
     pickler = pickle.Pickler(content, 5)
-    pickler.fast = True  # no memo: it would tell equal objects from the same
+    pickler.fast = True  # without a memo, equal models have equal pickles
     try:
         pickler.dump(method)
     except Exception:
-        return str(getattr(unwrapped(method), "__qualname__", type(method).__qualname__))
-    return hashlib.blake2b(content.getvalue(), digest_size=16).hexdigest()
-
-
-# -- inside ------------------------------------------------------------------------------------------------------------
-def _bytes_of(method: Method) -> int:
-    """Return about how many bytes a model takes in memory."""
-    try:
-        return len(pickle.dumps(method))
-    except Exception:  # for threads alone, which share it
-        return 0
-
-
-def _node(number: int, rows: int) -> JobNode:
-    return JobNode(None, rows, number, number, {})
-
-
-def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
-    """Return what answers would be, of a source without rows."""
-    none: Any = np.empty((0, source.n_features), source.dtype or np.float64)
-    try:
-        return spec_of(as_fields(method(none), 0, name))
-    except Exception as error:
-        raise ValueError(f"{source.name} holds no rows, and {name} does not say what it would give") from error
+        return str(getattr(unwrapped(method), "__qualname__", type(method).__qualname__)).encode()
+    return content.getvalue()

@@ -1,4 +1,4 @@
-"""Models that are there, or that tasks make, as one. Of those from elsewhere ``copy`` and ``merge`` are known."""
+"""``merge`` and ``map_merge``: one model of several, along a tree. Any objects with ``copy`` and ``merge`` will do."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import isqrt
@@ -9,37 +9,37 @@ from fastsketch._core.validation import as_choice, as_integer
 from fastsketch._kernels import pool as cores
 from fastsketch.jobs._engines import Engine, Serial
 from fastsketch.jobs._options import engine_of
-from fastsketch.jobs._tree import Tree, climbed
+from fastsketch.jobs._tree import Tree, reduce_tree
 
 
 class Mergeable(Protocol):
     """Model that can be copied and merged."""
 
     def copy(self) -> Self:
-        """Return an independent model in the same state."""
+        """Return an independent copy."""
         ...
 
     def merge(self, other: Self, /) -> Self:
-        """Add what another model has seen."""
+        """Add the rows that another model has learned, and return self."""
         ...
 
 
 M = TypeVar("M", bound=Mergeable)
-# Models that ``merge`` joins by two: each of the lowest joins needs a copy, of which of many there would be too many.
-MOST_BY_TWO = 64
+# Number of models up to which ``merge`` merges pairs. Each merge of pairs of given models needs a copy.
+MAX_MODELS_IN_PAIRS = 64
 Item = TypeVar("Item")
 MergeEngine = Literal["serial", "threads", "processes"]
 
 
 def merged(models: Sequence[M]) -> M:
-    """Return a new model from several, in their order; none of them is changed."""
+    """Merge models in their order into a copy of the first. None of them is changed."""
     return merged_into_first([models[0].copy(), *models[1:]])
 
 
 def merged_into_first(models: Sequence[M]) -> M:
-    """Return the first of these models with all the others merged into it, in their order."""
+    """Merge models in their order into the first, and return it. The others are not changed."""
     first, *others = models
-    in_order = getattr(first, "_merge_in_order", None)  # of sketches: the same bits, sooner
+    in_order = getattr(first, "_merge_in_order", None)  # of sketches: the same bits in less time
     if in_order is not None and all(isinstance(model, type(first)) for model in others):
         in_order(others)
         return first
@@ -51,19 +51,21 @@ def merged_into_first(models: Sequence[M]) -> M:
 def merge(
     models: Iterable[M], fan_in: int | None = None, *, engine: MergeEngine = "serial", workers: int | None = None
 ) -> M:
-    """Merge models of one kind into a new one along a tree that their order alone decides; none of them is changed.
+    """Merge models of one kind into a new one, along a tree that depends only on their order and number.
 
     Parameters
     ----------
     models : iterable
-        Sketches, hashes or any objects with ``copy()`` and ``merge(other)`` (picklable for processes).
+        Sketches, hashes or any objects with ``copy()`` and ``merge(other)``, picklable for processes. They are not
+        changed.
     fan_in : int, optional
-        Neighbours merged at a time, at least 2: every row passes log(number of models) / log(fan_in) merges. By default
-        2 for up to 64 models; of more as many as make two levels, so that few copies are held at a time.
+        Number of neighbours that are merged at a time, at least 2: every row passes log(number of models) /
+        log(fan_in) merges. Default: 2 for up to 64 models; for more models, the number that gives two levels, so that
+        few copies exist at the same time.
     engine : {"serial", "threads", "processes"}, default "serial"
-        Where the merges of one level run; of no influence on the result.
+        Where merges run. It does not change the result.
     workers : int, optional
-        Threads or processes; default: the CPUs that this process may use.
+        Number of threads or processes. Default: the CPUs that this process may use.
 
     Returns
     -------
@@ -72,7 +74,7 @@ def merge(
     Raises
     ------
     TypeError, ValueError
-        If there are no models, or two do not belong together.
+        If there are no models, or two of them cannot be merged.
 
     Examples
     --------
@@ -88,17 +90,17 @@ def merge(
     if not leaves:
         raise ValueError("models must hold at least one model")
     if fan_in is None:
-        fan_in = 2 if len(leaves) <= MOST_BY_TWO else isqrt(len(leaves) - 1) + 1
+        fan_in = 2 if len(leaves) <= MAX_MODELS_IN_PAIRS else isqrt(len(leaves) - 1) + 1
     fan_in = as_integer(fan_in, "fan_in", 2)
     for model in leaves:
         if not (hasattr(model, "merge") and hasattr(model, "copy")):
             raise TypeError(f"models must hold models that merge, got {type(model).__name__}")
     tree: Tree[M] = Tree(len(leaves), fan_in)
-    with _opened(engine, workers, 3) as crew:
+    with _opened(engine, workers, 3) as opened:
         if len(leaves) == 1:
             return leaves[0].copy()
         known = [(tree.place(0, number), leaf) for number, leaf in enumerate(leaves)]
-        return climbed(crew, tree, (), merged, join_joined=merged_into_first, known=known)
+        return reduce_tree(opened, tree, (), merged, join_again=merged_into_first, known=known)
 
 
 def map_merge(
@@ -110,22 +112,24 @@ def map_merge(
     workers: int | None = None,
     retries: int = 3,
 ) -> M:
-    """Make a model of every item and merge them: ``task(item, index)`` for each, then ``merge``.
+    """Compute a model for every item in parallel, and merge the models in the order of the items.
 
     Parameters
     ----------
     task : callable (item, index) -> model
-        A pure function that opens its own data, for example a file named by the item. It may be run again for an item
-        whose worker was lost. For processes it must be importable: defined in a module, not in a lambda.
+        A function without side effects that opens its own data, for example the file that the item names. It is called
+        again for an item whose worker was lost. For processes it must be importable: defined in a module, not a lambda.
     items : iterable
-        Small: paths, ranges, keys.
+        Small objects, such as paths, ranges or keys.
     fan_in : int, default 2
+        Number of neighbours that are merged at a time.
     engine : {"serial", "threads", "processes"}, default "processes"
         Processes are spawned, never forked: a script needs its ``if __name__ == "__main__"``.
     workers : int, optional
+        Number of threads or processes. Default: the CPUs that this process may use.
     retries : int, default 3
-        Times a task may lose its process (killed, out of memory) before that is an error. Only the task that the lost
-        process was running is repeated.
+        How often a task may lose its process (killed, out of memory) before that is an error. Only the task of the
+        lost process is repeated.
 
     Returns
     -------
@@ -138,9 +142,9 @@ def map_merge(
     WorkerLost
         If a task lost its process more than ``retries`` times.
     StateError
-        If what comes back from a process is no consistent model; the message has the index of its item.
+        If a process returns a model that is not consistent. The message has the index of its item.
     Exception
-        What a task raises ends the job.
+        The first error of a task; it ends the job.
 
     Notes
     -----
@@ -161,13 +165,14 @@ def map_merge(
     if not wanted:
         raise ValueError("items must hold at least one item")
     tree: Tree[M] = Tree(len(wanted), fan_in)
-    with _opened(engine, workers, as_integer(retries, "retries", 0)) as crew:
+    with _opened(engine, workers, as_integer(retries, "retries", 0)) as opened:
         leaves = ((tree.place(0, index), task, (item, index)) for index, item in enumerate(wanted))
-        root = climbed(crew, tree, leaves, merged, join_joined=merged_into_first)
+        root = reduce_tree(opened, tree, leaves, merged, join_again=merged_into_first)
     return root.copy() if len(wanted) == 1 else root  # a task may keep what it returns
 
 
 def _opened(engine: str, workers: int | None, retries: int) -> Engine:
+    """Create an engine after a check of the arguments."""
     as_choice(engine, "engine", ("serial", "threads", "processes"))
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
     if engine == "serial":

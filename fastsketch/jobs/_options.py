@@ -1,4 +1,4 @@
-"""The options that all jobs have, and the engine that they ask for."""
+"""The options that all jobs have in common, and the engine that they select."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Self
@@ -14,7 +14,7 @@ NAMES = ("processes", "threads", "dask")
 
 
 def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None) -> Engine:
-    """Return an engine by its name; "dask" takes n_workers 0 for all there are."""
+    """Create an engine by its name. For "dask", n_workers=0 means all workers of the cluster."""
     as_choice(name, "engine", NAMES)
     if name == "dask":
         from fastsketch.jobs._dask import Cluster  # Dask is imported only where it is used
@@ -24,7 +24,7 @@ def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None)
 
 
 class Job(NamedTuple):
-    """Options of a job: see ``fs.run``."""
+    """Options of a job; see ``fs.run`` for their meaning."""
 
     workers: int | str = "auto"
     engine: str = "processes"
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     retries: int = 3
 
     def checked(self) -> Self:
-        """Return these options; TypeError or ValueError for one that is none."""
+        """Return the options unchanged; TypeError or ValueError if one is not valid."""
         as_choice(self.engine, "engine", NAMES)
         as_integer(self.retries, "retries", 0)
         as_flag(self.resume, "resume")
@@ -45,7 +45,11 @@ class Job(NamedTuple):
     def engine_for(
         self, parts: Sequence[Source], model_bytes: Callable[[], int], listener: Callable[[int], None]
     ) -> Engine:
-        """Return the engine for these parts: one worker is this thread, which tells the listener of its rows."""
+        """Create the engine for some parts.
+
+        One worker is this thread, and so are rows that cannot be read again; it calls `listener` with numbers of rows.
+        `model_bytes` returns the memory of a worker for models.
+        """
         once = not all(part.repeatable for part in parts)
         if once and self.workers not in ("auto", 1):
             raise ValueError("workers must be 1: these rows come once, and are read here")

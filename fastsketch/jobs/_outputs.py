@@ -1,6 +1,6 @@
-"""Outputs of map jobs: a file for each part of the rows, and one output of them when all are there.
+"""Output formats of map jobs: .npy, csv and Parquet. Each part of the rows is written to a file of its own.
 
-Until then they lie in a folder beside the output, ``OUT.partial``.
+When all parts are finished they are joined as the output. Until then they are in the folder OUTPUT.partial.
 """
 
 import contextlib
@@ -22,45 +22,46 @@ from fastsketch.data.files._replacing import replacing, temporary_name
 from fastsketch.data.files._untrusted import discard, is_link, open_within
 from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 
-# Bytes of answers in one row group of Parquet: what readers take at a time; smaller ones cost them, larger ones memory.
+# Bytes of answers in a row group of Parquet, which readers read at a time: small ones are slow, large ones need memory.
 GROUP_BYTES = 32 << 20
 
 Append = Callable[[Fields], object]
-# Opens the file of a part, and takes answers for its rows in their order; the file has its name when the block ends.
-# It is called with (path, what answers are, the function that gives them), and refuses what the file cannot hold.
+# A context manager that opens the file of a part, called with (path, spec of the answers, the function that computes
+# them). It yields a function that appends answers. The file gets its name when the block ends. ValueError if the format
+# cannot hold such answers.
 Writer = Callable[[str, Spec, Method], contextlib.AbstractContextManager[Append]]
 
 
 class Sink(ABC):
-    """Output of a map job. A subclass has a `writer` of its parts, which is sent to workers."""
+    """Base class of output formats. `writer` writes the file of a part; it is sent to workers."""
 
-    FOLDER: ClassVar[bool] = False  # whether the output is one, which holds the parts
+    FOLDER: ClassVar[bool] = False  # whether the output is a folder of the files of parts
     SUFFIX: ClassVar[str]
     writer: Writer
 
     def folder(self, place: Path) -> Path:
-        """Return the folder of the parts, within that of the job."""
+        """Return the folder of the parts within the folder of the job."""
         return place / "rows" if self.FOLDER else place
 
     def part(self, place: Path, number: int) -> Path:
-        """Return the file of a part."""
+        """Return the path of the file of a part."""
         return self.folder(place) / f"part-{number:06d}{self.SUFFIX}"
 
     def is_part(self, name: str) -> bool:
-        """Tell whether a file is called as one of a part."""
+        """Return whether a name is that of a file of a part."""
         return re.fullmatch(rf"part-\d{{6,}}\{self.SUFFIX}", name) is not None
 
     def begin(self, place: Path) -> None:
-        """Make ready the folder of a job, new or left by a job that was killed: a link becomes a folder."""
+        """Prepare the folder of a job, which may be new or untrusted: links are replaced, temporary files removed."""
         folder = self.folder(place)
         if folder != place and (is_link(folder) or not folder.is_dir()):
             discard(folder)
             folder.mkdir()
-        for path in folder.glob(".*.tmp"):  # of a part that was being written
+        for path in folder.glob(".*.tmp"):  # of writers that were killed
             discard(path)
 
     def rows_in(self, place: Path, number: int, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in the file of a part, None unless it holds answers of this kind."""
+        """Return the number of rows in the file of a part; None if it cannot be read or has another spec."""
         try:
             with open_within(place, self.part(place, number).relative_to(place).as_posix()) as file:
                 return self._rows_in(file, spec, method)
@@ -69,14 +70,14 @@ class Sink(ABC):
 
     @abstractmethod
     def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in an open file of answers of this kind."""
+        """Return the number of rows in an open file; None if its answers have another spec."""
 
     def head(self, spec: Spec, n: int) -> bytes:
-        """Return what stands in the output before the answers for n rows."""
+        """Return the header of an output with n rows."""
         return b""
 
     def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
-        """Join the parts in a file that takes the place of the target; they stay."""
+        """Concatenate the parts, and replace the target by the result atomically. The files of parts are kept."""
         with replacing(target) as out:
             out.write(self.head(spec, sum(lengths)))
             for number, length in enumerate(lengths):
@@ -86,18 +87,18 @@ class Sink(ABC):
                         shutil.copyfileobj(part, out, 1 << 20)
 
     def head_of_part(self, spec: Spec) -> bytes:
-        """Return what stands in the file of a part before its answers; its length does not depend on their number."""
+        """Return the header of the file of a part, to be skipped. Its length does not depend on the number of rows."""
         return b""
 
 
 # -- .npy --------------------------------------------------------------------------------------------------------------
 def npy_header(spec: Spec, n: int) -> bytes:
-    """Return the header of an array of n answers. Its length does not depend on n: numpy leaves room for 21 digits.
+    """Return the .npy header of an array of n answers. Its length does not depend on n: NumPy pads to 21 digits.
 
     Raises
     ------
     ValueError
-        If there are several answers for a row, or none.
+        If rows have several arrays of answers, or empty ones.
     """
     if len(spec.names) > 1:
         raise ValueError(
@@ -118,7 +119,7 @@ def npy_header(spec: Spec, n: int) -> bytes:
 
 @contextlib.contextmanager
 def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write an .npy; see Writer."""
+    """Write a part as .npy; see Writer."""
     n_rows, header = 0, npy_header(spec, 0)
     with replacing(path, follow_links=False) as file:
         file.write(header)
@@ -135,7 +136,7 @@ def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 class Npy(Sink):
-    """One .npy of all answers."""
+    """Output in one .npy file."""
 
     SUFFIX = ".npy"
     writer = staticmethod(npy_part)
@@ -158,13 +159,13 @@ class Npy(Sink):
 
 # -- csv ---------------------------------------------------------------------------------------------------------------
 def as_text(value: Any) -> str:
-    """Return a cell; numbers have nine digits at most."""
+    """Format a cell of csv; floats have at most nine digits."""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
 @contextlib.contextmanager
 def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write lines of a part, without a header; see Writer."""
+    """Write a part as csv without a header; see Writer."""
     if any(len(shape) > 1 for shape in spec.shapes):
         raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
     with replacing(path, follow_links=False) as file:
@@ -176,6 +177,7 @@ def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
+    """Yield the answers for each row as one tuple of cells."""
     columns: list[list[Any]] = []
     for array in fields.values():
         columns += [column.tolist() for column in (array.T if array.ndim == 2 else [array])]
@@ -183,7 +185,7 @@ def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
 
 
 class Csv(Sink):
-    """One text of all answers, a line each; `heads` name the columns, and without any there is no such line."""
+    """Output in one csv file. `heads` are the column names of the first line; without any there is no such line."""
 
     SUFFIX = ".csv"
     writer = staticmethod(csv_part)
@@ -206,26 +208,21 @@ class Csv(Sink):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write a file of Parquet; see Writer."""
+    """Write a part as Parquet; see Writer."""
     pa, pq = arrow()
     schema = _schema(pa, spec, method)
     with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:
-        waiting: list[list[Any]] = []
-        held = 0
+        waiting: list[Any] = []  # tables of the next row group
 
         def flush() -> None:
-            nonlocal held
             if waiting:
-                columns = [pa.concat_arrays(parts) for parts in zip(*waiting, strict=True)]
-                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+                writer.write_table(pa.concat_tables(waiting))
             waiting.clear()
-            held = 0
 
         def append(fields: Fields) -> None:
-            nonlocal held
-            waiting.append([column for array in fields.values() for column in _as_columns(pa, array)])
-            held += sum(array.nbytes for array in fields.values())
-            if held >= GROUP_BYTES:
+            columns = [column for array in fields.values() for column in _as_columns(pa, array)]
+            waiting.append(pa.Table.from_arrays(columns, schema=schema))
+            if sum(table.nbytes for table in waiting) >= GROUP_BYTES:
                 flush()
 
         yield append
@@ -233,7 +230,7 @@ def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _schema(pa: Any, spec: Spec, method: Method) -> Any:
-    """Return names and types of the columns of a part."""
+    """Return the Arrow schema of a part."""
     none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
     heads = [head for names in column_names(method, spec) for head in names]
     kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
@@ -241,20 +238,20 @@ def _schema(pa: Any, spec: Spec, method: Method) -> Any:
 
 
 def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
-    """Return the columns of answers of one number each, or of one row of them; rows of bytes are one column."""
+    """Convert answers to Arrow columns: one for each number of a row; a row of bytes is one fixed-size binary value."""
     if array.ndim == 2 and array.dtype == np.uint8:
         kind = pa.binary(array.shape[1])
         content = pa.py_buffer(np.ascontiguousarray(array).tobytes())
         return [pa.Array.from_buffers(kind, len(array), [None, content])]
     if array.dtype.kind == "O":
         return [pa.array(array.tolist(), pa.string())]
-    # copies: the next answer may lie in the same memory
+    # copied, because the function may reuse the memory for its next answer
     parts = array.T if array.ndim == 2 else [array]
     return [pa.array(np.array(part, part.dtype.newbyteorder("=")), from_pandas=False) for part in parts]
 
 
 class Parquet(Sink):
-    """Folder of numbered files of Parquet."""
+    """Output in a folder of numbered Parquet files, one for each part."""
 
     FOLDER = True
     SUFFIX = ".parquet"
@@ -272,10 +269,10 @@ class Parquet(Sink):
         return found.metadata.num_rows if found.schema_arrow.equals(_schema(pa, spec, method)) else None
 
     def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
-        """See Sink: the folder of the parts becomes the output; a folder in its place goes when it has."""
+        """See Sink: the folder of the parts is renamed to the target; an older folder is deleted after that."""
         result, old = self.folder(place), temporary_name(target)
         parts = {self.part(place, number) for number, length in enumerate(lengths) if length}
-        for path in set(result.iterdir()) - parts:  # would be read as rows of the table
+        for path in set(result.iterdir()) - parts:  # readers would take them for parts of the table
             discard(path)
         with contextlib.suppress(FileNotFoundError):
             target.rename(old)

@@ -1,4 +1,4 @@
-"""The tasks of a job that learns: a model of one part, and one model of two. They know models by the frame's hooks."""
+"""The tasks of ``fs.run``: ``learn`` returns a model of one part, ``join`` merges the models of neighbouring parts."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
@@ -19,7 +19,7 @@ from fastsketch.jobs._engines import tell
 
 
 class JobNode(NamedTuple):
-    """Model of parts `first` to `last`: itself, or the bytes of its state file."""
+    """Model of the parts `first` to `last`. `content` is the model, or the bytes of its state file."""
 
     content: Any
     n_rows: int
@@ -28,7 +28,7 @@ class JobNode(NamedTuple):
     certificate: dict[str, float]
 
     def opened(self) -> Any:
-        """Return the model; StateError names the parts if the bytes are none."""
+        """Return the model, which is loaded if it is bytes. StateError names the parts if that fails."""
         if not isinstance(self.content, bytes):
             return self.content
         try:
@@ -38,24 +38,27 @@ class JobNode(NamedTuple):
             raise StateError(f"what came back from {which} cannot be merged: {error}") from error
 
     def as_bytes(self) -> bytes:
-        """Return the model as a state file has it."""
+        """Return the bytes of the model's state file."""
         return self.content if isinstance(self.content, bytes) else cast("bytes", self.content.to_bytes())
 
 
 class Begin(NamedTuple):
-    """Start of the model of a part: as part `part` of the template's job, or at block `block` of its part."""
+    """How the empty model of a part is created, if the template itself is not used."""
 
-    part: int
-    block: int
-    complete: bool  # it is sealed when its rows are in
+    part: int  # its number in the job
+    block: int  # number of its first block of rows
+    complete: bool  # whether the part is completed when its rows are learned, so that later rows would be another part
 
     def model(self, template: Any) -> Any:
-        """Return an empty model for the part."""
+        """Create the empty model."""
         return template._for_part(self.part, self.block)
 
 
 def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]:
-    """Say how the model of each part begins, None if it is the template. Parts of whole blocks join to one pass."""
+    """Decide how the model of each part is created; None if the template is copied, because there is one part.
+
+    If the model can say at which block each part starts, the merged model equals that of one pass.
+    """
     if len(parts) == 1:
         return [None]
     lengths = [part.n_rows for part in parts]
@@ -68,7 +71,7 @@ def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]
 
 
 def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> JobNode:
-    """Return the model of one part."""
+    """Learn one part, and return its node. `begin` creates the model, None copies the template."""
     model = template.copy() if begin is None else begin.model(template)
     for count, _ in learned(model, part):
         tell(count)
@@ -78,9 +81,10 @@ def learn(template: Any, begin: Begin | None, part: Source, number: int, as_byte
 
 
 def learned(model: Any, source: Source, start_row: int = 0, *, step: int = 0) -> Generator[tuple[int, int]]:
-    """Let a model learn the rows of a source from start_row on; yield (rows, position) of a piece when it is in.
+    """Let a model learn the rows of a source from start_row on, piece by piece.
 
-    Errors of the model name the file and its row. A piece is a chunk, or at most `step` rows of one.
+    After each piece, yield (its number of rows, position in the source). A piece is a chunk, or at most `step` rows of
+    one. Errors of the model name the file and the row.
     """
     row, chunks = start_row, _labelled(source, start_row) if model._learns_targets() else source.chunks(start_row)
     model._name_columns(source)
@@ -94,7 +98,7 @@ def learned(model: Any, source: Source, start_row: int = 0, *, step: int = 0) ->
                 row += stop - start
                 yield stop - start, position
     finally:
-        getattr(chunks, "close", _nothing)()  # a traceback would keep it, and what it has open
+        getattr(chunks, "close", _nothing)()  # a traceback would keep the iterator and its open files alive
 
 
 def _nothing() -> None:
@@ -102,7 +106,7 @@ def _nothing() -> None:
 
 
 def _labelled(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any], int]]:
-    """Yield rows with their targets; words are numbers if those of the first rows of the source are."""
+    """Yield (rows, targets, position). Text is converted to numbers if the targets of the first chunk are numbers."""
     kind, row = None, start_row
     if start_row:
         first = source.chunks_beside()
@@ -117,6 +121,7 @@ def _labelled(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any
 
 
 def _kind_of(values: NDArray[Any]) -> type:
+    """Return float if all values are finite numbers or texts of such, otherwise str."""
     try:
         return float if np.isfinite(values.astype(float)).all() else str
     except (TypeError, ValueError):
@@ -133,7 +138,7 @@ def _as_target(value: Any, kind: type, source: Source, row: int) -> Any:
 
 
 def join(nodes: Sequence[JobNode]) -> JobNode:
-    """Merge neighbours, in their order, into one node; the first model becomes it."""
+    """Merge neighbours in their order, and return their node. The first model is changed."""
     as_bytes = isinstance(nodes[0].content, bytes)
     model, *others = [node.opened() for node in nodes]
     for other in others:
@@ -142,5 +147,5 @@ def join(nodes: Sequence[JobNode]) -> JobNode:
 
 
 def node_of(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
-    """Return the node of a model that has learned parts first to last."""
+    """Return the node of a model that has learned the parts `first` to `last`."""
     return JobNode(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

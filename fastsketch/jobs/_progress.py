@@ -1,4 +1,4 @@
-"""How far a job has come: a line on a terminal, a dict for whoever asks, a line of JSON for machines."""
+"""Progress of a job: reports for a callback, a line on a terminal, or lines of JSON."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
@@ -13,26 +13,26 @@ from fastsketch.jobs._parts import JobNode
 
 
 class Report(TypedDict):
-    """Argument of ``progress``, a dict; its certificate is what a model knows without being read.
+    """Progress of a job: the dict that the callback ``progress`` is called with.
 
     Attributes
     ----------
     number : int
-        Of the pass, from 1.
+        Number of the pass, from 1.
     rows, rows_before : int
-        Rows learned from, those of an earlier run among them; those alone.
+        Rows that are done, including those of an earlier run that is resumed; rows of the earlier run.
     rows_per_second : float
-        Of this run.
+        Rate of this run.
     parts, parts_before, n_parts : int
-        Parts done, those of an earlier run among them; those alone; parts in all.
+        Parts that are done, including those of an earlier run; parts of the earlier run; number of all parts.
     fraction : float
-        What is done, in [0, 1].
+        Completed fraction of the pass, in [0, 1].
     seconds : float
-        Since the job began.
+        Time since the job began.
     final : bool
         Whether this is the last report of a pass.
     certificate : dict of float
-        Names and numbers, summed over the parts.
+        Error bounds that the model knows without computation, such as ``error_bound``, summed over parts.
 
     Examples
     --------
@@ -59,7 +59,17 @@ class Report(TypedDict):
 
 
 class Printed:
-    """Printer of reports; `last` is the last one."""
+    """Callback that prints reports on standard error; `last` is the latest report.
+
+    Parameters
+    ----------
+    name : str
+        Printed in front.
+    wanted : bool, "json" or None
+        Whether to print a line, lines of JSON, or for None a line only on a terminal.
+    passes : int
+        Number of passes; if there are several, their number is printed.
+    """
 
     def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
         self._name, self._passes = name, passes
@@ -68,7 +78,7 @@ class Printed:
         self.last: Report | None = None
 
     def __call__(self, report: Report) -> None:
-        """Print a report."""
+        """Print a report, a new line for each pass."""
         if self._line is None or self.last is None or report["number"] != self.last["number"]:
             which = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
             before, rate = report["rows_before"], report["rows_per_second"]
@@ -86,32 +96,38 @@ Wanted = bool | Literal["json"] | Callable[[Report], object] | None
 
 
 class Reporter:
-    """Reporter of a job whose parts come in any order."""
+    """Counts what a job has done, and calls the progress callback at most twice a second.
+
+    Parts may finish in any order. As a context manager it makes the final report if the block ends without an error.
+
+    Attributes
+    ----------
+    model : model or None
+        A model that learns rows in order, whose certificate is reported.
+    """
 
     def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
         if callable(wanted):
             self._tell = wanted
-        elif wanted is None or isinstance(wanted, bool):
+        elif wanted is None or isinstance(wanted, bool) or wanted == "json":
             self._tell = Printed(source.name, wanted, passes=passes)
-        elif wanted == "json":
-            self._tell = Printed(source.name, "json", passes=passes)
         else:
             raise TypeError(f"progress must be True, False, None, 'json' or a function, got {type(wanted).__name__}")
         self._n_parts, self._rows_expected = n_parts, source.n_rows
         self._start = time.perf_counter()
-        self.model: Any = None  # that learns all rows in their order, and whose certificate is reported as it goes
+        self.model: Any = None
         self._number = 0
         self.begin_pass(1)
 
     def begin_pass(self, number: int) -> None:
-        """Begin to report on the first reading of the rows, or on the second."""
+        """Make the final report of the pass before, if any, and start to count a new pass."""
         if self._number:
             self._say(final=True)
         self._number = number
         self._begun, self._last = time.perf_counter(), 0.0
         self._before = self._rows_before = self._open = 0
         self._fraction = 0.0
-        self._nodes: dict[int, JobNode] = {}  # those that no other covers, by first part, without their content
+        self._nodes: dict[int, JobNode] = {}  # the largest nodes, by first part, without models
 
     def __enter__(self) -> Self:
         return self
@@ -121,27 +137,28 @@ class Reporter:
             self._say(final=True)
 
     def known(self, node: JobNode) -> None:
-        """Count a node of an earlier run."""
+        """Count a node that an earlier run has finished."""
         self._before += node.last - node.first + 1
         self._rows_before += node.n_rows
         self._put(node)
 
     def finished(self, node: JobNode) -> None:
-        """Count a node that has been done now."""
+        """Count a node that this run has finished, and report."""
         self._put(node)
         self._open, self._fraction = 0, 0.0
         self._say()
 
     def begun(self, n_rows: int) -> None:
-        """Count rows of the part that this process is at which an earlier run has learned."""
+        """Count the rows that a model in order had learned in an earlier run."""
         self._rows_before = self._open = n_rows
 
     def rows_here(self, n_rows: int, fraction: float = 0.0) -> None:
-        """Count more rows of the part that this process is at; `fraction` of it is done, if that is known."""
+        """Count more rows of the part that this process is learning, and report; `fraction` of it is done if known."""
         self._open, self._fraction = self._open + n_rows, fraction
         self._say()
 
     def _put(self, node: JobNode) -> None:
+        """Add a node, and drop those that it covers."""
         uncovered = [
             other for other in self._nodes.values() if not node.first <= other.first <= other.last <= node.last
         ]

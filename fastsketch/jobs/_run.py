@@ -1,4 +1,4 @@
-"""fs.run: a source cut into parts, a model of each, and one of them all, along a tree that the parts alone decide."""
+"""``run``: learn the rows of a source in parts, and merge the models along a tree that depends only on the parts."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
@@ -6,7 +6,7 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from os import PathLike
@@ -22,25 +22,25 @@ from fastsketch.data.sources import Source, asked_as, open_rows, with_missing
 from fastsketch.jobs import _parts
 from fastsketch.jobs._checkpoint import Checkpoint, Entry
 from fastsketch.jobs._engines import Engine
-from fastsketch.jobs._manifest import Identity, as_written, check_unchanged, goes_on, identity_of
+from fastsketch.jobs._manifest import Identity, as_json, can_resume, check_unchanged, identity_of
 from fastsketch.jobs._options import EngineName, Job
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
-from fastsketch.jobs._tree import Span, Tree, climbed
+from fastsketch.jobs._tree import Span, Tree, reduce_tree
 
 M = TypeVar("M")
 
-# Bytes of the rows of a part: joins and messages are nothing beside it, and a kill costs no more than it a worker.
+# Bytes of the rows of a part. Merges and messages cost little in comparison, and a kill costs at most one part a worker.
 PART_BYTES = 128 << 20
-# Dense parts are so many times as large as the state of their model, at least: a join reads, checks, sends and writes
-# that a few times. Sparse rows take far longer by the byte, and their joins are little beside them at any size.
+# A dense part is at least so many times as large as the state of its model, which every merge reads, checks, sends and
+# writes a few times. Sparse rows take far longer per byte than merges, so that their parts need not be larger.
 STATES_OF_A_PART = 64
-# Most bytes of a part, but for blocks that are larger.
+# Bytes that a part has at most, unless one block of rows is larger.
 LARGEST_PART = 1 << 30
-# Rows of a piece of examples: short enough for a checkpoint or an interrupt in a second or so, whatever the learner.
+# Examples that a learner learns at a time: few enough that any learner reaches a checkpoint in about a second.
 EXAMPLES_AT_A_TIME = 4096
-# Seconds between two checkpoints of a model that learns in order: what a kill costs. Writing them may take one part in
-# so many of the time.
+# Seconds between two checkpoints of a model that learns in order, which is what a kill costs. Writing checkpoints takes
+# at most 1 / SHARE of the time.
 SECONDS, SHARE = 5.0, 20
 
 
@@ -58,68 +58,70 @@ def run(
     passes: int = 1,
     retries: int = 3,
 ) -> M:
-    """Learn from all rows of a source, on as many cores as there are.
+    """Learn all rows of a source on many cores or machines, and return the model.
 
-    The rows are cut into parts, a model learns each of them wherever there is room, and models of neighbours are merged
-    along a tree that the parts alone decide: the result has the same bits for any number of workers and every engine,
-    on processors of one kind.
+    The rows are split into parts, workers learn a model of each part, and models of neighbouring parts are merged along
+    a tree that depends only on the parts. The result is therefore bitwise identical for any number of workers and every
+    engine, on processors of one kind.
 
     Parameters
     ----------
     model : model
-        A template that has seen no rows: its parameters and its notes count, and it is not changed.
-    source : source, or whatever ``fs.open_rows`` takes
-        Rows; an iterator, a pipe and all else whose rows come once are read here, in one part.
+        A template without rows. The result has its parameters and its notes; the template is not changed.
+    source : source, or anything that ``fs.open_rows`` accepts
+        The rows. An iterator, a pipe or other rows that cannot be read again are learned in this process, in one part.
     target : str or int, or list of these, optional
-        For a model that predicts (``SketchedNewton``, ``SketchedRidge``) the column that it is to predict, by name or
-        position, for a ``SketchedRidge`` also several: ``beside`` of ``fs.open_rows``. Words are labels, unless those
-        of the first rows are numbers. Labels of svmlight text need no name.
+        For a model that predicts (``SketchedNewton``, ``SketchedRidge``): the column of targets, by name or index; for
+        a ``SketchedRidge`` also several. It is the ``beside`` of ``fs.open_rows``. Text is a label, unless the targets
+        of the first chunk are numbers. Labels of svmlight text need no name.
     workers : int or "auto", default "auto"
-        Tasks that run at the same time, at least 1. "auto": as many as CPUs (by affinity and the quota of a container),
-        memory, number of parts and the size of the job have use for. One worker is this process.
+        Number of tasks that run at the same time, at least 1. "auto" limits it by the CPUs (by affinity and the quota
+        of a container), the memory, the number of parts and the size of the job. One worker is this process.
     engine : {"processes", "threads", "dask"}, default "processes"
         Where parts are learned. Processes are spawned, never forked: a script needs its ``if __name__ == "__main__"``.
     scheduler : str, distributed.Client or None
-        For engine "dask": the address of a scheduler or a client; None for the active client.
+        For engine "dask": the address of a scheduler, or a client; None for the active client.
     checkpoint : path, optional
-        A folder for what has been learned so far, made if need be: ``resume=True`` goes on from it after a kill. In the
-        end it holds the result alone; models of parts have none if there is one part.
+        A folder for the models of finished parts, created if necessary, from which ``resume=True`` continues. At the
+        end it holds only the result. A job of one part has no checkpoint, unless its model learns rows in order.
     resume : bool, default False
-        Whether to go on from what is in ``checkpoint``: only parts of which nothing is there are learned, or the rows
-        after those that a model has learned in order. Where nothing is there the job begins, with a warning.
+        Whether to continue from ``checkpoint``: only parts that are not in it are learned, or the rows after those that
+        a model has learned in order. If it holds no job, the job starts, with a warning.
     progress : bool, "json" or callable, optional
-        Whether to print a line on standard error (None: on a terminal), lines of JSON, or what to call with a
-        ``jobs.Report``: a dict with "rows", "rows_per_second", "parts", "n_parts", "seconds", "certificate" and more.
+        True for a line on standard error (None: only on a terminal), "json" for lines of JSON, or a function that is
+        called with a ``jobs.Report``: a dict with "rows", "parts", "seconds", "certificate" and more.
     passes : int, default 1
-        Over the rows, at most. 2: once more, for a better sketch (``FrequentDirections.refine``). Of a SketchedRidge,
-        which keeps no X'X: as many more as come to the coefficients of all rows (``SketchedRidge.refine``), unless
-        those of the sketch have the smaller error on the rows held out; 50 are mostly enough.
+        Maximal number of passes over the rows. 2 gives a better sketch (``FrequentDirections.refine``). A SketchedRidge
+        without an exact X'X takes as many passes as its coefficients need to converge to those of all rows
+        (``SketchedRidge.refine``), usually less than 50; it keeps those of the sketch if their held-out error is lower.
     retries : int, default 3
-        Times a part may lose its worker (killed, out of memory) before that is an error. With engine "dask" that is
-        ``distributed.scheduler.allowed-failures`` of Dask's configuration.
+        How often a part may lose its worker (killed, out of memory) before that is an error. Engine "dask" uses
+        ``distributed.scheduler.allowed-failures`` of Dask's configuration instead.
 
     Returns
     -------
     model
-        A new one, of the same kind, parameters and notes.
+        A new model with the parameters and notes of the template.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is none, ``model`` has seen rows, rows are refused (the message names file and row), or
+        If an argument is not valid, ``model`` has seen rows, rows are not valid (the message names file and row), or
         ``checkpoint`` belongs to another job.
     SourceError
-        If the source cannot be read, or was written to during the job.
+        If the source cannot be read, or was changed during the job.
     StateError
-        If the checkpoint is damaged.
+        If the manifest of the checkpoint is damaged.
+    LockHeld
+        If another job uses the checkpoint.
     WorkerLost
         If a part lost its worker more than ``retries`` times.
 
     Notes
     -----
-    Models that need their rows in order (sketches with decay, learners) learn here, and keep what they have learned
-    every few seconds and when they are interrupted: ``workers`` above 1 are refused. Two jobs with one checkpoint are
-    refused, too. In workers BLAS and the kernels run on one thread each.
+    Models that need rows in order (sketches with decay, online learners) learn in this process, and ``workers`` above 1
+    is an error. Their checkpoint is written every few seconds and after an interrupt. BLAS and the kernels run on one
+    thread in each worker.
 
     Examples
     --------
@@ -145,17 +147,18 @@ def run(
     return model if finish is None else finish(model)
 
 
-class InOrder(NamedTuple):
-    """Options of a command whose model learns in order."""
+class CommandOptions(NamedTuple):
+    """Options of a job that only the command line sets."""
 
-    every: int = 0  # rows of a piece at most, 0 for as many as are quick
-    seen: Callable[[Any], object] | None = None  # is called with the model after each piece
-    switches: Mapping[str, Any] = {}  # what else two runs of one job have in common, for ``resume``
-    until_saved: bool = False  # what is kept is needed until the caller has saved the model: a short job keeps nothing
+    switches: Mapping[str, Any] = {}  # arguments that a resumed job must have in common with the one that was stopped
+    result: Path | None = None  # the file that the caller saves the model in; until then the checkpoint is kept
+    # Of a model that learns rows in order: a function that is called with it after every `every` rows.
+    every: int = 0
+    seen: Callable[[Any], object] | None = None
 
 
 class Learning:
-    """Job that learns: the arguments of ``run``, checked, and the parts that they make of a source."""
+    """A job that learns: the checked arguments of ``run``, and the parts into which the source is split."""
 
     def __init__(
         self,
@@ -165,11 +168,12 @@ class Learning:
         *,
         labelled: bool = False,
         passes: int = 1,
-        in_order: InOrder | None = None,
+        command: CommandOptions | None = None,
     ) -> None:
         self.template, self.source, self.job = template, source, job
-        self.how = in_order or InOrder()
+        self.command = command or CommandOptions()
         self._check_template(labelled)
+        self.why_in_order: str | None = template._in_order()
         if self.why_in_order is not None and job.workers not in ("auto", 1):
             raise ValueError(f"workers must be 1: {self.why_in_order}, so that rows are learned in their order")
         self.passes = as_integer(passes, "passes", 1)
@@ -179,87 +183,81 @@ class Learning:
             template._check_passes(self.passes)
             if not source.repeatable:
                 raise ValueError(f"passes must be 1: the rows of {source.name} come once")
-        self.parts, self.part_bytes = self._cut()
+        self.parts, self.part_bytes = [source], 0
+        if self.why_in_order is None:
+            state_bytes = 0 if source.sparse else template._state_bytes(source.n_features)
+            self.part_bytes = max(PART_BYTES, min(LARGEST_PART, STATES_OF_A_PART * state_bytes))
+            self.parts = source.parts(self.part_bytes, multiple=template._part_rows(source.n_features))
 
     def _check_template(self, labelled: bool) -> None:
-        template, source = self.template, self.source
-        kind, update = type(template).__name__, getattr(template, "update", None)
-        if not (isinstance(template, Model) and update):
-            whole = isinstance(template, Model) and hasattr(template, "fit")
-            instead = ": its fit takes all rows together" if whole else ""
+        template, kind = self.template, type(self.template).__name__
+        if not (isinstance(template, Model) and hasattr(template, "update")):
+            fits = isinstance(template, Model) and hasattr(template, "fit")
+            instead = ": its fit takes all rows together" if fits else ""
             raise TypeError(f"model must be a model that learns by update, got {kind}{instead}")
-        self.why_in_order: str | None = template._in_order()
-        self.learns_targets = template._learns_targets()
-        if self.learns_targets and source.beside is None and not source.labelled:
+        learns_targets = template._learns_targets()
+        if learns_targets and self.source.beside is None and not self.source.labelled:
             raise TypeError(f"a {kind} learns from rows with targets: target names the column that holds them")
-        if labelled and not self.learns_targets:
+        if labelled and not learns_targets:
             raise TypeError(f"target is of learners: a {kind} has no use for one")
         if template.n_rows:
             raise ValueError(f"model must have seen no rows, it has seen {template.n_rows}: merge the result into it")
 
-    def _cut(self) -> tuple[list[Source], int]:
-        d = self.source.n_features
-        if self.why_in_order is not None:
-            return [self.source], 0
-        wanted = 0 if self.source.sparse else STATES_OF_A_PART * self.template._state_bytes(d)
-        size = max(PART_BYTES, min(LARGEST_PART, wanted))
-        return self.source.parts(size, multiple=self.template._part_rows(d)), size
-
     # -- running ---------------------------------------------------------------------------------------------------
     def run(self, checkpoint: str | PathLike[str] | None) -> Any:
-        """Learn the rows, and return the model of them all."""
+        """Learn the rows, and return the model of all of them."""
         source, folder, resume = self.source, None if checkpoint is None else Path(checkpoint), self.job.resume
         if resume and folder is None:
             raise ValueError("resume needs the checkpoint to go on from")
         if folder is not None and not source.repeatable:
             what = "resume" if resume else "checkpoint"
             raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
-        resume = resume and folder is not None and goes_on(folder)
+        resume = resume and folder is not None and can_resume(folder, self.command.result)
         with (
             Reporter(self.job.progress, source, len(self.parts), passes=self.passes) as reporter,
             contextlib.ExitStack() as stack,
         ):
             before = identity_of(source) if source.repeatable else {}
-            ordered, kept = self.why_in_order is not None, None
-            if folder is not None and (resume or ordered or len(self.parts) > 1):
-                kept = stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
-            if ordered:
-                model = self._one_after_another(kept, reporter)
+            in_order, kept = self.why_in_order is not None, None
+            if folder is not None and (resume or in_order or len(self.parts) > 1):
+                kept = stack.enter_context(Checkpoint.open(folder, self._identity(before), resume=resume))
+            if in_order:
+                model = self._learn_in_order(kept, reporter)
             else:
                 bytes_of_models = 2 * self.template._state_bytes(self.parts[0].n_features)
-                engine = stack.enter_context(
-                    self.job.engine_for(self.parts, lambda: bytes_of_models, reporter.rows_here)
-                )
-                model = self._pass(self.template, engine, kept, reporter, 1)
-                if self.passes > 1:
-                    model = self._again(model, engine, kept, reporter)
+                engine = self.job.engine_for(self.parts, lambda: bytes_of_models, reporter.rows_here)
+                model = self._learn_in_parts(stack.enter_context(engine), kept, reporter)
             if source.repeatable:
                 check_unchanged(source, before)
         return model
 
-    def _again(self, model: Any, engine: Engine, kept: Checkpoint | None, reporter: Reporter) -> Any:
-        """Return what a model becomes by passes over its rows, as many as it wants."""
-        wanted, read, number = model._passes_again(self.passes - 1), None, 1
-        while True:
-            try:
-                template = wanted.send(read)
-            except StopIteration as end:
-                return end.value
-            number += 1
-            reporter.begin_pass(number)
-            read = self._pass(template, engine, kept, reporter, number)
-
     def _identity(self, source: Identity) -> Identity:
         return {
             "kind": type(self.template).__name__,
-            **as_written(self.how.switches),
-            "parameters": as_written(plain(self.template.parameters)),
-            "resolved": as_written(plain(self.template.resolved)),
+            **as_json(self.command.switches),
+            "parameters": as_json(plain(self.template.parameters)),
+            "resolved": as_json(plain(self.template.resolved)),
             "passes": self.passes,
             "part_bytes": self.part_bytes,
             "parts": len(self.parts),
             "inputs": source if "sources" in source else {"sources": [source]},
         }
+
+    # -- in parts --------------------------------------------------------------------------------------------------
+    def _learn_in_parts(self, engine: Engine, kept: Checkpoint | None, reporter: Reporter) -> Any:
+        """Run the first pass, then as many more as the model asks for. Return the model."""
+        model = self._pass(self.template, engine, kept, reporter, 1)
+        if self.passes == 1:
+            return model
+        requested, learned, number = model._passes_again(self.passes - 1), None, 1
+        while True:
+            try:
+                template = requested.send(learned)
+            except StopIteration as end:
+                return end.value
+            number += 1
+            reporter.begin_pass(number)
+            learned = self._pass(template, engine, kept, reporter, number)
 
     def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, reporter: Reporter, number: int) -> Any:
         tree: Tree[JobNode] = Tree(len(self.parts))
@@ -268,13 +266,12 @@ class Learning:
             reporter.known(node)
         shared = engine.share(template)
         there = {part for _, node in known for part in range(node.first, node.last + 1)}
-
-        def leaves() -> Iterator[tuple[Span, Callable[..., Any], tuple[Any, ...]]]:
-            for index, (begin, part) in enumerate(
-                zip(_parts.beginnings(template, self.parts), self.parts, strict=True)
-            ):
-                if index not in there:
-                    yield tree.place(0, index), _parts.learn, (shared, begin, part, index, not engine.here)
+        beginnings = _parts.beginnings(template, self.parts)
+        leaves = (
+            (tree.place(0, index), _parts.learn, (shared, begin, part, index, not engine.here))
+            for index, (begin, part) in enumerate(zip(beginnings, self.parts, strict=True))
+            if index not in there
+        )
 
         def finished(place: Span, node: JobNode) -> JobNode:
             if kept is not None:
@@ -282,8 +279,7 @@ class Learning:
             reporter.finished(node)
             return node
 
-        root = climbed(engine, tree, leaves(), _parts.join, known=known, finished=finished)
-        model = root.opened()
+        model = reduce_tree(engine, tree, leaves, _parts.join, known=known, finished=finished).opened()
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
         if len(self.parts) > 1 and plain(model.parameters) != plain(template.parameters):  # those of the first part
@@ -294,6 +290,7 @@ class Learning:
     def _known(
         self, tree: Tree[JobNode], kept: Checkpoint, template: Any, number: int, *, here: bool
     ) -> list[tuple[Span, JobNode]]:
+        """Read the nodes of a pass that the checkpoint holds."""
         known: list[tuple[Span, JobNode]] = []
         for entry, content in kept.nodes(number, partial(self._check_node, template, tree)):
             place = tree.place(entry.level, entry.at)
@@ -302,9 +299,9 @@ class Learning:
         return known
 
     def _check_node(self, template: Any, tree: Tree[JobNode] | None, entry: Entry, model: Any) -> None:
-        """Raise StateError unless a model of a checkpoint can be that of its parts, for a job with this template.
+        """Raise StateError unless a model from a checkpoint fits its parts and the template of the job.
 
-        tree: None if rows are learned in their order.
+        `tree` is None for a job that learns rows in order.
         """
         if type(model) is not type(template):
             raise StateError(f"it holds a {type(model).__name__}, and the job makes a {type(template).__name__}")
@@ -316,32 +313,33 @@ class Learning:
                 raise StateError(str(error)) from None
             lengths = [part.n_rows for part in self.parts[place.first : place.last + 1]]
         known = sum(length for length in lengths if length is not None)
-        complete = self.why_in_order is None or entry.level > 0
+        complete = tree is not None or entry.level > 0
         if None not in lengths and not (known if complete else 0) <= model.n_rows <= known:
             raise StateError(f"it has {model.n_rows} rows, and its parts have {known}")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if self.why_in_order is None:
+                if tree is not None:
                     template.copy().merge(model)
                 elif plain(model.parameters) != plain(template.parameters):
                     raise ValueError("its parameters are not those of the job")
         except (ValueError, TypeError, ArithmeticError) as error:
             raise StateError(f"it is no model of this job: {error}") from error
 
-    def _one_after_another(self, kept: Checkpoint | None, reporter: Reporter) -> Any:
-        """Return one model that has learned all rows in their order.
+    # -- in order --------------------------------------------------------------------------------------------------
+    def _learn_in_order(self, kept: Checkpoint | None, reporter: Reporter) -> Any:
+        """Let one model learn all rows in their order, and return it.
 
-        Its number of rows says where in the source it is: what is kept is the model, every few seconds, when it is
-        interrupted, and (level 1) in the end.
+        The checkpoint holds the model, whose number of rows says where a resumed job continues. It is written every
+        few seconds, after an interrupt, and at the end as a node of level 1.
         """
-        model, source, every = self.template.copy(), self.source, self.how.every
+        model, source = self.template.copy(), self.source
         for entry, content in [] if kept is None else kept.nodes(1, partial(self._check_node, model, None)):
             model = from_bytes(content)
             reporter.begun(entry.rows)
 
         def keep(level: int = 0) -> float:
-            """Keep the model, and return when to do so again."""
+            """Write the model to the checkpoint, and return the time at which to write it again."""
             began = time.perf_counter()
             if kept is not None:
                 kept.add(1, Span(level, 0, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))
@@ -350,14 +348,14 @@ class Learning:
 
         reporter.model = model
         rows_kept, due = model.n_rows, time.perf_counter() + SECONDS
-        every = every or (EXAMPLES_AT_A_TIME if self.learns_targets else 0)
-        pieces = _parts.learned(model, source, model.n_rows, step=every)
+        step = self.command.every or (EXAMPLES_AT_A_TIME if model._learns_targets() else 0)
+        pieces = _parts.learned(model, source, model.n_rows, step=step)
         try:
             with blas_limit(), contextlib.closing(pieces):
                 for count, position in pieces:
                     reporter.rows_here(count, position / source.size if source.size else 0.0)
-                    if self.how.seen is not None:
-                        self.how.seen(model)
+                    if self.command.seen is not None:
+                        self.command.seen(model)
                     if time.perf_counter() >= due:
                         rows_kept, due = model.n_rows, keep()
         except KeyboardInterrupt:
@@ -366,7 +364,7 @@ class Learning:
             raise
         if model.n_rows == 0:
             raise ValueError(f"{source.name} holds no rows")
-        if not self.how.until_saved:
+        if self.command.result is None:
             keep(level=1)
         reporter.model = None
         reporter.finished(_parts.node_of(model, 0, 0, as_bytes=False))

@@ -1,7 +1,7 @@
-"""The tree that results join along, by their places alone: whichever of them come first, and from wherever.
+"""The tree along which results are merged. Its shape depends only on the number of leaves, so that the root does too.
 
-Leaves 0 to n - 1 are level 0. Neighbours join, `fan_in` at a time, level by level; the last one of a level may have no
-neighbour, and climbs as it is. So node (level, at) covers leaves at * fan_in**level up to the next node's first.
+Leaves 0 to n - 1 form level 0. From level to level `fan_in` neighbours are merged; a last node without neighbours moves
+up unchanged. Node (level, at) therefore covers the leaves from at * fan_in**level up to the first one of its successor.
 """
 
 from collections import deque
@@ -14,10 +14,10 @@ Node = TypeVar("Node")
 
 
 class Span(NamedTuple):
-    """Place of a node, which covers leaves `first` to `last`."""
+    """Position of a node in the tree, and the leaves `first` to `last` that it covers."""
 
     level: int
-    at: int  # counted within its level
+    at: int  # index within the level
     first: int
     last: int
 
@@ -26,25 +26,28 @@ class Span(NamedTuple):
 
 
 class Tree(Generic[Node]):
-    """Nodes that wait for their neighbours: few, where leaves come about in order."""
+    """Tree of which the nodes are added in any order; it holds those that wait for their neighbours."""
 
     def __init__(self, n_leaves: int, fan_in: int = 2) -> None:
         self._fan_in, self.n_leaves = fan_in, n_leaves
-        self._widths = [n_leaves]
+        self._widths = [n_leaves]  # number of nodes of each level
         while self._widths[-1] > 1:
             self._widths.append(-(-self._widths[-1] // fan_in))
-        self._waiting: dict[tuple[int, int], dict[int, Node]] = {}
+        self._waiting: dict[tuple[int, int], dict[int, Node]] = {}  # by level and index of the parent, then by index
         self.root: Node | None = None
 
     def place(self, level: int, at: int) -> Span:
-        """Return the span of a node; ValueError if the tree has none there."""
+        """Return the span of a node; ValueError if the tree has no such node."""
         if not (0 <= level < len(self._widths) and 0 <= at < self._widths[level]):
             raise ValueError(f"there is no node {at} on level {level} of a tree over {self.n_leaves} parts")
         span = self._fan_in**level
         return Span(level, at, at * span, min((at + 1) * span, self.n_leaves) - 1)
 
     def add(self, place: Span, node: Node) -> tuple[Span, list[Node]] | None:
-        """Put a node into its place, and return (span, its nodes in their order) of what can be joined now."""
+        """Add a node. If it was the last one missing below its parent, return (span of the parent, its children).
+
+        Otherwise return None; the node without a parent becomes ``root``.
+        """
         level, at = place.level, place.at
         while level + 1 < len(self._widths):
             parent, which = divmod(at, self._fan_in)
@@ -65,12 +68,16 @@ Task = tuple[Span, Callable[..., Any], tuple[Any, ...]]
 
 
 def completed(engine: Engine, tasks: Iterable[Task], left: int, joins: deque[Task]) -> Iterator[tuple[Span, Any]]:
-    """Yield (place, result) of `left` tasks as they finish; asked for as there is room, after what is in `joins`."""
-    under_way, rest = 0, iter(tasks)
+    """Run `left` tasks on an engine, and yield (place, result) of each as it finishes.
+
+    Tasks are drawn from the iterable only when the engine has room. Those in `joins`, to which the caller may append
+    while it iterates, are submitted first.
+    """
+    under_way, remaining = 0, iter(tasks)
     while True:
         while (joins or left) and under_way < engine.room(left):
             left -= not joins
-            place, function, args = joins.popleft() if joins else next(rest)
+            place, function, args = joins.popleft() if joins else next(remaining)
             engine.submit(place, function, *args)
             under_way += 1
         if not under_way:
@@ -79,35 +86,38 @@ def completed(engine: Engine, tasks: Iterable[Task], left: int, joins: deque[Tas
         under_way -= 1
 
 
-def climbed(
+def reduce_tree(
     engine: Engine,
     tree: Tree[Node],
     leaves: Iterable[Task],
     join: Callable[[list[Node]], Any],
     *,
-    join_joined: Callable[[list[Node]], Any] | None = None,
+    join_again: Callable[[list[Node]], Any] | None = None,
     known: Iterable[tuple[Span, Node]] = (),
-    finished: Callable[[Span, Any], Node] | None = None,
+    finished: Callable[[Span, Any], Node] = lambda _, result: result,
 ) -> Node:
-    """Return the root of a tree whose leaves are tasks, and whose joins are tasks too, as soon as neighbours are there.
+    """Compute the leaves of a tree by tasks, merge neighbours by tasks as soon as they are there, and return the root.
 
     Parameters
     ----------
+    engine : Engine
+    tree : Tree
+        Empty; it is changed.
     leaves : iterable of (place, function, arguments)
-        Asked for one by one, as there is room for them.
-    join : callable(list of nodes) -> node
-    join_joined : callable(list of nodes) -> node, optional
-        In place of ``join`` above the leaves: the first node was joined, and may be changed.
+        The tasks of the leaves that are not in `known`. They are drawn one by one, when the engine has room.
+    join : callable(list of nodes) -> result
+    join_again : callable(list of nodes) -> result, optional
+        Used instead of ``join`` above level 1, where the first node is a result of ``join`` and may be changed.
     known : iterable of (place, node)
-        What is there already.
-    finished : callable(place, what a task returned) -> node
-        Called here, for each task; without it that is the node.
+        Nodes that need not be computed.
+    finished : callable(place, result of a task) -> node
+        Called in this thread for each task.
     """
     joins: deque[Task] = deque()
 
     def add(place: Span, node: Node) -> None:
         if (ready := tree.add(place, node)) is not None:
-            function = join if ready[0].level == 1 or join_joined is None else join_joined
+            function = join if ready[0].level == 1 or join_again is None else join_again
             joins.append((ready[0], function, (ready[1],)))
 
     left = tree.n_leaves
@@ -115,6 +125,6 @@ def climbed(
         left -= place.last - place.first + 1
         add(place, node)
     for place, result in completed(engine, leaves, left, joins):
-        add(place, result if finished is None else finished(place, result))
+        add(place, finished(place, result))
     assert tree.root is not None  # all leaves are in
     return tree.root

@@ -1,4 +1,4 @@
-"""Worker processes: what they do, and how their parent speaks to them."""
+"""Worker processes: the loop that runs in them, and the object through which their parent uses them."""
 
 import contextlib
 import os
@@ -14,16 +14,18 @@ from typing import Any
 from fastsketch._core import threads as _threads
 from fastsketch.data.files._state import StateError
 
-# Seconds that an idle process may take to end by itself.
+# Seconds that a process may take to end after it was told to, before it is killed.
 PATIENCE = 5.0
+# Shared values that a process keeps.
+MAX_SHARED_VALUES = 4
 
 
 class Lost(Exception):
-    """Error of a process that has ended."""
+    """Error of a worker whose process has ended."""
 
 
 class WorkerLost(RuntimeError):
-    """Error of a task that lost its process too often: it is killed whenever it runs, or runs out of memory.
+    """Error of a job one of whose tasks lost its worker process too often, for example because memory ran out.
 
     Examples
     --------
@@ -38,14 +40,14 @@ class WorkerLost(RuntimeError):
 
 
 class TraceOfWorker(Exception):
-    """Traceback of an error in a worker, as text."""
+    """Traceback of an error in a worker, as text: the cause of the error in the parent."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 class Shared:
-    """Value for many tasks, which a process is sent with the first of them alone."""
+    """Argument of many tasks, of which each process receives the content only once."""
 
     def __init__(self, value: Any) -> None:
         self.name = uuid.uuid4().hex
@@ -53,26 +55,24 @@ class Shared:
 
 
 class _Sent:
-    """Shared value on its way: what comes out of the pipe is the value."""
+    """Shared value inside a message: it is unpickled as the value itself."""
 
     def __init__(self, name: str, content: bytes | None) -> None:
-        self._about = name, content
+        self._arguments = name, content
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return shared_value, self._about
+        return shared_value, self._arguments
 
 
-# Values that were sent to this process, the last few of them.
 _values: dict[str, Any] = {}
-MOST_VALUES = 4
-_lock = threading.Lock()  # threads of a worker of Dask ask, too
+_lock = threading.Lock()  # a Dask worker runs tasks in several threads
 
 
 def shared_value(name: str, content: bytes | None) -> Any:
-    """Return the value of a name; content if it is new to this process."""
+    """Return the shared value of a name. `content` is its pickle; None if this process has received it before."""
     with _lock:
         if content is not None and name not in _values:
-            while len(_values) >= MOST_VALUES:
+            while len(_values) >= MAX_SHARED_VALUES:
                 del _values[next(iter(_values))]
             _values[name] = pickle.loads(content)
         return _values[name]
@@ -82,36 +82,31 @@ class Worker:
     """Spawned process, and the pipe to it."""
 
     def __init__(self, context: Any) -> None:
-        self.pipe, theirs = context.Pipe()
+        self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs,), daemon=True, name="fastsketch-worker")
-        self._has: set[str] = set()
+        self._has: set[str] = set()  # names of the shared values that it has received
         with _no_ctrl_c():
             self._process.start()
-        theirs.close()  # or the end of the process would not close the pipe
+        theirs.close()  # otherwise the pipe would stay open after the end of the process
 
-    def ask(self, key: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Let the process run a task, and return (True, result) or (False, error).
-
-        Raises
-        ------
-        Lost
-            If the process has ended.
-        """
+    def run(self, key: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Run a task in the process, and return its result or raise its error. Lost if the process has ended."""
+        task = pickle.dumps((function, tuple(map(self._as_sent, args))), pickle.HIGHEST_PROTOCOL)
         try:
-            self.pipe.send((function, tuple(map(self._as_sent, args))))
-            good, value, trace = self.pipe.recv()
+            self._pipe.send_bytes(task)
+            answer = self._pipe.recv_bytes()
         except (EOFError, ConnectionError) as error:
             raise Lost from error
-        except StateError as error:  # a model came back that is none
-            return False, StateError(f"what came back from {key} is no good: {error}")
-        except Exception as error:  # what is sent, or comes back, cannot be pickled
-            return False, error
-        if trace:
-            value.__cause__ = TraceOfWorker(trace)
-        return good, value
+        try:
+            good, value, trace = pickle.loads(answer)
+        except StateError as error:  # the result contains a model that is not consistent
+            raise StateError(f"what came back from {key} is no good: {error}") from None
+        if good:
+            return value
+        raise value from (TraceOfWorker(trace) if trace else None)
 
     def _as_sent(self, argument: Any) -> Any:
-        """Return an argument as it is sent: a shared value without its content, if the process has that."""
+        """Return an argument as it is sent: a shared value without its content if the process has that."""
         if not isinstance(argument, Shared):
             return argument
         content = None if argument.name in self._has else argument.content
@@ -119,22 +114,22 @@ class Worker:
         return _Sent(argument.name, content)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         self._process.terminate()
 
     def join(self) -> int:
-        """Wait for its end, which may be forced, and return its exit status: below 0 if a signal has ended it."""
+        """Wait for the end of the process, kill it after a while, and return its exit status; < 0 for a signal."""
         self._process.join(PATIENCE)
         if self._process.exitcode is None:
             self._process.kill()
             self._process.join()
-        self.pipe.close()
+        self._pipe.close()
         return self._process.exitcode or 0
 
 
 @contextlib.contextmanager
 def _no_ctrl_c() -> Generator[None]:
-    """Keep Ctrl-C, which a terminal sends to all, from a process that starts in this block: its parent decides."""
+    """Block SIGINT in a process that is started in this block: a terminal sends it to all, and the parent decides."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -146,33 +141,33 @@ def _no_ctrl_c() -> Generator[None]:
 
 
 def serve(pipe: Any) -> None:
-    """Run what comes through the pipe until it closes, or the parent has ended."""
+    """Run the tasks that come through the pipe until it is closed or the parent process has ended."""
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    warnings.simplefilter("ignore", UserWarning)  # of parts: the model of them all says what is to be said
+    warnings.simplefilter("ignore", UserWarning)  # of one part; the model of all rows warns in the parent
     with contextlib.suppress(EOFError, ConnectionError), _threads.thread_limit(1):
         while True:
-            try:
-                function, args = pipe.recv()
-            except (EOFError, ConnectionError):
-                raise
-            except Exception as error:  # an argument is not what it should be
-                if isinstance(error, AttributeError | ImportError):
-                    error = TypeError(f"a worker does not find what it was sent: {error}; {_IMPORTABLE}")
-                pipe.send((False, error, ""))
-                continue
-            try:
-                answer = True, function(*args), ""
-            except BaseException as error:
-                answer = False, error, traceback.format_exc()
-            try:
-                pipe.send(answer)
-            except (EOFError, ConnectionError):
-                raise
-            except Exception as error:  # the answer cannot be pickled
-                pipe.send((False, TypeError(f"the result or error of a task cannot be sent: {error}"), ""))
-            del answer, function, args  # or they lay beside those of the next task
+            pipe.send_bytes(_answer(pipe.recv_bytes()))
+
+
+def _answer(task: bytes) -> bytes:
+    """Run a pickled task. Return the pickle of (True, result, "") or (False, error, traceback)."""
+    try:
+        function, args = pickle.loads(task)
+    except Exception as error:
+        if isinstance(error, AttributeError | ImportError):
+            error = TypeError(f"a worker does not find what it was sent: {error}; {_IMPORTABLE}")
+        return pickle.dumps((False, error, ""))
+    answer: tuple[bool, Any, str]
+    try:
+        answer = True, function(*args), ""
+    except BaseException as error:
+        answer = False, error, traceback.format_exc()
+    try:
+        return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return pickle.dumps((False, TypeError(f"the result or error of a task cannot be sent: {error}"), ""))
 
 
 _IMPORTABLE = (
@@ -181,7 +176,7 @@ _IMPORTABLE = (
 
 
 def _end_with_parent() -> None:
-    """End this process, even in the middle of a task, when its parent has ended."""
+    """End this process, even in the middle of a task, as soon as its parent has ended."""
     from multiprocessing import parent_process
     from multiprocessing.connection import wait
 

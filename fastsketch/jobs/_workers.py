@@ -9,19 +9,26 @@ from fastsketch._kernels import pool
 from fastsketch._kernels.cpus import groups_of
 from fastsketch.data.sources._source import CHUNK_BYTES, Source
 
-# Bytes of rows for which a worker is worth its start, of about a second: less, and the job stays in its process, where
-# models have threads of their own.
+# Bytes of rows from which a worker is worth its start, of about a second. Smaller jobs run in this process, where
+# models use several threads.
 BYTES_OF_A_WORKER = 512 << 20
-# What a process takes before it does anything: the interpreter and what the library imports.
+# Memory of an idle worker: the interpreter and the imported modules.
 BYTES_OF_A_PROCESS = 100 << 20
-# Chunks in memory at once: one that is learned from, its conversion, and those read ahead.
+# Chunks that a worker has in memory: the one being learned, its conversion, and those that are read ahead.
 CHUNKS = 6
 
 
 def workers_of(wanted: int | str, engine: str, parts: Sequence[Source], model_bytes: Callable[[], int]) -> int:
-    """Return the workers that are asked for; for "auto" as many as are of use, 0 for all that a cluster has.
+    """Return the number of workers; for "auto" by cores, memory and size of the job, or 0 (all) on a Dask cluster.
 
-    Each holds model_bytes() beside the rows it is at.
+    Parameters
+    ----------
+    wanted : int or "auto"
+    engine : str
+    parts : sequence of Source
+        No more workers than parts are used.
+    model_bytes : callable() -> int
+        Returns the memory of a worker for models. Called only if there may be several workers.
     """
     if wanted != "auto":
         return as_integer(wanted, "workers", 1)
@@ -38,12 +45,13 @@ def workers_of(wanted: int | str, engine: str, parts: Sequence[Source], model_by
 
 
 def free_memory() -> int | None:
-    """Return the bytes that this process may still take, by machine and control groups; None if that is unknown."""
+    """Return the bytes that are available to this process, by machine and control groups; None if unknown."""
     known = [size for size in (_of_machine(), *_of_groups()) if size is not None]
     return min(known, default=None)
 
 
 def _of_machine() -> int | None:
+    """Return the available memory of the machine; without /proc all of its memory; None if that is unknown, too."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -57,7 +65,7 @@ def _of_machine() -> int | None:
 
 
 def _of_groups() -> Iterator[int]:
-    """Yield what the control groups leave, version 2 or 1; pages of files that can be dropped count as free."""
+    """Yield the free memory of each control group (version 2 or 1), which includes the inactive file cache."""
     for folder in groups_of("memory"):
         for limit, used, droppable in (
             ("memory.max", "memory.current", "inactive_file"),

@@ -395,7 +395,7 @@ def kill_often(folder, engine, workers, kills, whole, seed=0):
     while hits < kills:
         (folder / "done.fsk").unlink(missing_ok=True)
         if manifest.exists() and len(covered(folder)) == ROWS // PART:
-            _checkpoint.remove(folder / "checkpoint")  # once more from the beginning
+            _checkpoint.Checkpoint(folder / "checkpoint").remove()  # once more from the beginning
         had = covered(folder)
         (folder / "runs").unlink(missing_ok=True)
         how = "worker" if engine == "processes" and rng.random() < 0.5 else rng.choice([signal.SIGKILL, signal.SIGTERM])

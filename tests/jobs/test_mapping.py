@@ -18,7 +18,8 @@ import fastsketch as fs
 from fastsketch.data.files._lock import LockHeld, locked
 from fastsketch.jobs import WorkerLost, _mapping
 from fastsketch.jobs import _outputs as outputs
-from fastsketch.jobs import _unfinished as unfinished
+from fastsketch.jobs._manifest import MANIFEST
+from fastsketch.jobs._partial_output import PartialOutput
 from tests.jobs import answers
 from tests.jobs.answers import Watching
 from tests.jobs.mapped import PART, PARTS, job
@@ -380,7 +381,7 @@ def test_one_killed_before_its_journal_had_a_name_is_in_nobodys_way(folder):
     place = folder / "out.npy.partial"
     place.mkdir()
     left = "import sys; from pathlib import Path; from fastsketch.data.files._replacing import temporary_name as name\n"
-    left += f"name(Path(sys.argv[1]) / {unfinished.MANIFEST!r}).touch()"
+    left += f"name(Path(sys.argv[1]) / {MANIFEST!r}).touch()"
     subprocess.run([sys.executable, "-P", "-c", left, str(place)], env=environment(), check=True)
     assert list(place.iterdir())
     fs.map_rows(answers.first_column, ROWS, output=folder / "out.npy", workers=1)
@@ -438,12 +439,12 @@ def test_killed_between_the_name_of_the_output_and_the_end(folder, suffix, monke
         raise Kill
 
     with monkeypatch.context() as patch, pytest.raises(Kill):
-        patch.setattr(unfinished, "_remove", lambda place: None if not place.exists() else kill(place))
+        patch.setattr(PartialOutput, "remove", kill)
         job(folder, "threads", 1, resume=False, suffix=suffix)
     assert (folder / f"out{suffix}").exists() and (folder / f"out{suffix}.partial").exists()
     with monkeypatch.context() as patch, pytest.raises(Kill):  # and once more, when it has just gone on
         patch.setattr("fastsketch.jobs._mapping.completed", kill)
-        patch.setattr(unfinished.Unfinished, "_last_words", lambda *_, **__: None)
+        patch.setattr(PartialOutput, "finished", lambda _: "all is as it was")
         job(folder, "threads", 1, resume=True, suffix=suffix)
     job(folder, "threads", 1, resume=True, suffix=suffix)
     found = np.load(folder / "out.npy") if suffix == ".npy" else table(folder / "out.parquet").column(0).to_numpy()
