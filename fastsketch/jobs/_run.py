@@ -30,7 +30,7 @@ from fastsketch.jobs._tree import Span, Tree, reduce_tree
 
 M = TypeVar("M")
 
-# Bytes of the rows of a part. Merges and messages cost little in comparison, and a kill costs at most one part a worker.
+# Bytes of the rows of a part. Merges and messages cost little in comparison, and a kill costs a worker at most a part.
 PART_BYTES = 128 << 20
 # A dense part is at least so many times as large as the state of its model, which every merge reads, checks, sends and
 # writes a few times. Sparse rows take far longer per byte than merges, so that their parts need not be larger.

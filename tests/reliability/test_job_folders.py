@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pytest
 
+from fastsketch.data.files._lock import LockHeld
 from fastsketch.jobs._manifest import MANIFEST
 from tests.reliability.figures import report
 from tests.reliability.job_folders import (
@@ -155,3 +156,19 @@ def test_crafted_manifests(inputs, tmp_path, amount):
         **counted(found),
         also={"refused": found["refused"], "right": found["right"]},
     )
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if job.name.startswith("map")], ids=lambda job: job.name)
+@pytest.mark.parametrize("make", LINKS, ids=lambda make: make.__name__)
+def test_links_in_the_place_of_the_lock_of_an_output(inputs, tmp_path, job, make):
+    """The job is refused, and what the link leads to is as it was: nothing is written to it or created."""
+    around, work = tmp_path / "around", tmp_path / "work"
+    make_surroundings(around)
+    work.mkdir()
+    before, lock = surroundings(around), work / job.folder.replace(".partial", ".lock")
+    make(lock, around)
+    with at_most(60), pytest.raises(LockHeld, match=r"the lock .*\.lock cannot be read; .* remove that file"):
+        result_of(job, inputs, work, resume=False)
+    assert surroundings(around) == before
+    lock.unlink()
+    assert result_of(job, inputs, work, resume=False)
