@@ -236,19 +236,24 @@ def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
         assert not (tmp_path / f"{stop}.fsk.partial").exists()
 
 
-def test_a_killed_run_resumes(tmp_path):
-    rows = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", np.float64, (10_000, 300))
-    rows[:] = np.random.default_rng(0).standard_normal(300)
-    rows *= np.random.default_rng(1).random((10_000, 1))
-    del rows
-    command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "16", "--set", "solver=svd", "-o"]
+@pytest.mark.parametrize("verb", ["sketch", "learn"])
+def test_a_killed_run_resumes(tmp_path, verb):
+    """It ends with the file of a run that was never killed."""
+    rows = np.random.default_rng(0).standard_normal((10_000, 300))
+    np.save(tmp_path / "rows.npy", rows)
+    lines = (
+        f"{int(row[0] > row[1])} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row[:9])) for row in rows[:3000]
+    )
+    (tmp_path / "rows.svm").write_text("".join(f"{line}\n" for line in lines))
+    arguments = {"sketch": ["rows.npy", "-l", "16", "--set", "solver=svd"], "learn": ["rows.svm", "--every", "200"]}
+    command = [*IN_SMALL_PARTS, verb, *arguments[verb], "-o"]
     subprocess.run([*command, "whole.fsk"], cwd=tmp_path, check=True, capture_output=True)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([*command, "cut.fsk"], cwd=tmp_path, **quiet)
     deadline = time.monotonic() + 60
-    node = "cut.fsk.partial/node-*.fsk"
-    while not list(tmp_path.glob(node)) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
+    while not list(tmp_path.glob("cut.fsk.partial/node-*.fsk")) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "cut.fsk").exists()

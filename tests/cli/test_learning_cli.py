@@ -1,17 +1,13 @@
 """learn from the shell."""
 
 import json
-import os
-import signal
-import subprocess
-import time
 
 import numpy as np
 import pytest
 
 import fastsketch as fs
-from tests.helpers import IN_SMALL_PARTS, same_state
 from tests.helpers import command as run
+from tests.helpers import same_state
 
 
 def write(path, rows, labels):
@@ -136,25 +132,6 @@ def test_regression(folder):
     assert "error_rate" not in out
     done = run("learn", "r.svm", "--regression", "--method", "ada_ffd", "--json", cwd=folder)
     assert json.loads(done.stdout)["loss"] == "square"
-
-
-def test_a_killed_run_resumes(folder):
-    with np.load(folder / "truth.npz") as truth:
-        rows, labels = np.tile(truth["rows"], (60, 1)), np.tile(truth["labels"], 60)
-    write(folder / "big.svm", rows, labels)
-    command = ["learn", "big.svm", "--every", "200", "-o"]
-    process = subprocess.Popen([*IN_SMALL_PARTS, *command, "cut.fsk"], cwd=folder, stdout=subprocess.DEVNULL)
-    end, partial = time.monotonic() + 60, folder / "cut.fsk.partial"
-    while not list(partial.glob("node-*.fsk")) and time.monotonic() < end and process.poll() is None:
-        time.sleep(0.001)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (folder / "cut.fsk").exists()
-    run(*command, "cut.fsk", "--resume", cwd=folder)
-    run(*command, "whole.fsk", cwd=folder)
-    one, two = fs.load(folder / "cut.fsk"), fs.load(folder / "whole.fsk")
-    assert np.array_equal(one.coef, two.coef)
-    assert one.progress == two.progress
 
 
 def test_bad_input(folder):

@@ -25,13 +25,3 @@ def cluster():
     """Three workers, which are replaced when they die."""
     with local(3) as found:
         yield found
-
-
-@pytest.fixture
-def client(cluster):
-    """The active client, of the cluster of the room."""
-    from distributed import Client
-
-    with Client(cluster) as found:
-        yield found
-        found.wait_for_workers(3)

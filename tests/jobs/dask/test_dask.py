@@ -1,9 +1,5 @@
-"""Arrays of Dask as sources of a job: the same bits with any number of workers, and when workers are killed."""
+"""Arrays of Dask as sources of a job: the same bits with any number of workers."""
 
-import os
-import signal
-import threading
-import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -44,35 +40,11 @@ def learned(model, rows, cluster=None, **options):
     return fs.run(model, rows, engine="dask", scheduler=cluster, **options)
 
 
-def slow_rows(index):
-    time.sleep(0.15)
-    return ROWS[index * M : (index + 1) * M]
-
-
-def slow_array():
-    parts = [da.from_delayed(delayed(slow_rows)(i), (min(M, len(ROWS) - i * M), D), ROWS.dtype) for i in range(12)]
-    return da.concatenate(parts)
-
-
 @pytest.mark.parametrize("workers", [3, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 4))])
 def test_any_number_of_workers_gives_the_bits_of_one_stream(workers, cluster):
     with nullcontext(cluster) if workers == 3 else local(workers) as found, distributed.Client(found):
         for chunks in (M, 3 * M):
             assert same_state(learned(TEMPLATE, da.from_array(ROWS, chunks=(chunks, 7))), WHOLE)
-
-
-@pytest.mark.parametrize("moment", [0.5, *(pytest.param(moment, marks=pytest.mark.long) for moment in (0.05, 0.9))])
-def test_a_killed_worker_changes_nothing(moment, client):
-    """Killed early, in the midst and near the end of the job: it ends, with the same bits."""
-    victim = sorted(client.run(os.getpid).values())[0]
-    # twelve partitions of 0.15 s on three workers
-    timer = threading.Timer(moment * 12 * 0.15 / 3, os.kill, (victim, signal.SIGKILL))
-    timer.start()
-    found = learned(TEMPLATE, slow_array())
-    timer.join()
-    assert same_state(found, WHOLE)
-    client.wait_for_workers(3)
-    assert victim not in client.run(os.getpid).values()  # it did die, and was replaced
 
 
 @pytest.mark.parametrize(
