@@ -1,4 +1,4 @@
-"""Engine "dask": tasks on a cluster of dask.distributed, which runs them again if their worker dies."""
+"""Engine "dask": runs tasks on a cluster of dask.distributed, which repeats a task if its worker dies."""
 
 # Dask has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -55,7 +55,7 @@ class _Dependencies(NamedTuple):
 
 
 def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -> Any:
-    """Run a task on a worker: put in shared models and the results of other tasks, and limit BLAS to one thread."""
+    """Run a task on a worker, with one thread of BLAS, after shared models and results of other tasks are inserted."""
 
     def argument(value: Any) -> Any:
         if isinstance(value, _Copy):
@@ -71,14 +71,14 @@ def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -
 
 
 class Cluster(Engine):
-    """Engine "dask" of ``fs.run`` and ``fs.map_rows``: a context manager.
+    """Engine "dask" of ``fs.run`` and ``fs.map_rows``.
 
     Parameters
     ----------
     scheduler : str, distributed.Client, a cluster or None
-        The address of a scheduler. None: the active client.
+        The address of a scheduler, a client or a cluster. None for the active client.
     n_workers : int
-        Most tasks that run at the same time; 0 for as many as the cluster has threads.
+        Maximal number of tasks that run at the same time; 0 for the number of threads of the cluster.
 
     Notes
     -----
@@ -121,7 +121,7 @@ class Cluster(Engine):
 
     # -- the cluster -----------------------------------------------------------------------------------------------
     def _connected(self, stack: ExitStack) -> Any:
-        """Return a client; one that is opened for the job is closed with the stack."""
+        """Return the client. If it is opened here, the stack closes it."""
         distributed, scheduler = self._distributed, self._scheduler
         if isinstance(scheduler, distributed.Client):
             return scheduler
@@ -176,7 +176,7 @@ class Cluster(Engine):
             content = cloudpickle.dumps(value)
         if len(content) <= MAX_BYTES_WITH_TASKS:
             return _Copy(uuid.uuid4().hex, content)
-        # a task, which can run again: data that are scattered are lost with their worker
+        # a task can run again, whereas scattered data are lost with their worker
         return self._client.submit(pickle.loads, content, pure=False)
 
     def submit(self, key: Hashable, function: Callable[..., Any], *args: Any) -> None:
@@ -211,7 +211,7 @@ class Cluster(Engine):
             future.add_done_callback(self._done.put)
 
     def next(self) -> tuple[Any, Any]:
-        """See Engine. Dask runs a task again whose worker has died, also if its result was there already."""
+        """See Engine. Dask repeats a task if its worker dies, even if the result was there but not fetched yet."""
         self._start()
         future = None
         while future is None:
