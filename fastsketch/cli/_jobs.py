@@ -19,7 +19,7 @@ from fastsketch.jobs._outputs import Csv, Npy, Parquet, Sink
 from fastsketch.jobs._progress import Printed
 from fastsketch.jobs._run import CommandOptions, Learning
 
-NO_FILE = "--resume needs an output that is a file: what there is lies beside it"
+NO_FILE = "--resume needs an output that is a regular file: its finished parts are kept in OUTPUT.partial"
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def _checkpoint_folder(verb: Any, out: Output) -> Path | None:
         return None
     if is_link(folder) or folder.is_file():
         kind = "link" if is_link(folder) else "file"
-        raise ValueError(f"{folder} is a {kind}, and what has been learned lies in a folder: remove it")
+        raise ValueError(f"{folder} is a {kind}, but the checkpoint must be a folder: remove it")
     return folder
 
 

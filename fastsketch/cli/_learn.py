@@ -104,7 +104,7 @@ class Learn(ResumableVerb):
         as_integer(self.every, "--every", 0)
         if self.target is not None:
             if len(self.target) > 1:
-                raise ValueError("--target stands once: several targets, of --method ridge, are --target A,B")
+                raise ValueError("--target must be given once: several targets, of --method ridge, are --target A,B")
             (self.target,) = self.target
         refuse_streams(self)
         every = 0 if self.json else self.every

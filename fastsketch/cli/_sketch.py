@@ -98,7 +98,7 @@ class Audit(RowsVerb):
         model = load_model(self.model, FrequentDirections, ": only a sketch is audited")
         model._rereadable("an audit")
         if once := [path for path in self.inputs if comes_once(path)]:
-            raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
+            raise ValueError(f"an audit reads rows again, but {once[0]} can be read only once: save it to a file first")
         sources = list(rows_in(self, model).each())
         started = time.perf_counter()
         with output_of(self) as out:

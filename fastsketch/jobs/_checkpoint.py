@@ -117,9 +117,8 @@ class Checkpoint(JobFolder):
         number = largest[0].number
         n_rows = sum(entry.rows for entry in largest if entry.number == number)
         which = "" if number == 1 else f" in pass {number}"
-        return (
-            f"the partial result of {n_rows:,} rows{which} is in {self.path}; the same job with resume goes on from it"
-        )
+        words = f"the partial result of {n_rows:,} rows{which} is in {self.path}"
+        return f"{words}; the same job with resume continues from it"
 
     def clear(self) -> None:
         """See JobFolder. A folder of other things may be used; only a manifest of something else is in the way."""

@@ -210,4 +210,4 @@ class Processes(Threads):
         return Shared(value)
 
 
-_MAIN = ": in a script, what begins a job must stand under  if __name__ == '__main__'  (it says why on standard error)"
+_MAIN = ": in a script, jobs must be started under  if __name__ == '__main__'  (standard error says why)"

@@ -52,7 +52,7 @@ class Job(NamedTuple):
         """
         once = not all(part.repeatable for part in parts)
         if once and self.workers not in ("auto", 1):
-            raise ValueError("workers must be 1: these rows come once, and are read here")
+            raise ValueError("workers must be 1: these rows can be read only once, in this process")
         n_workers = 1 if once or not parts else workers_of(self.workers, self.engine, parts, model_bytes)
         if once or (n_workers == 1 and self.engine != "dask"):
             return Serial(_threads.blas_limit(), listener)

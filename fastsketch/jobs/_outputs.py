@@ -36,6 +36,7 @@ class Sink(ABC):
     """Base class of output formats. `writer` writes the file of a part; it is sent to workers."""
 
     FOLDER: ClassVar[bool] = False  # whether the output is a folder of the files of parts
+    HEADER_IN_PARTS: ClassVar[bool] = False  # whether the files of parts begin with a header as long as the output's
     SUFFIX: ClassVar[str]
     writer: Writer
 
@@ -73,22 +74,19 @@ class Sink(ABC):
         """Return the number of rows in an open file; None if its answers have another spec."""
 
     def head(self, spec: Spec, n: int) -> bytes:
-        """Return the header of an output with n rows."""
+        """Return the header of an output with n rows, whose length does not depend on n."""
         return b""
 
     def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
         """Concatenate the parts, and replace the target by the result atomically. The files of parts are kept."""
+        head = self.head(spec, sum(lengths))
         with replacing(target) as out:
-            out.write(self.head(spec, sum(lengths)))
+            out.write(head)
             for number, length in enumerate(lengths):
                 if length:
                     with open_within(place, self.part(place, number).name) as part:
-                        part.seek(len(self.head_of_part(spec)))
+                        part.seek(len(head) if self.HEADER_IN_PARTS else 0)
                         shutil.copyfileobj(part, out, 1 << 20)
-
-    def head_of_part(self, spec: Spec) -> bytes:
-        """Return the header of the file of a part, to be skipped. Its length does not depend on the number of rows."""
-        return b""
 
 
 # -- .npy --------------------------------------------------------------------------------------------------------------
@@ -139,6 +137,7 @@ class Npy(Sink):
     """Output in one .npy file."""
 
     SUFFIX = ".npy"
+    HEADER_IN_PARTS = True
     writer = staticmethod(npy_part)
 
     def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
@@ -151,10 +150,6 @@ class Npy(Sink):
     def head(self, spec: Spec, n: int) -> bytes:
         """See Sink."""
         return npy_header(spec, n)
-
-    def head_of_part(self, spec: Spec) -> bytes:
-        """See Sink."""
-        return npy_header(spec, 0)
 
 
 # -- csv ---------------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class PartialOutput(JobFolder):
             If another job writes the same output.
         """
         if resume and job is None:
-            raise ValueError("resume: these rows come once, and what is left of them cannot be found again")
+            raise ValueError("resume: these rows can be read only once, so that a stopped job cannot continue")
         target = checked(output, sink)
         with contextlib.nullcontext() if held else locked(target):
             self = cls(target, sink, resumable=job is not None)
@@ -116,7 +116,7 @@ class PartialOutput(JobFolder):
     def finished(self) -> str:
         """See JobFolder."""
         n = len(self._lengths) if self._resumable else 0
-        words = f"part{'s are' if n > 1 else ' is'} in {self.path}: the same job with resume goes on from there"
+        words = f"part{'s are' if n > 1 else ' is'} in {self.path}: the same job with resume continues from there"
         return f"{n} {words}" if n else ""
 
     def clear(self) -> None:

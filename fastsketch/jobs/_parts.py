@@ -49,10 +49,6 @@ class Begin(NamedTuple):
     block: int  # number of its first block of rows
     complete: bool  # whether the part is completed when its rows are learned, so that later rows would be another part
 
-    def model(self, template: Any) -> Any:
-        """Create the empty model."""
-        return template._for_part(self.part, self.block)
-
 
 def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]:
     """Decide how the model of each part is created; None if the template is copied, because there is one part.
@@ -72,7 +68,7 @@ def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]
 
 def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> JobNode:
     """Learn one part, and return its node. `begin` creates the model, None copies the template."""
-    model = template.copy() if begin is None else begin.model(template)
+    model = template.copy() if begin is None else template._for_part(begin.part, begin.block)
     for count, _ in learned(model, part):
         tell(count)
     if begin is not None and begin.complete:

@@ -182,7 +182,7 @@ class Learning:
                 raise ValueError(f"passes must be 1 for a {type(template).__name__}")
             template._check_passes(self.passes)
             if not source.repeatable:
-                raise ValueError(f"passes must be 1: the rows of {source.name} come once")
+                raise ValueError(f"passes must be 1: the rows of {source.name} can be read only once")
         self.parts, self.part_bytes = [source], 0
         if self.why_in_order is None:
             state_bytes = 0 if source.sparse else template._state_bytes(source.n_features)
@@ -208,10 +208,11 @@ class Learning:
         """Learn the rows, and return the model of all of them."""
         source, folder, resume = self.source, None if checkpoint is None else Path(checkpoint), self.job.resume
         if resume and folder is None:
-            raise ValueError("resume needs the checkpoint to go on from")
+            raise ValueError("resume needs the checkpoint to continue from")
         if folder is not None and not source.repeatable:
             what = "resume" if resume else "checkpoint"
-            raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
+            why = "can be read only once, so that a stopped job cannot continue"
+            raise ValueError(f"{what}: the rows of {source.name} {why}")
         resume = resume and folder is not None and can_resume(folder, self.command.result)
         with (
             Reporter(self.job.progress, source, len(self.parts), passes=self.passes) as reporter,

@@ -276,7 +276,7 @@ def test_a_signal_leaves_a_partial_result(run, monkeypatch, tmp_path, by):
     undo()
     assert (
         "o.fsk.partial" in out.err
-        and "the same job with resume goes on from it" in out.err
+        and "the same job with resume continues from it" in out.err
         and out.err.count("\n") == 1
     )
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers

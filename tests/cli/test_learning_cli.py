@@ -220,7 +220,10 @@ def test_a_ridge_regression_of_text_and_tables(folder):
         (["train.csv", "--target", "price", "--set", "missing=refuse"], "--set missing does not belong to --method ri"),
         (["train.csv", "--target", "price", "--categorical", "word"], "--ignore A,B leaves others out, and --fill X"),
         (["train.csv", "--target", "price", "--ignore", "none"], "--ignore: train.csv has no column 'none'"),
-        (["train.csv", "--target", "price", "--target", "word"], "--target stands once: several targets, of --method"),
+        (
+            ["train.csv", "--target", "price", "--target", "word"],
+            "--target must be given once: several targets, of --method",
+        ),
         (["train.svm", "--set", "ridge=-1"], "ridge must lie in"),
     ],
 )

@@ -94,7 +94,7 @@ def test_the_column_of_labels(run):
     error = run("learn", "train.csv", "--target", "buys", "--regression", "-o", "x.fsk", status=2).err
     assert "--regression needs targets that are numbers" in error
     twice = run("learn", "people.csv", "--target", "a", "--target=b", "-o", "o.fsk", status=2).err
-    assert "--target stands once: several targets, of --method ridge, are --target A,B" in twice
+    assert "--target must be given once: several targets, of --method ridge, are --target A,B" in twice
 
 
 def test_resumed_to_the_same_bits(run, monkeypatch):

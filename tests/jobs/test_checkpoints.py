@@ -316,9 +316,9 @@ def test_rows_that_come_once_have_no_checkpoint(tmp_path):
         repeatable = False
 
     source = Once(tmp_path, ROWS, D)
-    with pytest.raises(ValueError, match="checkpoint: the rows of watched rows come once"):
+    with pytest.raises(ValueError, match="checkpoint: the rows of watched rows can be read only once"):
         fs.run(fs.FrequentDirections(5), source, checkpoint=tmp_path / "c")
-    with pytest.raises(ValueError, match="resume: the rows of watched rows come once"):
+    with pytest.raises(ValueError, match="resume: the rows of watched rows can be read only once"):
         fs.run(fs.FrequentDirections(5), source, checkpoint=tmp_path / "c", resume=True)
     assert fs.run(fs.FrequentDirections(5), source).n_rows == ROWS
 

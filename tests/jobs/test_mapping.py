@@ -250,9 +250,9 @@ def test_rows_that_come_once(tmp_path):
         assert fs.map_rows(model.encode, iter(batches), output=out).n_rows == 900
         if suffix == ".npy":
             assert np.array_equal(np.load(out), model.encode(STREAM))
-    with pytest.raises(ValueError, match="workers must be 1: these rows come once"):
+    with pytest.raises(ValueError, match="workers must be 1: these rows can be read only once"):
         fs.map_rows(model.encode, iter(batches), output=tmp_path / "codes.npy", workers=2)
-    with pytest.raises(ValueError, match="resume: these rows come once"):
+    with pytest.raises(ValueError, match="resume: these rows can be read only once"):
         fs.map_rows(model.encode, iter(batches), output=tmp_path / "codes.npy", resume=True)
 
     def broken():
@@ -467,7 +467,7 @@ def test_no_space(folder, monkeypatch):
     with pytest.raises(OSError, match="No space left") as caught:
         in_parts(Watching(folder).sums, folder / "rows.npy", folder / "out.npy")
     assert caught.value.__notes__ == [
-        f"4 parts are in {folder / 'out.npy.partial'}: the same job with resume goes on from there"
+        f"4 parts are in {folder / 'out.npy.partial'}: the same job with resume continues from there"
     ]
     assert (folder / "out.npy").read_text() == "old"
     monkeypatch.undo()

@@ -157,7 +157,7 @@ def test_a_script_without_its_guard_is_told(tmp_path):
         "fs.run(fs.FrequentDirections(5), np.ones((1000, 24)), workers=2)\n"
     )
     found = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
-    assert "ended with status 1: in a script, what begins a job must stand under" in found.stderr
+    assert "ended with status 1: in a script, jobs must be started under" in found.stderr
 
 
 @pytest.mark.parametrize(("workers", "engine"), ENGINES[:5])

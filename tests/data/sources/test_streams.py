@@ -124,5 +124,5 @@ def test_substituted_processes_and_quoted_globs(tmp_path):
 
 
 def test_two_passes_need_rows_that_can_be_read_again(pipe):
-    with pytest.raises(ValueError, match="passes must be 1: the rows of .* come once"):
+    with pytest.raises(ValueError, match="passes must be 1: the rows of .* can be read only once"):
         fs.run(fs.FrequentDirections(4), pipe(table(ROWS)), passes=2)
