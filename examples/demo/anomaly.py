@@ -1,4 +1,4 @@
-"""A retouched piece of a photograph found: each of its values is ordinary, their combination is not."""
+"""Find a retouched piece of a photograph, whose pixel values are ordinary but whose combination of values is not."""
 
 # matplotlib's own annotations leave many arguments without a type:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -21,7 +21,7 @@ FALSE_ALARMS = 0.01
 
 
 def find_anomaly(image: Image, folder: Path) -> Section:
-    """Learn the patches of a photograph, and look for a piece of it that has another grain.
+    """Learn the patches of a photograph, and detect the piece of it that has another grain.
 
     Half of the lines are learned from. Patches of the other half that touch no retouched pixel set the threshold.
     """

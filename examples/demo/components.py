@@ -1,4 +1,4 @@
-"""Components of all patches, with the interval of each variance: after one pass, and after a second."""
+"""Principal components of all patches after one pass and after a second, with an interval for each variance."""
 
 # matplotlib's own annotations leave many arguments without a type:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -21,7 +21,7 @@ Array = NDArray[np.floating[Any]]
 
 
 def find_components(patches: Patches, sketch: fs.FrequentDirections, folder: Path, *, spectrum: Array) -> Section:
-    """Return the leading components by the sketch, and by the sketch refined; `spectrum`: exact eigenvalues of A'A."""
+    """Compare the leading components of the sketch, and of the refined sketch, with the exact eigenvalues of A'A."""
     k = min(COMPONENTS, sketch.resolved["sketch_size"] - 1)
     once = SketchedPCA.from_model(sketch, n_components=k)
     twice = SketchedPCA.from_model(sketch.copy().refine(fs.open_rows(patches.stream())), n_components=k)

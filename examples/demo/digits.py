@@ -1,4 +1,4 @@
-"""Handwritten digits learned online, each against the rest, in one pass."""
+"""Learn handwritten digits online in one pass, one digit against all others."""
 
 import time
 from importlib import import_module
@@ -40,7 +40,7 @@ def digits() -> tuple[Array, Array]:
 
 
 def learn_digits(folder: Path) -> Section:
-    """Measure the Newton learner, which has no step size, and learners that need one."""
+    """Measure the error of the Newton learner, which has no step size, and of learners with several step sizes."""
     rows, targets = digits()
     newton = fs.SketchedNewton(SIZE, loss="squared_hinge")
     curves, errors = {"Newton, RFD": _online(newton, rows, targets=targets)}, dict[str, list[float]]()
@@ -105,6 +105,6 @@ def learn_digits(folder: Path) -> Section:
 
 
 def _online(model: fs.SketchedNewton | fs.AdaptiveSubgradient, rows: Array, *, targets: Array) -> Array:
-    """Return the share of mistakes of an empty model up to every example, mean over the ten digits."""
+    """Return the progressive error rate after every example, averaged over the ten digits."""
     wrong = np.stack([model.copy().update(rows, y).last_scores * y <= 0 for y in targets])
     return np.cumsum(wrong.mean(axis=0)) / np.arange(1, len(rows) + 1)

@@ -1,4 +1,4 @@
-"""Neighbours of a patch: by Hamming distance of its bits, by codes and then rows, and in truth."""
+"""Neighbours of patches by Hamming distances of hashes, by codes with rescoring, and by exact distances."""
 
 # matplotlib's own annotations leave many arguments without a type:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -20,19 +20,19 @@ BITS = 64
 CODE_BYTES = 20
 SHOWN = 9
 QUERIES = 4
-# Candidates per query that is drawn: neighbours of a patch overlap it, so many are found before SHOWN that do not.
+# Candidates for each query in the picture. Many neighbours overlap the patch, and only SHOWN that do not are drawn.
 CANDIDATES = 4000
-# Queries drawn at random, and of their nearest so many, for the figures.
+# Number of random queries, and of their nearest neighbours, for the measured recall.
 MEASURED, NEAREST = 40, 100
 OVERSAMPLE = 10
-# What a line of the picture shows; the first blank breaks it.
+# Labels of the lines of the picture; the line breaks at the first space.
 WAYS = ("Hamming, 64 bits", "codes, then rows", "in truth")
-# Of a gap between two queries, in heights of a patch; and of the picture, in patches: the lines, and words beside them.
+# Gap between two queries in patch heights; size of the lines and of their labels in patches.
 GAP, WIDTH = 0.35, SHOWN + 1 + 2
 
 
 def find_neighbours(patches: Patches, folder: Path) -> Section:
-    """Measure codes of all patches, normalised, two ways to search them, and all distances beside."""
+    """Measure recall and time of two searches by codes of all patches, compared with all exact distances."""
     hashes, quantizer, seconds = fs.SketchHash(BITS), fs.SketchQuantizer(CODE_BYTES), 0.0
     for rows in normalised_stream(patches):
         hashes.update(rows)
@@ -111,7 +111,7 @@ def find_neighbours(patches: Patches, folder: Path) -> Section:
 
 
 def draw(patches: Patches, shown: list[list[tuple[str, list[int]]]], path: Path) -> None:
-    """Draw three lines for each query: itself, then its neighbours by bits, by codes and then rows, and in truth."""
+    """Draw three lines for each query: the query and its neighbours by hashes, by rescored codes, and exactly."""
     lines = [(*line, set(ways[-1][1])) for ways in shown for line in ways]
     heights = np.arange(len(lines)) + GAP * (np.arange(len(lines)) // len(WAYS))
     made, axes = figure(figsize=(7.5, 7.2 / WIDTH * (heights[-1] + 1) + 0.4))
@@ -131,7 +131,7 @@ def draw(patches: Patches, shown: list[list[tuple[str, list[int]]]], path: Path)
 
 
 def nearest(patches: Patches, queries: Image, k: int) -> NDArray[np.int64]:
-    """Return the k nearest patches of each query (n, k), nearest first: all distances."""
+    """Return the exact k nearest patches of each query (n, k), nearest first."""
     squares = np.concatenate(
         [np.einsum("ij,ij->i", rows, rows) - 2 * (queries @ rows.T) for rows in normalised_stream(patches)], axis=1
     )
@@ -141,7 +141,7 @@ def nearest(patches: Patches, queries: Image, k: int) -> NDArray[np.int64]:
 
 
 def recall(proposed: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
-    """Return the share of the NEAREST nearest in truth that are among the first NEAREST proposed."""
+    """Return the recall: the share of the exact NEAREST neighbours among the first NEAREST that were found."""
     pairs = zip(proposed[:, :NEAREST], truth[:, :NEAREST], strict=True)
     return float(np.mean([np.isin(true, some).mean() for some, true in pairs]))
 
@@ -160,7 +160,7 @@ def chosen_queries(patches: Patches) -> NDArray[np.intp]:
 
 
 def apart(patches: Patches, indices: Sequence[int]) -> list[int]:
-    """Return the first patch, and of the others, in order, those that overlap none before them, SHOWN at most."""
+    """Select at most SHOWN patches in order, the first one and those that overlap no patch selected before."""
     spots, kept = patches.places, [indices[0]]
     for i in indices[1:]:
         same = [spots[k] for k in kept if spots[k][0] == spots[i][0]]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Image = NDArray[np.float32]
 
-# The length that a patch is compared with when it is normalised: flat ones stay near zero.
+# Added to the length in a normalisation, so that flat patches stay near zero.
 FLAT = 1.0
 
 
@@ -86,7 +86,7 @@ class Patches:
 
 
 def normalised(rows: Image) -> Image:
-    """Return patches less their brightness, at about unit length: then likeness is of content, not of light."""
+    """Subtract the brightness of patches and scale them to about unit length, so that distances compare content."""
     rows = rows - rows.mean(axis=1, keepdims=True)
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + np.float32(FLAT))
 

@@ -1,4 +1,4 @@
-"""All jobs of the demo, one after the other; then its files, and at last the page."""
+"""Run all jobs of the demo, write the files, and then the page."""
 
 import shlex
 import time
@@ -23,9 +23,9 @@ from demo.plot import figure, plot_spectrum
 from demo.restoring import restore
 
 SIDE = 16
-# Of the lines in which patches begin, one in so many: the others are much like them.
+# Patches begin in every STEP-th line of pixels only; the others are similar to them.
 STEP = 2
-# Rows that IncrementalPCA is timed on: enough for a steady rate, few enough to keep the demo short.
+# Rows that IncrementalPCA is timed on: enough for a stable rate, few enough for a short demo.
 PEER_ROWS = 20_000
 PAGE = "index.html"
 FILES = (
@@ -87,7 +87,7 @@ def run_demo(folder: str | PathLike[str], *, sketch_size: int, say: Callable[[st
 
 
 def make_room(folder: Path) -> None:
-    """Make the folder; raise OSError where something stands in the way of a file."""
+    """Create the folder. OSError if a file of the demo cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=folder):
         pass
@@ -97,7 +97,7 @@ def make_room(folder: Path) -> None:
 
 
 def commands(folder: Path) -> list[str]:
-    """Return commands to try with the models that have been written."""
+    """Return example commands for the models that have been written."""
     sketch, codes = (shlex.quote(str(folder / name)) for name in ("patches.fsk", "codes.npy"))
     return [f"fastsketch info {sketch}", f"fastsketch info {codes}"]
 
@@ -164,7 +164,7 @@ def sketch_patches(
 
 
 def peer_rate(patches: Patches, n_components: int) -> float:
-    """Return rows a second of scikit-learn's IncrementalPCA, on one thread."""
+    """Measure the rows per second of scikit-learn's IncrementalPCA on one thread."""
     model = import_module("sklearn.decomposition").IncrementalPCA(n_components=n_components)
     rows = patches.first(PEER_ROWS)
     step = 5 * rows.shape[1]  # its own default batch size
