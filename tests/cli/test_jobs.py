@@ -159,7 +159,7 @@ def test_partial_results_of_other_commands_are_refused(run, monkeypatch):
     write("t.svm", ROWS, TRUTH)
     Path("o.fsk.partial").write_bytes(b"mine")
     for command in (SKETCH, LEARN):
-        assert "o.fsk.partial is a file, and what has been learned" in run(*command, "--resume", status=2).err
+        assert "o.fsk.partial is a file, but the checkpoint must be a folder" in run(*command, "--resume", status=2).err
     Path("o.fsk.partial").unlink()
     stopped(run, monkeypatch, *SKETCH)
     assert "o.fsk.partial belongs to another job: kind is SketchedNewton" in run(*LEARN, "--resume", status=2).err

@@ -87,7 +87,7 @@ def test_resume(folder):
     assert np.array_equal(np.load(folder / "again.npy"), encoder.encode(ROWS))
     for words, message in [
         (["-", "-o", "again.npy", "--resume"], "resume: these rows can be read only once"),
-        (["rows.npy", "-o", "-", "--resume"], "--resume needs an output that is a file"),
+        (["rows.npy", "-o", "-", "--resume"], "--resume needs an output that is a regular file"),
         (["rows.npy", "-o", "x.npy", "--workers", "0"], "workers must be at least 1"),
         (["rows.npy", "-o", "x.npy", "--workers", "many"], "--workers must be a number or auto"),
         (
