@@ -251,14 +251,15 @@ def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, fol
     """
     name: str | None = getattr(verb, "output", None)
     out = Output(name, suffix, as_json=verb.json, folder=folder)
-    for source in _inputs(verb) if out.path is not None and not over_input else ():
-        if same_file(out.path, source):
-            raise ValueError(f"the output {name} is also an input: it would be lost")
-        if _among(out.path, source):
-            raise ValueError(
-                f"the output {name} would be read with {source}, and so would its lock: put it into another "
-                "folder, or name the files"
-            )
+    if out.path is not None and not over_input:
+        for source in _inputs(verb):
+            if same_file(out.path, source):
+                raise ValueError(f"the output {name} is also an input: it would be lost")
+            if _among(out.path, source):
+                raise ValueError(
+                    f"the output {name} would be read with {source}, and so would its lock: put it into another "
+                    "folder, or name the files"
+                )
     try:
         with contextlib.ExitStack() as stack:
             if verb.threads is not None:

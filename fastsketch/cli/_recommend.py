@@ -264,8 +264,8 @@ def _in_order_of_names(events: Triples) -> Triples:
     """Return events whose users and items are sorted by their names, so that the order of lines does not matter."""
     ordered = copy(events)
     ordered.user_ids, ordered.item_ids = (IdMap(sorted(ids, key=str)) for ids in (events.user_ids, events.item_ids))
-    ordered.users = ordered.user_ids.places(events.user_ids)[events.users]
-    ordered.items = ordered.item_ids.places(events.item_ids)[events.items]
+    ordered.users = ordered.user_ids.places(events.user_ids).astype(np.int32)[events.users]
+    ordered.items = ordered.item_ids.places(events.item_ids).astype(np.int32)[events.items]
     return ordered
 
 
@@ -274,8 +274,8 @@ def _of_model(events: Triples, users: Sequence[str], items: IdMap) -> Triples:
 
     Users without events have no lines. Ids are compared as text.
     """
-    user = IdMap(users).places(list(map(str, events.user_ids)))[events.users]
-    item = IdMap(list(map(str, items))).places(list(map(str, events.item_ids)))[events.items]
+    user = IdMap(users).places(list(map(str, events.user_ids))).astype(np.int32)[events.users]
+    item = IdMap(list(map(str, items))).places(list(map(str, events.item_ids))).astype(np.int32)[events.items]
     kept, known = (user >= 0) & (item >= 0), copy(events)
     if lost := int(((user >= 0) & (item < 0)).sum()):
         warn_caller(

@@ -143,7 +143,7 @@ class Checkpoint(JobFolder):
 def entries_in(folder: Path) -> list[Entry]:
     """Return the nodes in a folder by the names of its files, the largest first."""
     found = [match for match in map(_NODE.fullmatch, _names(folder)) if match]
-    entries = [Entry(*map(int, match.groups()[:4]), int(match[5], 16)) for match in found]
+    entries = [Entry(int(match[1]), int(match[2]), int(match[3]), int(match[4]), int(match[5], 16)) for match in found]
     return sorted((entry for entry, match in zip(entries, found, strict=True) if entry.file == match[0]), reverse=True)
 
 

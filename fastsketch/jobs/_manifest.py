@@ -108,10 +108,10 @@ def differences(now: Any, then: Any, name: str = "job", path: str | None = None)
         keys = [key for key in {**mine, **theirs} if key != "path"]
         return [text for key in keys for text in differences(mine.get(key), theirs.get(key), key, path)]
     if isinstance(now, list) and isinstance(then, list):
-        pairs = list(zip(cast("list[Any]", now), cast("list[Any]", then), strict=False))
-        if len(now) == len(then):
-            return [text for pair in pairs for text in differences(*pair, name, path)]
-        return [f"{name} are {len(now)} now and were {len(then)}"]
+        some, others = cast("list[Any]", now), cast("list[Any]", then)
+        if len(some) == len(others):
+            return [text for pair in zip(some, others, strict=True) for text in differences(*pair, name, path)]
+        return [f"{name} are {len(some)} now and were {len(others)}"]
     if path is not None and name in ("bytes", "digest", "modified"):
         return [f"{path} is not what it was ({name})"]
     return [f"{name} is {_shown(now)} now and was {_shown(then)}"]
