@@ -127,4 +127,5 @@ def of_tuples(table: Sequence[Any]) -> Three:
     widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
     if len(widths) > 1 or not widths <= {2, 3}:
         raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")
-    return Three(*map(list, zip(*table, strict=True))) if table else Three([], [])
+    columns: Any = map(list, zip(*table, strict=True))
+    return Three(*columns) if table else Three([], [])
