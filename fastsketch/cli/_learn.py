@@ -112,7 +112,7 @@ class Learn(ResumableVerb):
             if RIDGE in (self.method, self.settings.get("method")):
                 (model, source, notes), hidden = self._ridge(), () if self.json else ("ridge_path",)
             else:
-                (model, source, notes), hidden = self._online(), ("error_rate",) * self.regression
+                (model, source, notes), hidden = self._online(), ("error_rate",) if self.regression else ()
             require_labels(source)
             with output_of(self) as out:
 
