@@ -1,5 +1,8 @@
 """Frequent Directions: the sketch class, its results, merges and files, and the second pass over the rows."""
 
+# pyright: reportPrivateUsage=false
+# (SecondPass uses protected methods of its sketch)
+
 from collections.abc import Generator, Sequence
 from copy import deepcopy
 from dataclasses import replace
