@@ -83,7 +83,9 @@ class Vocabulary:
         return f"<Vocabulary(unknown={self.unknown!r}): {len(self)} names>"
 
     def encode(self, rows: NamedRows, *, unknown: str | None = None) -> "csr_array[np.float64]":
-        """Encode rows as a CSR matrix with one column for each name. With unknown="add", new names are added.
+        """Encode rows as a CSR matrix with one column for each name.
+
+        With unknown="add", new names are added.
 
         Parameters
         ----------
@@ -106,7 +108,7 @@ class Vocabulary:
 
 
 class NameHash:
-    """Columns of named features by feature hashing. No names are stored, so memory does not grow.
+    """Map named features to columns by feature hashing, without storing the names.
 
     The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, read as a signed integer h. The column is ``|h|
     mod 2**hash_bits`` and the sign is that of h, as in scikit-learn's ``FeatureHasher(2**hash_bits)``. Rows are those
