@@ -118,7 +118,7 @@ def rendered(text, source, target, results):
 
     def replaced(match):
         try:
-            return of_braces(match[1].strip(), target, results)
+            return of_braces(" ".join(match[1].split()), target, results)
         except (ValueError, ArithmeticError) as error:
             raise PageError(f"{place(match.start())}: {error}") from None
 

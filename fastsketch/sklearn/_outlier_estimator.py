@@ -345,6 +345,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         if fit is not None:
             scorer, held_out = fit.scorer, cross_validated(rows, origin, weights, fit, ridge, center=center)
         else:
+            assert not isinstance(matrix, DenseCovariance)  # it has been fitted above
             floor = max(shrunk.floor, MIN_VARIANCE_SHARE * matrix.trace / self._n_varying())
             scorer = Scorer(matrix.shrunk(shrunk.share, floor))
             held_out = leave_one_out(

@@ -152,6 +152,7 @@ class InputFile:
                     first += part
             self._start = first
             suffix = _suffix_of(first) or (path.suffix if file is None else "")
+        self._make: Callable[[], Any] | None
         self._make, self._padded = DECOMPRESSORS.get(suffix, (None, False))
         self._stream = self._make() if self._make else None
 

@@ -52,7 +52,11 @@ class HdfSource(StoredSource):
     def names(self, root: Any) -> Iterator[tuple[str, Any]]:
         """See StoredSource."""
         found: list[tuple[str, Any]] = []
-        root.visititems(lambda name, item: found.append((name, item)))
+
+        def collect(name: str, item: Any) -> None:  # h5py goes on while it returns None
+            found.append((name, item))
+
+        root.visititems(collect)
         return iter(found)
 
 
