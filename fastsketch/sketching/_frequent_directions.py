@@ -1,4 +1,6 @@
-"""Frequent Directions: the sketch class, its results, merges and files, and the second pass over the rows."""
+"""The FrequentDirections sketch class, its robust variant, and SecondPass, which refines a sketch by rereading the
+rows.
+"""
 
 # pyright: reportPrivateUsage=false
 # (SecondPass uses protected methods of its sketch)
@@ -301,7 +303,7 @@ class FrequentDirections(MergeableModel):
         certain_high: NDArray[np.float64] | None = None,
         estimates: NDArray[np.float64] | None = None,
     ) -> None:
-        """Set the engine and the results of a second pass together; the cached read-out is dropped."""
+        """Replace the sketch's engine and second-pass results together, and clear the cached results."""
         known = regained, certain_high, estimates
         (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), known
 
@@ -315,7 +317,7 @@ class FrequentDirections(MergeableModel):
 
     @property
     def n_features(self) -> int | None:
-        """Return the number d of columns; None before the first batch."""
+        """Return the number of columns, or None before the first batch."""
         return None if self._engine is None else self._engine.n_features
 
     def _copied(self) -> Self:
@@ -329,7 +331,7 @@ class FrequentDirections(MergeableModel):
     # -- rows ------------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Batch, sample_weight: ArrayLike | None = None) -> Self:
-        """Add one row or many.
+        """Add one row or many to the sketch.
 
         Parameters
         ----------
@@ -368,7 +370,7 @@ class FrequentDirections(MergeableModel):
         self._absorb(*rows_with_weight(checked, as_weights(sample_weight, checked.shape[0])))
 
     def _absorb(self, checked: Any, weights: NDArray[np.float64] | None) -> None:
-        """Learn from checked rows, all of them or none.
+        """Add validated rows to the sketch. If a row is refused, the sketch is unchanged.
 
         A row of weight 0 adds nothing, but with ``decay`` it ages the rows before it. ``update`` removes such rows
         before it calls this method; a model that holds rows out for validation passes them with weight 0.
@@ -404,7 +406,7 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Multiply the weight of all rows seen so far by a factor: decay per batch, or per day.
+        """Multiply the weight of all rows seen so far by a factor, for example once per batch or per day.
 
         Parameters
         ----------
@@ -431,7 +433,8 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Take the state of an engine that has seen rows elsewhere, none of which a shrink has shortened.
+        """Replace this sketch's state by the given engine. None of its retained rows may have been shortened by a
+        shrink.
 
         certain_high: upper bounds of the leading eigenvalues of A'A, if they are known.
         """
@@ -479,7 +482,7 @@ class FrequentDirections(MergeableModel):
     def sketch(self, *, sparse: Literal[True]) -> "csr_array": ...
     @reads
     def sketch(self, *, sparse: bool = False) -> "NDArray[Any] | csr_array":
-        """Return the matrix B, with every row seen so far included.
+        """Return the sketch matrix B, whose product B'B approximates A'A for all rows A seen so far.
 
         With a tolerance, B has as few rows as meet it. The state does not change.
 
@@ -521,23 +524,25 @@ class FrequentDirections(MergeableModel):
 
     @property
     def singular_values(self) -> NDArray[Any]:
-        """Return the lengths of the rows of ``sketch()``, descending, (r,).
+        """Return the singular values of the sketch matrix, in descending order.
 
-        They are at most the singular values of A; ``spectrum`` gives estimates and intervals of those.
+        They are the lengths (r,) of the rows of ``sketch()``. Except for "cfd" they are at most the singular values of
+        A; ``spectrum`` gives estimates and intervals of those.
         """
         return self._read().s.copy()
 
     @property
     def components(self) -> NDArray[Any]:
-        """Return the orthonormal directions of the rows of ``sketch()``, (r, d).
+        """Return the right singular vectors of the sketch matrix, one per row.
 
-        The sign of each is chosen such that its largest entry is positive.
+        They are the orthonormal directions (r, d) of the rows of ``sketch()``, in the same order. The sign of each is
+        chosen such that its largest entry is positive.
         """
         return by_column(self._seen_engine(), self._read().vt.copy())
 
     @property
     def shrinkage(self) -> float:
-        """Return Delta, the sum of the squared singular values that shrinks have removed.
+        """Return the total that shrinks have subtracted from the squared singular values (Delta in the papers).
 
         It belongs to ``sketch()`` as it is now, whose shrink is included.
         """
@@ -546,7 +551,9 @@ class FrequentDirections(MergeableModel):
     @property
     @reads
     def error_bound(self) -> float:
-        """Return the certificate: an upper bound on the spectral norm of A'A - B'B, known from one pass.
+        """Return a guaranteed upper bound on the spectral norm of A'A - B'B, the error of the sketch.
+
+        This is the certificate, known from one pass.
 
         For "rfd" it bounds A'A + alpha0 I - B'B - alpha I. It is Delta (half of it for "rfd") plus an allowance for the
         rounding of shrinks and read-out, which matters in float32 where Delta is within about 1e-5 of ||A||_2^2. For
@@ -570,21 +577,27 @@ class FrequentDirections(MergeableModel):
 
     @property
     def alpha(self) -> float:
-        """Return the regulariser that belongs to ``sketch()``: alpha0 + Delta / 2 for "rfd", else 0."""
+        """Return the regularisation alpha that method "rfd" adds to the sketch as alpha I; 0 for other methods.
+
+        It is alpha0 + Delta / 2 with Delta = ``shrinkage``.
+        """
         return self.alpha0 + self.shrinkage / 2 if self._method.regularises else 0.0
 
     @property
     def mean(self) -> NDArray[np.float64] | None:
-        """Return the weighted mean of the rows, (d,) float64; None unless ``center``."""
+        """Return the weighted mean of the rows seen, or None without centring or before the first row.
+
+        (d,) float64.
+        """
         mean = None if self._engine is None or not self.center else self._read().mean
         return None if mean is None else by_column(self._seen_engine(), mean.copy())
 
     @property
     @reads
     def squared_norm(self) -> float:
-        """Return ||A||_F^2 of the weighted, decayed and, with ``center``, centred rows.
+        """Return the sum of squares of all entries of the rows, after weighting, decay and centring.
 
-        With a compressor it is that of the mapped rows.
+        This is ||A||_F^2. With a compressor it is that of the mapped rows.
         """
         engine = self._engine
         if engine is None:
@@ -596,7 +609,10 @@ class FrequentDirections(MergeableModel):
 
     @property
     def total_weight(self) -> float:
-        """Return the sum of the decayed weights of all rows: n_rows if there are neither weights nor decay."""
+        """Return the sum of the weights of all rows seen, after decay.
+
+        It equals n_rows if there are neither weights nor decay.
+        """
         return 0.0 if self._engine is None else self._engine.weight
 
     def _facts(self) -> dict[str, Any]:
@@ -612,7 +628,7 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def spectrum(self) -> Spectrum:
-        """Estimate the leading eigenvalues of A'A (squared singular values of A), each with a certified interval.
+        """Estimate the leading eigenvalues of A'A for the rows A seen so far, each with a guaranteed interval.
 
         Returns
         -------
@@ -647,9 +663,9 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def _overview(self, most: int | None = None) -> SpectrumOverview:
-        """Return the spectrum, norm, shrinkage, rounding, rank and mean, all of one read-out.
+        """Return the estimated spectrum together with the norm, shrinkage, rounding error, rank and mean of the sketch.
 
-        `most`: number of pairs to read from an exact sum.
+        `most`: number of eigenpairs to compute with solver="exact".
         """
         return overview_of(
             self._seen_engine(),
@@ -662,7 +678,9 @@ class FrequentDirections(MergeableModel):
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
-        """Return certified intervals of the singular values of A, (r, 2), from ``spectrum``.
+        """Return guaranteed intervals for the leading singular values of the rows, as (low, high) pairs.
+
+        (r, 2), the square roots of ``low`` and ``high`` of ``spectrum``.
 
         Examples
         --------
@@ -680,7 +698,9 @@ class FrequentDirections(MergeableModel):
     # -- the matrix as an operator -----------------------------------------------------------------------------------
     @reads
     def gram(self) -> NDArray[np.float64]:
-        """Return the d x d approximation of A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
+        """Return the sketch's approximation of A'A as a square float64 matrix.
+
+        This is B'B + alpha I, or A'A itself with solver="exact", (d, d).
 
         Takes memory d^2. With "exact" its only error is rounding, while ``error_bound`` is that of ``sketch()``.
 
@@ -705,7 +725,7 @@ class FrequentDirections(MergeableModel):
         return out
 
     def operator(self, *, inverse: bool = False, alpha: float | None = None) -> "LinearOperator":
-        """Return B'B + alpha I, or its inverse, as a scipy.sparse.linalg.LinearOperator (d, d).
+        """Return B'B + alpha I for the sketch matrix B, or its inverse, as a scipy LinearOperator.
 
         Parameters
         ----------
@@ -740,7 +760,9 @@ class FrequentDirections(MergeableModel):
         return inverse_operator(s, vt, alpha=alpha) if inverse else gram_operator(s, vt, alpha=alpha)
 
     def solve(self, v: ArrayLike, *, alpha: float | None = None) -> NDArray[np.float64]:
-        """Solve (B'B + alpha I) x = v by the Woodbury identity, at O(d l) a vector.
+        """Solve (B'B + alpha I) x = v for the sketch matrix B, by the Woodbury identity.
+
+        Costs O(d l) for each right-hand side.
 
         Parameters
         ----------
@@ -785,7 +807,7 @@ class FrequentDirections(MergeableModel):
     # -- second reads of the rows --------------------------------------------------------------------------------------
     @changes
     def refine(self, rows: Readable, sample_weight: ArrayLike | None = None) -> Self:
-        """Read the same rows once more, and replace the sketch by a nearly exact one.
+        """Read the same rows a second time, and replace the sketch by a nearly exact one.
 
         B becomes the Nystrom approximation Y (V Y)^-1 Y' of A'A with Y = A'A V', where V are the directions of the
         sketch. It keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one. Until more rows are
@@ -846,7 +868,9 @@ class FrequentDirections(MergeableModel):
     def _refine_leading(
         self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, accuracy: float
     ) -> tuple[int, float]:
-        """Refine the sketch by a block Krylov method until k pairs are accurate; return (n_passes, residual)."""
+        """Refine the sketch by block Krylov passes over the rows until k leading eigenpairs are accurate. Return the
+        number of passes and the largest relative residual.
+        """
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
         width = min(k + OVERSAMPLING, self.resolved["sketch_size"])
@@ -855,12 +879,13 @@ class FrequentDirections(MergeableModel):
         return space.passes, space.residual
 
     def _basis(self) -> NDArray[np.float64]:
-        """Return the directions of the sketch, (r, d)."""
+        """Return the right singular vectors of the sketch matrix as rows, shape (r, d)."""
         engine = to_read(self._seen_engine())
         return by_column(engine, engine.known().vt)
 
     def _take_products(self, vt: NDArray[np.float64], reread: Product) -> None:
-        """Refine the sketch, given the products of all rows with its directions `vt` (r, d).
+        """Refine the sketch, given the products of A'A with orthonormal directions `vt` (r, d) from a second pass over
+        the rows A.
 
         Does nothing but warn if the products cannot be those of the rows seen.
         """
@@ -885,7 +910,9 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
-        """Measure the error that ``error_bound`` bounds, by block Lanczos with one pass over the same rows per step.
+        """Measure the actual error of the sketch by reading the same rows again, several times.
+
+        Block Lanczos with one pass over the rows per step. ``error_bound`` is the guaranteed bound of the same error.
 
         Parameters
         ----------
@@ -964,7 +991,8 @@ class FrequentDirections(MergeableModel):
         *,
         vt: NDArray[np.float64] | None = None,
     ) -> bool:
-        """Return whether the rows read again can be those seen; warn if not, raise ValueError if there are none.
+        """Return True if the reread rows may be those that the sketch has seen. Warn if they are not, and raise
+        ValueError if no rows were read.
 
         `engine`: a clone that has been reduced to `known`. `vt`: the directions whose products `reread` has; along them
         B'B and A'A may differ by no more than the certificate. `what` and `then` begin and end the warning.
@@ -1001,7 +1029,7 @@ class FrequentDirections(MergeableModel):
             raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
 
     def _basis_view(self) -> StoredForm:
-        """Return the form in which the sketch stores rows."""
+        """Return the dtype, mean and scale with which the sketch stores rows, as a second pass needs them."""
         engine, reading = self._seen_engine(), self._last_reading()
         mean = np.zeros(engine.n_features) if reading.mean is None else by_column(engine, reading.mean)
         return StoredForm(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))
@@ -1024,7 +1052,9 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _merge_in_order(self, others: Sequence[Self]) -> None:
-        """Merge others into this sketch, with the bits of repeated ``merge``; not undone by an error."""
+        """Merge other sketches into this one, bitwise identical to repeated ``merge``. If an error occurs, some may
+        have been merged.
+        """
         for other in others:
             other._join(self)
 
@@ -1231,9 +1261,9 @@ class RobustFrequentDirections(FrequentDirections):
 
 
 class SecondPass(MergeableModel):
-    """Refine a sketch by a second pass over its rows, which come in parts.
+    """A second pass over the rows of a sketch, in batches, that refines the sketch.
 
-    Parts are batches, chunks of files, or partitions on other machines.
+    The rows may come in batches, chunks of files, or partitions on other machines.
 
     ``SecondPass.of(sketch)`` begins the pass, ``update`` takes rows, and ``finish`` returns the refined sketch, which
     is that of ``FrequentDirections.refine``. Passes that began with the same sketch and have read different rows merge.
@@ -1296,7 +1326,7 @@ class SecondPass(MergeableModel):
 
     @classmethod
     def _along(cls, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> Self:
-        """Begin a pass that multiplies A'A by the given orthonormal rows `vt` (r, d)."""
+        """Begin a second pass over a sketch's rows A that multiplies A'A by the orthonormal rows of `vt` (r, d)."""
         made = cls()
         made._start(sketch, vt)
         return made
@@ -1313,7 +1343,7 @@ class SecondPass(MergeableModel):
 
     @changes
     def update(self, rows: Batch, sample_weight: ArrayLike | None = None) -> Self:
-        """Read some of the rows again.
+        """Read a batch of the sketch's rows again, and add it to the second pass.
 
         Parameters
         ----------
@@ -1346,7 +1376,9 @@ class SecondPass(MergeableModel):
 
     @reads
     def finish(self) -> "FrequentDirections":
-        """Return the refined sketch, a new one: that of ``FrequentDirections.refine`` with all rows read so far.
+        """Return a refined copy of the sketch, computed from all rows read again so far.
+
+        The result is that of ``FrequentDirections.refine``.
 
         Returns
         -------
@@ -1387,12 +1419,12 @@ class SecondPass(MergeableModel):
     # -- required by the frame -------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Return the number of rows read again."""
+        """Return the number of rows read again so far."""
         return self._sum.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Return the number d of columns; None without a sketch."""
+        """Return the number of columns, or None if there is no sketch."""
         return None if self._sketch is None else self._sketch.n_features
 
     def _facts(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compare two sketches: changes of variance with certified intervals, the columns that changed, and significance."""
+"""Comparison of two sketches: what changed in variance, in which columns, and whether the change is significant."""
 
 # pyright: reportPrivateUsage=false
 
@@ -35,7 +35,9 @@ MOST_ARRANGEMENTS = 100_000
 
 
 class Comparison(NamedTuple):
-    """Differences between two sketches, of C = A'A / (sum of weights): C after minus C before.
+    """The differences between two sketches: changes of variance with certified intervals, and the columns that changed.
+
+    They are those of C = A'A / (sum of weights), C after minus C before.
 
     For sketches with ``center`` C is the covariance matrix. For others it is the matrix of second moments about zero,
     which a change of means changes too.
@@ -101,7 +103,7 @@ class Comparison(NamedTuple):
     feature_names: tuple[str, ...] | None
 
     def columns(self, n: int = 10, *, change: int | None = None) -> list[tuple[str | int, float]]:
-        """Return the columns with the largest share of the change, as (name or number, value), in descending order.
+        """Return the columns that changed most, as (name or number, value) pairs, largest change first.
 
         Parameters
         ----------
@@ -148,20 +150,22 @@ class Comparison(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """S, the sketch's approximation of A'A divided by the sum of the weights."""
+    """A sketch's approximation S of A'A / (sum of weights), as a matrix or as a factor B with S = B'B."""
 
     gram: Matrix | None  # S (d, d) of an exact sketch
     rows: Matrix | None  # B (r, d) of other sketches, S = B'B
 
     @classmethod
     def of(cls, sketch: FrequentDirections) -> Self:
-        """Return the moments of a sketch that has seen rows."""
+        """Compute the second moments of a sketch that has seen rows."""
         if sketch._is_exact():
             return cls(sketch.gram() / sketch.total_weight, None)
         return cls(None, sketch.sketch().astype(np.float64) / np.sqrt(sketch.total_weight))
 
     def within(self, basis: Matrix | None) -> Matrix:
-        """Return Q S Q' for an orthonormal basis Q (q, d); S itself for None."""
+        """Project the second-moment matrix S onto the rows of an orthonormal basis Q: return Q S Q', or S itself if the
+        basis is None.
+        """
         if self.gram is not None:
             # Q S Q'
             return self.gram if basis is None else basis @ self.gram @ basis.T
@@ -171,7 +175,7 @@ class Moments(NamedTuple):
         return turned.T @ turned
 
     def variances(self) -> Matrix:
-        """Return the diagonal of S."""
+        """Return the second moment of each column, the diagonal of S."""
         if self.gram is not None:
             return np.diag(self.gram).copy()
         assert self.rows is not None
@@ -179,7 +183,11 @@ class Moments(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of two sketches: S - under I <= A'A <= S + over I, all divided by the sum of the weights."""
+    """Summary of one of two compared sketches: its second moments S with bounds on their error, leading directions and
+    mean.
+
+    S - under I <= A'A <= S + over I, all divided by the sum of the weights.
+    """
 
     weight: float
     moments: Moments
@@ -190,7 +198,7 @@ class Side(NamedTuple):
     mean: Matrix | None
 
     def share_outside(self, vt: Matrix) -> tuple[float, float]:
-        """Return certified (lower, upper) bounds of the share of the trace outside of orthonormal directions (k, d)."""
+        """Bound the share of the variance outside the span of orthonormal directions. Return (lower, upper)."""
         # trace(V S V')
         held = float(np.trace(self.moments.within(vt)))
         least, most = held - len(vt) * self.under, held + len(vt) * self.over
@@ -218,7 +226,9 @@ def _side_of(sketch: FrequentDirections, name: str) -> Side:
 
 @one_blas_thread
 def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, seed: int = 0) -> Comparison:
-    """Report what has changed from one sketch to another: two days, two shops, before and after.
+    """Compare two sketches, and report the directions and columns whose variance changed.
+
+    They may be of two days, two shops, or before and after an event.
 
     Parameters
     ----------
@@ -317,7 +327,9 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
 
 
 def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDirections]]:
-    """Return the sketch of a side, and its blocks if there are any."""
+    """Return the sketch that an argument of ``compare`` stands for, and the list of its blocks. A single sketch has no
+    blocks.
+    """
     blocks: list[Any] = []
     if isinstance(value, Window):
         blocks, value = list(value.block_models.values()), value.model
@@ -335,7 +347,9 @@ def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDire
 
 
 def _are_alike(blocks: Sequence[list[FrequentDirections]]) -> bool:
-    """Return whether the blocks of both sides are about equally long; warn if not, as lengths tell sides apart."""
+    """Return True if the blocks of both sides have about the same median weight. Otherwise warn that there are no
+    p-values.
+    """
     one, two = (float(np.median([block.total_weight for block in side])) for side in blocks)
     if max(one, two) <= MOST_RATIO * min(one, two):
         return True
@@ -355,7 +369,7 @@ def _agreed(one: FrequentDirections, two: FrequentDirections) -> tuple[str, ...]
 
 
 def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[list[FrequentDirections]]) -> Matrix:
-    """Return the leading directions (q, d) of the rows of both sides together.
+    """Compute the leading directions of the rows of both sketches together, at most MOST_DIRECTIONS of them.
 
     Blocks are merged alternately from one side and the other. If the two merged sketches were merged, their directions
     would fit the noise of their own side, and find it again there.
@@ -370,7 +384,7 @@ def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[l
 
 
 def _joint_basis(old: Side, new: Side) -> Matrix | None:
-    """Return an orthonormal basis of the rows of both sketches, (q, d); None where the whole space is as cheap."""
+    """Return an orthonormal basis of the rows of both sketches, or None if working with all columns is as cheap."""
     d = old.vt.shape[1]
     if old.moments.gram is not None or new.moments.gram is not None or len(old.vt) + len(new.vt) >= d:
         return None
@@ -380,7 +394,8 @@ def _joint_basis(old: Side, new: Side) -> Matrix | None:
 def _chances(
     blocks: Sequence[list[FrequentDirections]], leading: Matrix, n: int, permutations: int, seed: int
 ) -> tuple[float, Matrix]:
-    """Return the p-value of any change, and those of the n largest: shares of arrangements with a change as large.
+    """Compute permutation p-values by assigning blocks to the two sides at random. Return the p-value of any change,
+    and those of the n largest changes.
 
     The blocks' moments are restricted to the directions `leading` (q, d), which must not depend on the sides.
     """
@@ -417,12 +432,14 @@ def _chances(
 
 
 def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
-    """Return the share of numbers that are at least as large as each value, up to rounding."""
+    """Return, for each value, the share of the ascending numbers that are at least as large, up to rounding."""
     return 1.0 - np.searchsorted(ascending, values * (1.0 - 1e-9)) / len(ascending)
 
 
 def whitening(moments: Matrix) -> Matrix:
-    """Return W (r, q) with W moments W' = I, without the directions in which `moments` (q, q) is rounding."""
+    """Compute a whitening matrix W, with W M W' = I for the second moments M. Directions in which M is only rounding
+    error are left out.
+    """
     values, vectors = np.linalg.eigh(moments)
     held = values > ROUNDING * float(np.finfo(np.float32).eps) * values[-1]
     return vectors[:, held].T / np.sqrt(values[held])[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""Detect changes of a stream: blocks of rows against a reference, at a stated rate of false alarms."""
+"""Drift detection in a stream of rows: DriftMonitor, its alarms, and the columns that changed."""
 
 # pyright: reportPrivateUsage=false
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from fastsketch.streams._drift_tests import (
 
 
 class Carried(NamedTuple):
-    """A column that changed, as part of an alarm.
+    """A column named by a drift alarm, with the mean or variance before and after the change.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Carried(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """A change of a stream.
+    """An alarm of a DriftMonitor, which says where a change began and which columns changed.
 
     Attributes
     ----------
@@ -93,7 +93,8 @@ class Alarm(NamedTuple):
 
 
 def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
-    """Return (names, values) of a dict {name: number} or a list of such; None for other rows.
+    """Convert a dict {column name: number}, or a list of such dicts, to (column names, lists of values). Return None
+    for other rows.
 
     Every dict must have the same names as `names`, or as the first dict if `names` is None; ValueError otherwise.
     """
@@ -111,7 +112,7 @@ def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, lis
 
 
 def arrays_of(rows: Any) -> Arrays:
-    """Return rows as the arrays of a state file."""
+    """Convert a dense or CSR matrix of rows to the named arrays of a saved model."""
     if not is_sparse(rows):
         return {"rows": rows}
     indices, indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
@@ -119,7 +120,7 @@ def arrays_of(rows: Any) -> Arrays:
 
 
 def rows_from(arrays: Arrays, d: int) -> Any:
-    """Return the rows that ``arrays_of`` took apart."""
+    """Rebuild a dense or CSR matrix with d columns from the named arrays of a saved model."""
     if "rows_indptr" not in arrays:
         return arrays["rows"]
     parts = (arrays["rows"], arrays["rows_indices"], arrays["rows_indptr"])
@@ -127,7 +128,7 @@ def rows_from(arrays: Arrays, d: int) -> Any:
 
 
 def check_rows(arrays: Arrays, shape: tuple[int, int], *, are_sparse: bool) -> None:
-    """Raise ValueError unless the arrays of a state file hold float64 rows of this shape."""
+    """Raise ValueError unless a saved model's arrays hold finite float64 rows of the given shape."""
     if not are_sparse:
         checks.finite(arrays, "rows", shape)
         return
@@ -152,7 +153,7 @@ MOST_BYTES = 2**32
 
 
 class Past(NamedTuple):
-    """Summary of the closed blocks; an immutable value."""
+    """An immutable summary of the completed blocks of a DriftMonitor."""
 
     n_rows: int
     start: int  # first row of the reference
@@ -272,13 +273,13 @@ class DriftMonitor(Model):
 
     @property
     def n_features(self) -> int | None:
-        """Return the number of columns; None before the first row."""
+        """Return the number of columns, or None before the first row."""
         return self._d
 
     @property
     @reads
     def alarms(self) -> tuple[Alarm, ...]:
-        """Return the alarms since the beginning, in order."""
+        """Return all alarms raised so far, oldest first."""
         names = self._feature_names
         if names is None:
             return self._past.alarms
@@ -290,11 +291,11 @@ class DriftMonitor(Model):
     @property
     @reads
     def armed(self) -> bool:
-        """Return whether the reference is full; only then are new blocks compared with it."""
+        """Return True if the reference is complete, so that new blocks are compared with it."""
         return self._n_blocks(self._past) >= self.reference
 
     def _not_armed_because(self) -> str | None:
-        """Return why no block is compared yet; None if the monitor is armed."""
+        """Return a message that says why the reference is not complete yet, or None if it is complete."""
         past = self._past
         wanted = past.span * self.reference
         if (missing := wanted - (past.n_rows - past.start)) <= 0:
@@ -355,7 +356,7 @@ class DriftMonitor(Model):
     # -- rows --------------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Batch | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Self:
-        """Add one row or many; the alarms that they raise are appended to ``alarms``.
+        """Add one row or many, and append the alarms that they raise to ``alarms``.
 
         Parameters
         ----------
@@ -409,7 +410,7 @@ class DriftMonitor(Model):
         vars(self).update({"_past": past, "_held": held, "_filled": filled, **kind})
 
     def _check_memory(self, rows: Any) -> None:
-        """Raise ValueError if the monitor would take more than MOST_BYTES for rows of this width."""
+        """Raise ValueError if rows with this many columns would make the monitor larger than MOST_BYTES."""
         d, dense = rows.shape[1], not is_sparse(rows)
         needed = 8 * d * (self._n_first + 4 * self.sketch_size + dense * (MOST_KEPT + 1) * self.every)
         if needed > MOST_BYTES:
@@ -422,12 +423,12 @@ class DriftMonitor(Model):
         return (past.n_rows - past.start) // past.span
 
     def _n_kept(self, past: Past) -> int:
-        """Return the number of rows of closed blocks that are held: the latest ones after the reference."""
+        """Return how many of the latest rows in completed blocks after the reference are held in memory."""
         return max(0, min(past.n_rows - past.start - self.reference * past.span, MOST_KEPT * self.every))
 
     @changes
     def rearm(self) -> Self:
-        """Drop the reference; the rows that come next are the new one.
+        """Drop the reference, so that the next rows form a new one.
 
         The rows of the block being filled are not part of it.
 
@@ -448,7 +449,9 @@ class DriftMonitor(Model):
         return self
 
     def _closed(self, past: Past, rows: Any) -> Past:
-        """Return what is known with one more block, the last of these rows."""
+        """Add a completed block, the last past.span of these rows, to the summary. Return the new summary, with an
+        alarm if the block raises one.
+        """
         block = rows[-past.span :]
         past = past._replace(n_rows=past.n_rows + past.span)
         latest = self._n_blocks(past) - self.reference
@@ -473,14 +476,16 @@ class DriftMonitor(Model):
         return past
 
     def _looked_at(self, past: Past) -> Past:
-        """Choose the units in which later blocks are compared, given the first third of the reference."""
+        """Choose the coordinates in which later blocks are compared, from the first third of the reference. Return the
+        new summary.
+        """
         assert past.sketch is not None
         units = Units.of(past.sketch)
         along = (past.first - units.centre) @ units.directions.T / units.unit
         return self._of_blocks(past._replace(first=along, units=units), along)
 
     def _of_blocks(self, past: Past, *values: Floats) -> Past:
-        """Return the past; or a new beginning if a block depends on the one before it.
+        """Return the summary unchanged, or begin a new reference if consecutive blocks are correlated.
 
         The rows of this decision are not compared afterwards, so that false alarms do not become more frequent. Before
         the first alarm blocks become twice as long, up to MOST_LONGER times `every` (Fishman 1978). After an alarm they
@@ -515,7 +520,9 @@ class DriftMonitor(Model):
         return Past(n, n, span, alarms=past.alarms, sides=past.sides)
 
     def _compared(self, past: Past, latest: int, rows: Any) -> Past:
-        """Check whether the latest blocks differ from all others; return the past, with a new alarm if they do."""
+        """Test whether the latest blocks differ from all others. Return the summary, with a new alarm and an empty
+        reference if they do.
+        """
         assert past.units is not None and past.sketch is not None
         families, table, n = past.units.families, past.table, past.n_rows
         found = tried(table, latest, families, self._wanted, self.seed, n)
@@ -623,7 +630,9 @@ class DriftMonitor(Model):
         checks.number_within(np.abs(table).max(initial=0.0), "table", 0.0, LARGEST)
 
     def _check_alarms(self, alarms: Any, start: int, d: int) -> None:
-        """Raise ValueError unless these can be the alarms before the reference that begins at a row."""
+        """Raise ValueError if a saved monitor's alarms are invalid. `start` is the first row of the reference, `d` the
+        number of columns.
+        """
         if (ends := [alarm[0] for alarm in alarms]) != sorted(ends) or ends[-1:] > [start]:
             raise ValueError("alarms must be in order, and the reference after the latest")
         for row, begin, score, columns in alarms:
@@ -636,7 +645,9 @@ class DriftMonitor(Model):
                 checks.as_figure(after, "after")
 
     def _check_sketch(self, arrays: Arrays, name: str, rows: tuple[int, int], d: int) -> None:
-        """Raise ValueError unless an array holds one of this monitor's sketches, of rows[0] to rows[1] rows."""
+        """Raise ValueError unless the named array holds a sketch with this monitor's parameters, of rows[0] to rows[1]
+        rows and d columns.
+        """
         own = self._empty()
         sketch = inner_model(arrays, name, type(own))
         if type(sketch) is not type(own) or not same(own.parameters, sketch.parameters):

@@ -1,4 +1,4 @@
-"""Permutation tests of whether the latest blocks of a stream differ from those before, and the statistics of a block.
+"""Permutation tests for changes between blocks of a stream, and the statistics that describe a block.
 
 If blocks are exchangeable, their order carries no information. Whatever statistic of the last blocks is used, and
 whatever the distribution of the rows, the probability that it is larger than in each of N random arrangements of all
@@ -35,7 +35,9 @@ OF_DEPENDENCE, DEPENDENT = 499, 0.01
 
 
 class Family(NamedTuple):
-    """Statistics [begin, end) of a block that are tested as a group: the sum of squares (`together`) or the largest."""
+    """A group of a block's statistics, positions [begin, end), tested by its mean square (`together`) or by its largest
+    deviation.
+    """
 
     score: str
     begin: int
@@ -44,7 +46,9 @@ class Family(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """Result of a test: arrangements tried before one was as large, and the length and family that deviate most."""
+    """Result of a permutation test: how many random orders deviate less, and the number of blocks and group of
+    statistics that deviate most.
+    """
 
     n_less: int
     length: int
@@ -52,7 +56,7 @@ class Tried(NamedTuple):
 
 
 def stretches(most: int) -> Places:
-    """Return the numbers of latest blocks that are compared with all others: 3, 4, 6, 9, ..., at most `most`."""
+    """Return the numbers of latest blocks to compare with all others: 3, 4, 6, 9 and so on, up to `most`."""
     out = [SHORTEST]
     while (longer := int(LONGER * out[-1])) <= most:
         out.append(longer)
@@ -60,7 +64,9 @@ def stretches(most: int) -> Places:
 
 
 def standardised(table: Floats) -> Floats:
-    """Standardise statistics (w, f) of blocks by medians, and clip outliers; 0 where a statistic is constant."""
+    """Standardise each column of a table of block statistics by its median and spread, and clip outliers. Constant
+    columns become 0.
+    """
     columns = np.ascontiguousarray(table.T)
     out = columns - _medians(columns)
     spread = NORMAL_SPREAD * _medians(np.abs(out))
@@ -76,15 +82,15 @@ def standardised(table: Floats) -> Floats:
 
 
 def _medians(columns: Floats) -> Floats:
-    """Return the upper median of each row, (f, 1)."""
+    """Return the upper median of each row, as an array with one column."""
     half = columns.shape[1] // 2
     return np.partition(columns, half, axis=1)[:, half : half + 1]
 
 
 def deviations(z: Floats, places: Places, lengths: Places) -> Floats:
-    """Return the means of the first blocks of each arrangement in units of their standard deviation, (p, lengths, f).
+    """Average the first blocks of each given order of the blocks, and divide the averages by their standard deviation.
 
-    `places` (p, w): arrangements of the blocks; `lengths`: how many of the first are averaged.
+    `places` (p, w): orders of the blocks; `lengths`: how many of the first are averaged. Returns (p, lengths, f).
     """
     n = len(z)
     chosen = (places[:, np.newaxis] < lengths[:, np.newaxis]).astype(np.float64)
@@ -93,7 +99,9 @@ def deviations(z: Floats, places: Places, lengths: Places) -> Floats:
 
 
 def sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
-    """Return the size of each family's deviation, (..., families), on a scale that is about normal."""
+    """Measure how far each group of statistics deviates, by the cube root of its mean square or by its largest absolute
+    value.
+    """
     out = np.empty((*deviating.shape[:-1], len(families)))
     for i, family in enumerate(families):
         part = deviating[..., family.begin : family.end]
@@ -102,18 +110,20 @@ def sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
 
 
 def arranged(seed: int, moment: int, batch: int, n: int, width: int) -> Places:
-    """Return n random arrangements of `width` blocks, (n, width)."""
+    """Draw n random permutations of `width` blocks, one per row."""
     raw = raw_numbers(seed, Key.ALARM, moment, batch, n * width)
     return np.argsort(raw.reshape(n, width), axis=1)
 
 
 def latest_first(n: int) -> Places:
-    """Return the arrangement that puts the latest block first, (1, n)."""
+    """Return the permutation of n blocks that puts the latest block first, as an array with one row."""
     return np.arange(n)[np.newaxis, ::-1]
 
 
 def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: int, seed: int, moment: int) -> Tried:
-    """Count random arrangements of blocks (w, f) until one deviates as much as the latest blocks; at most `wanted`."""
+    """Test whether the latest blocks differ from the others: count random permutations, at most `wanted`, until one
+    deviates as much.
+    """
     z, lengths, width = standardised(table), stretches(n_latest), len(table)
     if not len(lengths):
         return Tried(0, 0, 0)
@@ -141,14 +151,14 @@ def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: in
 
 
 def likeliest_length(table: Floats, n_latest: int, family: Family) -> int:
-    """Return the number of latest blocks for which a family deviates most."""
+    """Estimate how many of the latest blocks have changed: the number at which the statistics deviate most."""
     lengths = np.arange(1, n_latest + 1)
     found = deviations(standardised(table), latest_first(len(table)), lengths)
     return 1 + int(np.argmax(sizes(found, (family,))))
 
 
 def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
-    """Return whether consecutive blocks (n, f) are correlated, by a permutation test of their serial correlation.
+    """Return True if consecutive blocks are correlated, according to a permutation test of their serial correlation.
 
     Wald and Wolfowitz (1943). For exchangeable blocks the probability that any of n_tests answers yes is at most
     DEPENDENT.
@@ -182,7 +192,7 @@ LARGEST = 1e100
 
 
 class Units(NamedTuple):
-    """Coordinates in which blocks are described: columns, centre, scale and directions, from the first blocks."""
+    """The coordinates in which blocks are compared: selected columns, a centre, a scale and leading directions."""
 
     watched: Places  # (k,) columns that are watched individually
     centre: Floats  # (d,)
@@ -191,7 +201,9 @@ class Units(NamedTuple):
 
     @classmethod
     def of(cls, sketch: FrequentDirections) -> Self:
-        """Return the coordinates that the sketch of the first blocks determines."""
+        """Compute the coordinates from a sketch of the first blocks: mean, scale, leading directions and columns of
+        largest variance.
+        """
         v, d = sketch.components.astype(np.float64), int(sketch.n_features or 0)
         assert sketch.mean is not None
         unit = float(np.sqrt(sketch.squared_norm / sketch.total_weight / d)) or 1.0
@@ -203,7 +215,7 @@ class Units(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """Return where the groups of statistics end.
+        """Return where each group of statistics ends in the feature vector of a block.
 
         These are means, variances, means along directions, their covariances, and the variance outside of them.
         """
@@ -213,7 +225,7 @@ class Units(NamedTuple):
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Return the groups of statistics that are tested as one."""
+        """Return the groups of a block's statistics that are tested jointly, without empty groups."""
         means, variances, along, inside, outside = self.ends
         every = [
             Family("columns", 0, means, together=False),
@@ -226,7 +238,9 @@ class Units(NamedTuple):
         return tuple(family for family in every if family.begin < family.end)
 
     def features(self, rows: Any) -> Floats:
-        """Return the statistics of a block of rows, (f,)."""
+        """Compute the feature vector of a block of rows: means, log variances, and covariances along the leading
+        directions.
+        """
         n = rows.shape[0]
         scaled, centre = rows.astype(np.float64) / self.unit, self.centre / self.unit
         if is_sparse(rows):
@@ -252,13 +266,15 @@ class Units(NamedTuple):
         return np.clip(np.concatenate(parts), -LARGEST, LARGEST)
 
     def watched_for_dependence(self, table: Floats) -> tuple[Floats, Floats]:
-        """Return the means along directions and the variances of columns of blocks, for the test of dependence."""
+        """Return the statistics that are tested for correlation between blocks: means along directions, and log
+        variances of columns.
+        """
         means, variances, along, *_ = self.ends
         return table[:, variances:along], table[:, means:variances]
 
     def carrying(self, table: Floats, length: int, score: str) -> list[tuple[int, str, float, float]]:
-        """Return (column, what, before, after) of the columns that changed most, given the `length` latest blocks of a
-        table.
+        """Find the columns that changed most in the `length` latest blocks of a table of statistics. Return their
+        (column, what, before, after).
         """
         k, (means, variances, along, inside, _) = len(self.watched), self.ends
         before, now = table[:-length].mean(axis=0), table[-length:].mean(axis=0)
@@ -281,7 +297,9 @@ class Units(NamedTuple):
         return [(int(column), MOMENTS[2], was, became) for column in _largest(on, 0.0)]
 
     def _moment_of(self, features: Floats, f: int) -> float:
-        """Return statistic f, the mean or variance of a watched column, in the units of the rows."""
+        """Convert statistic f of a block, the mean or log variance of a column, to a mean or variance in the scale of
+        the rows.
+        """
         k, value = len(self.watched), float(features[f])
         if f < k:
             return float(self.centre[self.watched[f]]) + value * self.unit
@@ -289,14 +307,16 @@ class Units(NamedTuple):
 
 
 def _symmetric(upper: Floats, c: int) -> Floats:
-    """Return a symmetric matrix (c, c) from its upper triangle."""
+    """Build a symmetric c x c matrix from the entries of its upper triangle."""
     out = np.zeros((c, c))
     out[np.triu_indices(c)] = upper
     return out + np.triu(out, 1).T
 
 
 def _largest(found: Floats, least: float) -> NDArray[np.intp]:
-    """Return the indices of the largest numbers, descending; all but the first are at least `least` and half of it."""
+    """Return the indices of the largest numbers, at most MOST_CARRIED, in descending order. All but the first are at
+    least `least` and half of the largest.
+    """
     best = np.argsort(-found, kind="stable")[:MOST_CARRIED]
     share = max(LEAST_SHARE * float(found[best[0]]), least)
     return best[(found[best] > 0) & ((found[best] >= share) | (np.arange(len(best)) == 0))]

@@ -1,7 +1,4 @@
-"""A model of the latest blocks of a stream, for any model that merges.
-
-Also the times of rows, and the merges of blocks that a window keeps for its next model.
-"""
+"""Sliding windows over a stream: Window keeps one model per block of rows, and merges those of the latest blocks."""
 
 # pyright: reportPrivateUsage=false
 import contextlib
@@ -41,7 +38,7 @@ LATEST = 1 << 62
 
 
 def as_block_length(value: Any, name: str) -> int | str:
-    """Return a number of rows, at least 1, or a length of time as a text such as "15min", checked."""
+    """Validate a block length, a number of rows or a duration such as "15min", and return it."""
     if isinstance(value, str):
         microseconds_in(value, name)
         return value
@@ -49,7 +46,7 @@ def as_block_length(value: Any, name: str) -> int | str:
 
 
 def microseconds_in(text: str, name: str) -> int:
-    """Convert a text such as "15min" to microseconds; ValueError for other texts."""
+    """Convert a duration such as "15min" to microseconds. Raise ValueError for other texts."""
     match = re.fullmatch(r"(\d{1,9})\s*(ms|s|min|h|d)", text.strip())
     if match is None or int(match[1]) == 0:
         raise ValueError(
@@ -62,7 +59,7 @@ def microseconds_in(text: str, name: str) -> int:
 
 
 def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
-    """Convert the times of rows to microseconds since 1970, (n_rows,) int64; an error names the row.
+    """Convert one time per row to int64 microseconds since 1970. An error names the first row with an invalid time.
 
     Times are datetime64, seconds since 1970, ISO 8601 text or datetimes. Those without a time zone are taken as UTC.
     """
@@ -89,7 +86,7 @@ def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
 
 
 def _moment_of(value: Any, row: int) -> int:
-    """Convert one time to microseconds since 1970; MISSING for None, empty text, NaN, or seconds out of range."""
+    """Convert one time to microseconds since 1970. Return MISSING for None, empty text, NaN or seconds out of range."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if value is None or value == "" or value != value:
@@ -115,14 +112,14 @@ Node = Any
 
 
 def joined(one: Node, two: Node) -> Node:
-    """Return the merge of two models, in this order, as a new model; None stands for a model without rows."""
+    """Merge the second model into a copy of the first, and return it. If one of them is None, return the other."""
     if one is None or two is None:
         return two if one is None else one
     return one.copy().merge(two)
 
 
 class BlockMerges(NamedTuple):
-    """The merges of closed blocks that are kept for the next time; an immutable value.
+    """An immutable cache of merged block models, from which the model of a sliding window is merged in few steps.
 
     Blocks are grouped into chunks of m = ceil(V / 2) by their numbers, so that the last V blocks lie in at most three
     chunks. Of the first chunk the merges from each block to the end of the chunk are kept (suffixes), since a sliding
@@ -141,8 +138,7 @@ class BlockMerges(NamedTuple):
     prefixes: Mapping[int, tuple[int, Node]] = {}  # by the number of a chunk: its last block so far, all up to it
 
     def of(self, blocks: Mapping[int, Node], end: int, n_blocks: int) -> "tuple[list[Node], BlockMerges]":
-        """Return (parts, merges): models whose merge, in order, is the last n_blocks before number `end`, and the new
-        cache.
+        """Return a few models whose merge covers the last `n_blocks` blocks before block `end`, and the updated cache.
 
         blocks: those of the n_blocks that have rows, by number, ascending.
         """
@@ -166,7 +162,9 @@ class BlockMerges(NamedTuple):
         return parts, BlockMerges(suffixes, prefixes)
 
     def _extended(self, blocks: Mapping[int, Node], numbers: Sequence[int], more: int) -> dict[int, Node]:
-        """Return the suffixes of a chunk: the cached ones, and at most `more` new ones."""
+        """Return, by block number, the merge of each block with all later blocks of its chunk. Reuse cached merges, and
+        compute at most `more` new ones.
+        """
         out: dict[int, Node] = {}
         node: Node = None
         for number in reversed(numbers):
@@ -184,14 +182,14 @@ MOST = 1 << 62  # a number of a block
 
 @dataclass(frozen=True)
 class Template:
-    """Recipe for the models of a window's blocks: where the class is, its name, and its parameters."""
+    """Recipe for creating the model of a block: where its class is defined, the class name, and the parameters."""
 
     home: str
     kind: str
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def model(self, number: int = 0) -> Any:
-        """Return an empty model for a block; blocks with different numbers draw different random numbers."""
+        """Create an empty model for a block. Models with different block numbers draw different random numbers."""
         cls = _class_of(self.kind, self.home)
         if cls is None:
             raise ValueError(f"model is a {self.kind!r} of {self.home!r}, which is not known here")
@@ -200,7 +198,9 @@ class Template:
 
 
 def as_template(value: Any, name: str) -> Template:
-    """Return the template of an empty model that merges; TypeError or ValueError for other models."""
+    """Convert an empty, mergeable model to a recipe for models with the same parameters. Raise TypeError or ValueError
+    for other models.
+    """
     if isinstance(value, Template):
         return value
     if isinstance(value, dict):
@@ -218,7 +218,7 @@ def as_template(value: Any, name: str) -> Template:
 
 
 class Window(Model):
-    """Model of the latest blocks of a stream; older rows are forgotten as if they had never been seen.
+    """A model of the latest blocks of a stream, which forgets older rows as if they had never been seen.
 
     Each block of rows is learned by a model of its own. ``model`` merges them to an ordinary model, whose certificate
     counts only the rows of the window. Blocks are kept or forgotten as a whole: with W blocks of n rows the window has
@@ -298,7 +298,7 @@ class Window(Model):
 
     @property
     def n_features(self) -> int | None:
-        """Return the number of columns; None before the first row."""
+        """Return the number of columns, or None before the first row."""
         return self._d
 
     def _given(self) -> str:
@@ -310,7 +310,9 @@ class Window(Model):
 
     @reads
     def _window_model(self) -> Any:
-        """Return the model of the window's rows, a new one that may be changed; an empty one before the first row."""
+        """Merge the models of the window's blocks into a new model of all rows in the window. Before the first row it
+        is empty.
+        """
         parts: list[Node] = []
         if self._number is not None:
             parts, self._merges = self._merges.of(self._blocks, self._number, self.blocks - 1)
@@ -326,7 +328,7 @@ class Window(Model):
     def update(
         self, rows: Batch, targets: Any = None, *, sample_weight: ArrayLike | None = None, by: Any = None
     ) -> Self:
-        """Add one row or many; rows that are older than the window's blocks are forgotten.
+        """Add one row or many, and forget the blocks that are then too old for the window.
 
         Parameters
         ----------
@@ -454,7 +456,7 @@ class Window(Model):
         vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": dtype})
 
     def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any], k: int) -> None:
-        """Learn from rows that all belong to the block being filled; k of them have a weight."""
+        """Add rows that all belong to the current block to its model. `k` of them have a positive weight."""
         n, before = self._n, self._filling.n_rows
         try:
             self._n = n + k
@@ -465,7 +467,9 @@ class Window(Model):
             raise
 
     def _as_targets(self, targets: Any, k: int) -> Any:
-        """Return the targets of k rows as an array, of the shape of earlier targets; the model checks the values."""
+        """Convert the targets of k rows to an array. Raise ValueError if it has another number of rows, or another
+        shape than earlier targets.
+        """
         values = as_array(targets, "targets")
         values = values.reshape(1) if values.ndim == 0 and k == 1 and not is_sparse(targets) else values
         if values.ndim == 0 or len(values) != k:
@@ -476,7 +480,7 @@ class Window(Model):
         return values
 
     def _check_order(self, numbers: NDArray[np.int64], rows: NDArray[np.intp]) -> None:
-        """Raise ValueError if one of these rows of the batch belongs to an earlier block than a row before it."""
+        """Raise ValueError if a row belongs to an earlier block than a row before it."""
         latest = numbers[:1] if self._number is None else self._number
         back = np.flatnonzero(np.diff(numbers, prepend=latest) < 0)
         if back.size:
@@ -487,7 +491,9 @@ class Window(Model):
             )
 
     def _with_closed(self, blocks: dict[int, Node], block: Node, number: int | None, following: int) -> dict[int, Node]:
-        """Return the closed blocks of the window with one more, without those that the block `following` pushes out."""
+        """Close a block: return the window's closed blocks with this one added, without those that block `following`
+        makes too old.
+        """
         if number is None:
             return blocks
         if cast("type[MergeableModel]", type(block))._complete_part is not MergeableModel._complete_part:
@@ -498,12 +504,14 @@ class Window(Model):
 
     # -- blocks by their names -----------------------------------------------------------------------------------------
     def _begin_of(self, number: int) -> Any:
-        """Return the label of a block: its first row, or the time at which it begins."""
+        """Return the index of a block's first row, or the time at which the block begins."""
         begin = number * self._length
         return begin if isinstance(self.every, int) else np.datetime64(begin, "us")
 
     def _number_of(self, begin: Any) -> int:
-        """Return the number of the block that holds a row or a time; ValueError if the window has no such block."""
+        """Return the number of the block that contains a given row or time. Raise ValueError if the window has no such
+        block.
+        """
         whole = isinstance(self.every, int)
         number = (as_integer(begin, "begin", 0) if whole else int(as_moments([begin], 1)[0])) // self._length
         if number != self._number and number not in self._blocks:
@@ -513,9 +521,9 @@ class Window(Model):
     @property
     @reads
     def block_models(self) -> dict[Any, Any]:
-        """Return copies of the models of the blocks that have rows, oldest first, by first row or begin of each block.
+        """Return a copy of each block's model, oldest first, keyed by the block's first row or start time.
 
-        The block being filled is the last one.
+        Blocks without rows are left out. The block being filled is the last one.
         """
         held = self._blocks if self._number is None else {**self._blocks, self._number: self._filling}
         copies = {self._begin_of(number): model.copy() for number, model in held.items() if model.n_rows}
@@ -607,7 +615,7 @@ class Window(Model):
         checks.number_within(rows, "rows of the window", 0, n)
 
     def _check_model(self, model: Any, n_features: int | None, *, filling: bool) -> int:
-        """Return the number of rows of a model; ValueError unless it can be one of this window's blocks."""
+        """Raise ValueError unless a loaded model can be one of this window's blocks. Return its number of rows."""
         own = self._template.model()
         if type(model) is not type(own):
             raise ValueError(f"the window is of {type(own).__name__}, and holds a {type(model).__name__}")
@@ -621,7 +629,9 @@ class Window(Model):
 
 @contextlib.contextmanager
 def _counted_from(start: int) -> Generator[None]:
-    """Add `start` to the row numbers in errors of a block's model, so that they count from the batch's first row."""
+    """Add `start` to the row number in a ValueError raised within the context, so that it counts from the batch's first
+    row.
+    """
     try:
         yield
     except ValueError as error:
@@ -630,10 +640,12 @@ def _counted_from(start: int) -> Generator[None]:
 
 
 class Pieces:
-    """The rows of a source, a chunk at a time, with their targets, weights and times."""
+    """An iterable over the chunks of a source of rows, each with its targets, weights and times."""
 
     def __init__(self, source: Source, beside: str, targets: Any, times: Any, sample_weight: Any) -> None:
-        """Take what is given for all rows; `beside` names the extra column of the source: targets, times or ""."""
+        """Store a source of rows, and the targets, times and weights of all rows. `beside` says what the source's extra
+        column holds: "targets", "times" or "".
+        """
         self._source, self._beside, self.feature_names = source, beside, source.feature_names
         self._apart: Apart | None = None
         columns: Any = (targets,) if isinstance(targets, str) else targets
@@ -649,7 +661,7 @@ class Pieces:
         }
 
     def __iter__(self) -> Iterator[tuple[int, tuple[Any, Any, Any, Any]]]:
-        """Yield (first row, (rows, targets, weights, times))."""
+        """Yield each chunk as (index of its first row, (rows, targets, weights, times))."""
         first, given = 0, self._given
         for rows, *values in self._source.chunks_beside() if self._beside else self._source.chunks():
             stop = first + rows.shape[0]
