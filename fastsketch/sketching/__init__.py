@@ -1,4 +1,4 @@
-"""Sketches of row streams: Frequent Directions and its family on one buffer-and-shrink engine, and random maps."""
+"""Sketches of streams of rows: the Frequent Directions family, random maps, and separate sketches of groups."""
 
 from fastsketch.sketching._frequent_directions import FrequentDirections, RobustFrequentDirections, SecondPass
 from fastsketch.sketching._hadamard import fwht, srht

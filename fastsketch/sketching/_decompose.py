@@ -1,4 +1,4 @@
-"""Singular values of a sketch's rows, and leading eigenpairs of an exact matrix of products."""
+"""Singular value decomposition of a sketch's rows, and leading eigenpairs of symmetric matrices."""
 
 from collections.abc import Callable
 
@@ -21,8 +21,9 @@ _APART = 0.8
 
 @one_blas_thread
 def decompose(rows: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the singular values s (r,) and right singular vectors vt (r, d) of rows (m, d), without those that are
-    rounding.
+    """Compute the singular values and right singular vectors of a matrix, without those that are only rounding error.
+
+    Returns s (r,), descending, and vt (r, d) for rows (m, d).
 
     The rows of a sketch are nearly orthogonal after a shrink, which makes this six times as fast as an SVD.
 
@@ -55,8 +56,10 @@ def _rank(s: Matrix) -> int:
 
 
 def _straightened(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | None:
-    """Return a triangular (r, r) and an orthonormal matrix (r, d) whose product the rows are; None if they are far from
-    that.
+    """Express nearly orthogonal rows as the product of a triangular and an orthonormal matrix. Return None if they are
+    far from orthogonal.
+
+    Returns matrices (r, r) and (r, d); the rows are sorted by length, the longest first.
 
     The longest row keeps its direction, and the others lose their component along longer ones. Rows that are rounding
     relative to the longest are left out. As exact as an SVD of all rows.
@@ -87,7 +90,9 @@ MISSED = 1e-3
 
 
 def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
-    """Return (values (k,) descending, vectors (k, n)) of a symmetric matrix, given its column-major lower triangle.
+    """Compute the k largest eigenvalues, in descending order, and the eigenvectors of a symmetric matrix.
+
+    `lower` is the matrix's column-major lower triangle. Returns values (k,) and vectors (k, n).
 
     `overwrite`: the array may be overwritten, which saves a copy where Lanczos is not used.
     """
@@ -100,15 +105,16 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
 
 
 def takes_lanczos(n: int, k: int) -> bool:
-    """Return whether k pairs of a matrix of side n are computed by Lanczos first."""
+    """Return True if the k leading eigenpairs of an n x n matrix are computed by the Lanczos method first."""
     return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
 
 
 @one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
-    """Return what ``leading`` returns for a positive semidefinite matrix of side n, given as its product with a vector.
+    """Compute the k largest eigenvalues and eigenvectors of a positive semidefinite matrix by the Lanczos method.
+    Return None if some did not converge or may have been missed.
 
-    None if some pairs did not converge, or one may have been missed.
+    `times` multiplies the n x n matrix by a vector. Returns values and vectors as ``leading`` does.
     """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # slow to import
 
@@ -137,10 +143,10 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
 
 def steps(n: int, k: int) -> int:
-    """Return the number of vectors that Lanczos keeps."""
+    """Return how many basis vectors the Lanczos method stores to find k eigenpairs of an n x n matrix."""
     return min(n, max(2 * k + 20, 40))
 
 
 def leading_rounding(n: int, k: int) -> float:
-    """Return the rounding of the values of ``leading``, as a share of the largest."""
+    """Bound the rounding error of the eigenvalues that ``leading`` computes, relative to the largest eigenvalue."""
     return LEADING_ROUNDING if takes_lanczos(n, k) else ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps)

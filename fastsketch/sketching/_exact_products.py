@@ -1,4 +1,4 @@
-"""The exact sketch of rows that are all in memory, from the matrix of products of rows, or of columns.
+"""Exact sketches of rows that are all in memory, from the matrix of inner products of their rows or columns.
 
 ``RowProducts`` is (A - 1 mu')(A - 1 mu')', n x n, for few rows; ``column_products`` is the d x d matrix of an exact
 sketch. Both read dense rows in blocks, so that nothing of the size of the rows is ever copied, and CSR rows by sparse
@@ -42,7 +42,9 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class WholePass(NamedTuple):
-    """Result of one pass over all rows."""
+    """An exact sketch made in one pass over all rows, with upper bounds of eigenvalues and the sums of squares of
+    columns.
+    """
 
     engine: DenseEngine | SparseEngine
     certain_high: Matrix | None  # upper bounds of the leading eigenvalues of A'A, in squared units of the rows
@@ -50,7 +52,7 @@ class WholePass(NamedTuple):
 
 
 class _Rows:
-    """Checked, finite rows, read in float64 blocks: divided by a power of two, centred, weighted."""
+    """Validated rows that can be read in float64 blocks, scaled by a power of two, centred and weighted."""
 
     def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
         self.n, self.d = rows.shape
@@ -84,12 +86,12 @@ class _Rows:
         return map(slice, range(0, length, step), range(step, length + step, step))
 
     def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield (columns, their block (n, b)) of dense rows."""
+        """Yield dense rows in blocks of columns, each as (slice of columns, scaled, centred and weighted block)."""
         for part in self.parts(self.d, self.n):
             yield part, self._settled(self._rows[:, part], self.mean[part], self.root)
 
     def by_rows(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield (rows, their block (b, d)); sparse rows are made dense."""
+        """Yield blocks of rows, each as (slice of rows, scaled, centred and weighted dense block)."""
         for part in self.parts(self.n, self.d):
             block = self._rows[part]
             yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
@@ -98,7 +100,7 @@ class _Rows:
         return settled(block, mean, None if self.weights is None else root, 1.0 if self.sparse else self._scale)[0]
 
     def csr(self) -> Any:
-        """Return the weighted, scaled rows of a sparse matrix, not centred."""
+        """Return the sparse rows as a CSR matrix, scaled and weighted but not centred."""
         if self.weights is None:
             return self._rows
         out = self._rows.copy()
@@ -106,7 +108,7 @@ class _Rows:
         return out
 
     def column_squares(self) -> Matrix:
-        """Return the sums of squares of the centred, weighted columns of sparse rows."""
+        """Return the sum of squares of each column of sparse rows, after centring and weighting."""
         x = self.csr()
         # adds in the order of ``numpy.bincount``, in half of its time
         plain = type(x)((x.data * x.data, x.indices, x.indptr), shape=x.shape).T @ np.ones(self.n)
@@ -114,7 +116,7 @@ class _Rows:
         return np.maximum(plain - self.weight * self.mean**2, 0.0)
 
     def put_into(self, engine: DenseEngine | SparseEngine) -> None:
-        """Set weight, counts, scale and mean of an engine to those of the rows."""
+        """Write the total weight, number of rows, scale and mean of these rows into a sketch engine."""
         state: SketchState = engine.state
         state.weight, state.n_rows = self.weight, self.n
         if self.seen:
@@ -124,7 +126,7 @@ class _Rows:
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
-        """Convert squares to the units of the rows."""
+        """Multiply squared values by the square of the scale, to undo the scaling of the rows."""
         back = ldexp(1.0, self.exponent)
         with np.errstate(over="ignore", under="ignore"):
             return squares * back * back
@@ -135,19 +137,24 @@ def _largest(values: Any) -> float:
 
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return rows with contiguous columns, in a dtype of the kernels."""
+    """Convert dense rows to float32 or float64 with each row contiguous, without a copy where possible."""
     if rows.dtype.type not in (np.float32, np.float64) or not rows.flags.aligned:
         rows = rows.astype(np.float64)
     return rows if rows.strides[1] == rows.itemsize and rows.strides[0] >= 0 else np.ascontiguousarray(rows)
 
 
 def rounding_of_sums(length: int, block: int, size: float) -> float:
-    """Bound the rounding of sums of `length` products of one sign, in blocks, whose total is `size`."""
+    """Bound the rounding error of a sum of `length` products that is accumulated in blocks. `size` is the sum of their
+    magnitudes.
+    """
     return (0.5 * min(block, length) + length / max(1, block) + 4.0) * _EPS * size
 
 
 class RowProducts:
-    """The n x n matrix of products of few rows; memory n^2, whatever the number of columns."""
+    """The n x n matrix of inner products of n rows, from which an exact sketch of few rows is computed.
+
+    Takes memory n^2, whatever the number of columns.
+    """
 
     def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
         self._rows = _Rows(rows, weights, center=center)
@@ -179,11 +186,11 @@ class RowProducts:
         return lower, squares, rounding_of_sums(self.d, block, float(np.trace(lower)))
 
     def eigenvalues(self) -> Matrix:
-        """Return all eigenvalues, descending; takes a copy of the matrix."""
+        """Compute all eigenvalues of the matrix of inner products, in descending order, without changing it."""
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
     def whole(self, setting: EngineSetting) -> WholePass:
-        """Return the engine after one shrink of the exact singular values, and upper bounds. Overwrites the products.
+        """Compute an exact sketch of the rows, as after a single shrink. The matrix of inner products is overwritten.
 
         The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
         """
@@ -197,7 +204,7 @@ class RowProducts:
         return _of_pairs(rows, setting, s, vt, self._squares, delta=delta, allowance=allowance)
 
     def _times(self, u: Matrix) -> Matrix:
-        """Return U (A - 1 mu') for U (k, n)."""
+        """Multiply a matrix `u` (k, n) by the centred, weighted rows (n, d)."""
         rows = self._rows
         if rows.sparse:
             return np.asarray((rows.csr().T @ u.T).T) - np.outer(u @ rows.root, rows.mean)
@@ -208,7 +215,7 @@ class RowProducts:
 
 
 def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> WholePass:
-    """Return an engine of solver "exact" that has seen checked, finite rows (n, d), in float64.
+    """Compute the exact matrix A'A of validated rows A in float64, and return it in a sketch engine for solver "exact".
 
     Takes memory d^2 in addition to the rows, and a copy of the nonzeros of CSR rows.
     """
@@ -240,7 +247,8 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
 
 
 def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> WholePass | None:
-    """Return the engine of the k leading singular values of CSR rows (n, d), by Lanczos steps.
+    """Compute an exact sketch from the k leading singular values of CSR rows, by the Lanczos method. Return None if it
+    does not converge.
 
     Memory 2 k + 20 vectors of length min(n, d), and a copy of the nonzeros. The certificate is the square of the next
     singular value. None if the steps do not converge, as on a flat spectrum.
@@ -282,7 +290,9 @@ def _of_pairs(
     delta: float,
     allowance: float,
 ) -> WholePass:
-    """Return the engine with these exact singular values and directions; `delta`: the square of the next value."""
+    """Build a sketch from exact singular values and directions. `delta` is the square of the largest singular value
+    left out.
+    """
     setting = setting.resolved("gram")
     kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
     engine = kind(setting, rows.d, dtype=np.dtype(np.float64))
@@ -298,10 +308,16 @@ def _of_pairs(
 
 
 def row_steps(rows: Any) -> float:
-    """Return the number of multiply-adds of X'X for CSR rows X: all pairs of entries of each row."""
+    """Count the multiply-adds of the product X'X for a CSR matrix X.
+
+    They are all pairs of entries of each row.
+    """
     return float(np.sum(np.diff(rows.indptr).astype(np.float64) ** 2))
 
 
 def column_steps(rows: Any) -> float:
-    """Return the number of multiply-adds of X X' for CSR rows X: all pairs of entries of each column."""
+    """Count the multiply-adds of the product X X' for a CSR matrix X.
+
+    They are all pairs of entries of each column.
+    """
     return float(np.sum(np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64) ** 2))

@@ -1,4 +1,4 @@
-"""The Walsh-Hadamard transform, and one block of its subsampled randomized form."""
+"""The Walsh-Hadamard transform, and the subsampled randomized Hadamard transform of one matrix."""
 
 from typing import Any, TypeVar
 
@@ -75,7 +75,9 @@ def fwht(x: Array, axis: int = 0) -> Array:
 
 
 def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
-    """Mix the rows of a matrix into q: the subsampled randomized Hadamard transform Phi A with E[Phi' Phi] = I.
+    """Reduce a matrix to q rows by the subsampled randomized Hadamard transform.
+
+    Returns Phi A for rows A, with E[Phi' Phi] = I.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The members of the Frequent Directions family: which rows a shrink shortens, and how the sketch is read.
+"""The variants of Frequent Directions: which rows each of them shortens in a shrink, and how its result is read.
 
 A shrink of the buffer F computes the eigenvalues lambda_1 >= lambda_2 >= ... of F F' and delta = lambda_l. Every method
 retains l - 1 rows. Some keep their length: the longest, or those with most of A'A according to a log of removed mass.
@@ -13,7 +13,7 @@ MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
 
 @dataclass(frozen=True)
 class Method:
-    """One member of the family."""
+    """The settings in which one variant of Frequent Directions differs from the others."""
 
     share_lowered: float = 1.0  # share of the rows that a shrink shortens, unless a beta is given
     takes_beta: bool = False
@@ -22,7 +22,7 @@ class Method:
     regularises: bool = False  # alpha = alpha0 + Delta / 2 replaces half of what was removed
 
     def error_bound(self, shrinkage: float) -> float:
-        """Return the bound on the spectral norm of the error, given Delta."""
+        """Return the bound on the spectral norm of the error, given the total that shrinks have subtracted."""
         return shrinkage / 2 if self.regularises else shrinkage
 
 

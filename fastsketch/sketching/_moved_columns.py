@@ -12,7 +12,7 @@ from fastsketch.sketching._frequent_directions import FrequentDirections
 
 
 def with_columns(sketch: FrequentDirections, places: NDArray[np.int64], width: int) -> FrequentDirections:
-    """Return a new sketch of the same rows with column j at places[j] of `width`, and zeros in the others.
+    """Return a new, wider sketch in which column j of the given sketch is at places[j] and the other columns are zero.
 
     For sketches without centring and compressor, whose only arrays with columns are the rows of the buffer.
     """

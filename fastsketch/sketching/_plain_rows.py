@@ -1,4 +1,4 @@
-"""Conversion of dense rows to what the kernels read."""
+"""Conversion of rows to dense arrays of a dtype and memory layout that the compiled kernels can read."""
 
 from typing import Any, cast
 
@@ -9,7 +9,9 @@ from fastsketch._core.validation import in_place
 
 
 def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a kernel can read rows (n, d) in place: of the right dtype, aligned, columns contiguous."""
+    """Return True if the compiled kernels can read these rows in place: an aligned array of this dtype, each row
+    contiguous.
+    """
     if not isinstance(rows, np.ndarray):
         return False
     array = cast("NDArray[Any]", rows)
@@ -23,7 +25,9 @@ def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return checked rows, array or CSR, as a kernel reads them: in place if it can be."""
+    """Convert validated rows, dense or CSR, to a dense array that the compiled kernels can read, without a copy if
+    possible.
+    """
     if lies_well(rows, dtype):
         return rows
     if not isinstance(rows, np.ndarray):

@@ -1,4 +1,6 @@
-"""Random maps Phi (q x m) that turn m rows into q, with E[Phi' Phi] = I.
+"""Random maps that compress every block of m rows into q rows.
+
+A map is a matrix Phi (q x m) with E[Phi' Phi] = I.
 
 ``Compressor`` is the user's choice of a map, ``SizedMap`` a map with all its sizes and random numbers, ``MappedBlock``
 a block of rows that is being mapped, a few rows at a time. Every random number is a function of (kind, seed, index of
@@ -65,7 +67,10 @@ _SIGNS, _PLACES = 0, 1
 
 
 class MapNumbers(NamedTuple):
-    """The random numbers of one block, as the kernel takes them (their meaning: _kernels/sketching/random_map.pyx)."""
+    """The random numbers that map one block of rows, as arrays for the compiled kernel.
+
+    Their meaning is described in _kernels/sketching/random_map.pyx.
+    """
 
     value: NDArray[Any]
     target: NDArray[np.int32]
@@ -75,7 +80,7 @@ class MapNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class SizedMap:
-    """Phi for blocks of `block_rows` = m rows that become `rows_out` = q; the caller has checked the values."""
+    """A random map that turns blocks of `block_rows` rows into `rows_out` rows; its parameters are not validated."""
 
     kind: str
     rows_out: int
@@ -84,17 +89,23 @@ class SizedMap:
 
     @property
     def loop(self) -> int:
-        """Return the number of the kernel's loop for this kind of map."""
+        """Return the number that selects the compiled loop for this kind of map."""
         return _LOOPS[self.kind]
 
     @property
     def scale(self) -> float:
-        """Return the factor of the kernel's output, which uses entries +-1 where the kind allows it."""
+        """Return the factor by which the kernel's result is multiplied.
+
+        The kernel uses entries +-1 where the kind allows it.
+        """
         return float(1.0 / np.sqrt(self.rows_out)) if self.kind == "srht" else 1.0
 
     @cached_property
     def padded_rows(self) -> int:
-        """Return the rows of the block rounded up to whole steps of the map; the added rows count as zero."""
+        """Return the number of rows of a block, rounded up to whole steps of the map.
+
+        The added rows count as zero.
+        """
         m = self.block_rows
         if self.kind == "srht":
             return max(8, 1 << (m - 1).bit_length())
@@ -102,24 +113,24 @@ class SizedMap:
 
     @cached_property
     def rows_per_call(self) -> int:
-        """Return p > q, the number of rows of one step of the kernel."""
+        """Return the number of rows that the kernel maps in one step."""
         if self.kind == "srht":
             return min(max(8, 1 << (2 * self.rows_out - 1).bit_length()), MOST_STEP, self.padded_rows)
         return max(LEAST_STEP, -(-(self.rows_out + 1) // 8) * 8)
 
     def most(self, dtype: np.dtype[Any]) -> float:
-        """Return the largest entry whose sums over a block do not overflow the dtype."""
+        """Return the largest entry that rows may have, so that sums over a block do not overflow the dtype."""
         return float(np.finfo(dtype).max) / (4 * self.padded_rows)
 
     def space(self, dtype: np.dtype[Any]) -> int:
-        """Return the length of the kernel's scratch array."""
+        """Return the number of entries of the scratch array that the kernel needs."""
         p = self.rows_per_call
         if self.kind == "srht":
             return kernel.srht_space(self.rows_out, p, dtype)
         return p * SPARSE_SIGNS
 
     def numbers(self, index: int, dtype: np.dtype[Any]) -> MapNumbers:
-        """Return the random numbers of block `index`."""
+        """Draw the random numbers that map block `index`. The same index always gives the same numbers."""
         q, m = self.rows_out, self.padded_rows
         value, target, hi, s = np.empty(0, dtype), np.empty(0, np.int32), np.empty(0, np.int64), 0
         if self.kind == "srht":
@@ -154,7 +165,7 @@ class SizedMap:
         return raw_numbers(self.seed, _KEYS[self.kind], index, stream, n)
 
     def _sample(self, index: int, m: int) -> NDArray[np.int64]:
-        """Return q different numbers below m, in random order."""
+        """Draw `rows_out` different integers from 0 to m - 1, in random order."""
         q = self.rows_out
         if 4 * q >= m:
             return np.argsort(self._raw(index, _PLACES, n=m), kind="stable")[:q]
@@ -174,7 +185,10 @@ def _signs(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> NDArray[
 
 
 def _below(raw: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """Return uniform integers below n < 2**31 from the upper 32 bits (bias n / 2**32)."""
+    """Convert random 64-bit integers to uniform integers below n, where n is less than 2**31.
+
+    From the upper 32 bits, with a bias of n / 2**32.
+    """
     return (((raw >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
 
 
@@ -183,7 +197,7 @@ def _hashed(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> tuple[N
 
 
 class Mapped(NamedTuple):
-    """A block that has been mapped."""
+    """A block of rows after a random map, with the mean, total weight and number of the original rows."""
 
     rows: NDArray[Any]  # (r, d)
     mean: NDArray[np.float64] | None  # (d,)
@@ -193,7 +207,7 @@ class Mapped(NamedTuple):
 
 
 class MappedBlock:
-    """Block `index` of a stream on its way through a map; the kernel updates its state in place."""
+    """A block of a stream's rows that passes through a random map, a few rows at a time."""
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool, index: int) -> None:
         self.map = sized_map
@@ -226,7 +240,10 @@ class MappedBlock:
         }
 
     def _need_numbers(self) -> None:
-        """Draw the random numbers, once a row is added or mapped; loading a file needs none."""
+        """Draw the block's random numbers unless they have been drawn already.
+
+        They are drawn when a row is added or mapped; loading a file needs none.
+        """
         if self._numbers is None:
             self._numbers = self.map.numbers(self.index, self.dtype)
             self.state.set_numbers(*self._numbers)
@@ -236,15 +253,19 @@ class MappedBlock:
 
     @property
     def room(self) -> int:
-        """Return the number of rows that complete the block."""
+        """Return how many more rows complete the block."""
         return self.map.block_rows - self.state.n_rows
 
     def fits_step(self, n: int) -> bool:
-        """Return whether n rows can be added without mapping any, so that a refused row leaves the state unchanged."""
+        """Return True if n more rows fit into the current step of the map, so that a refused row leaves the state
+        unchanged.
+        """
         return n <= self.map.rows_per_call - self.state.pending_rows
 
     def add(self, rows: NDArray[Any], weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> int:
-        """Take rows (of dtype, columns contiguous) until the block is complete; return how many were taken.
+        """Add rows to the block until it is complete, and return the number of rows added.
+
+        Rows are of the block's dtype, each contiguous.
 
         Raises ValueError naming the first row (counted from -offset) that is not finite or too large; the state may
         then have changed.
@@ -260,7 +281,10 @@ class MappedBlock:
         return taken
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
-        """Raise ValueError if sums of entries of this size may overflow; NaN and infinity are left to the kernel."""
+        """Raise ValueError if entries as large as `largest` may make sums over a block overflow.
+
+        NaN and infinity are left to the kernel.
+        """
         if self._most < largest < np.inf:
             raise ValueError(
                 f"rows must be below {self._most:.0e} in magnitude to be compressed: one of rows {offset} to "
@@ -268,13 +292,16 @@ class MappedBlock:
             )
 
     def arrays(self, copy: bool = False) -> Arrays:
-        """Return the complete state by name: views where there are any, or copies."""
+        """Return the complete state as a dict of named arrays, as views where possible or as copies."""
         out = {**self._own, **scalars(self.state)}
         return {name: array.copy() for name, array in out.items()} if copy else out
 
     @staticmethod
     def validate(arrays: Arrays, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool) -> None:
-        """Raise ValueError unless such a block could have these arrays; allocates nothing of the block's size."""
+        """Raise ValueError unless these arrays are a valid saved state of a block of this map.
+
+        Allocates nothing of the block's size.
+        """
         d, p, q = n_features, sized_map.rows_per_call, sized_map.rows_out
         count = checks.named_numbers(arrays, "count", kernel.BlockState.COUNTS, np.dtype(np.int64))
         book = checks.named_numbers(arrays, "book", kernel.BlockState.SUMS, np.dtype(np.float64))
@@ -300,7 +327,9 @@ class MappedBlock:
         checks.only(arrays, "out", "pending", "root", "shift", "sums", "ones", "book", "count")
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """Set the state to that of another block of this map, or to arrays that have passed ``validate``."""
+        """Set the block's index, and its state from named arrays that come from ``arrays`` or have passed
+        ``validate``.
+        """
         set_scalars(self.state, arrays)
         for name, mine in self._own.items():
             mine[...] = arrays[name]
@@ -308,7 +337,7 @@ class MappedBlock:
             self.index, self._numbers = index, None
 
     def copy(self) -> Self:
-        """Return an independent block in the same state."""
+        """Return an independent copy of the block."""
         other = copy(self)
         other._begin()
         if other._numbers is not None:  # which never change
@@ -320,7 +349,7 @@ class MappedBlock:
         return other
 
     def close(self) -> Mapped:
-        """Return the mapped block; ``restart`` must follow."""
+        """Finish the map, and return the mapped block. ``restart`` must be called next."""
         state, q = self.state, self.map.rows_out
         n, weight, mean, low = state.n_rows, state.weight, None, None
         with np.errstate(under="ignore"):
@@ -346,7 +375,7 @@ class MappedBlock:
             return Mapped(state.out * self.dtype.type(self.map.scale), mean, low, weight, n)
 
     def restart(self, index: int) -> None:
-        """Clear the state, to begin an empty block with another index."""
+        """Clear the state, and begin an empty block with the given index."""
         state = self.state
         for array in self._own.values():
             array[...] = 0
@@ -358,14 +387,14 @@ class MappedBlock:
 
 
 def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (a + b as rounded, what rounding took from it), exactly."""
+    """Add two arrays exactly: return the rounded sum and its rounding error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
-    """Return Phi rows, (q, d), for one block of checked rows, array or CSR."""
+    """Apply a random map to one block of validated rows, dense or CSR, and return the mapped rows."""
     n, d = rows.shape
     dtype = natural_dtype(rows.dtype)
     block = MappedBlock(sized_map, d, dtype=dtype, center=False, index=index)
@@ -385,7 +414,9 @@ ROWS_PER_FEATURE = 4
 
 @dataclass(frozen=True)
 class Compressor:
-    """A random map Phi that turns every m rows of a stream into q, with E[Phi' Phi] = I.
+    """A random map that compresses every block of rows of a stream into fewer rows.
+
+    The map Phi turns m rows into q, with E[Phi' Phi] = I.
 
     Parameters
     ----------
@@ -444,7 +475,7 @@ class Compressor:
             raise ValueError(f"block_rows must be at least rows_out, got {self.block_rows} and {self.rows_out}")
 
     def compress(self, rows: Rows, index: int = 0) -> NDArray[Any]:
-        """Return Phi times the rows of one block.
+        """Apply the random map to one block of rows, and return the compressed rows.
 
         Parameters
         ----------
@@ -477,14 +508,20 @@ class Compressor:
 
 
 def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap:
-    """Return the map of a compressor with all sizes known; `rows_out` is used if the compressor has none."""
+    """Return the random map of a compressor with all sizes filled in. `rows_out` is the default number of
+    output rows.
+    """
     q = compressor.rows_out or rows_out
     m = compressor.block_rows or max(ROWS_PER_FEATURE * n_features, 2 * q)
     return SizedMap(compressor.kind, q, m, compressor.seed)
 
 
 def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
-    """Convert a Compressor, its kind, or the dict of a state file; TypeError for anything else."""
+    """Validate a compressor given as a Compressor, the name of a kind, or a dict of parameters. Return a Compressor or
+    the name.
+
+    TypeError for anything else.
+    """
     if isinstance(value, Compressor):
         return value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The read-out of a sketch: B = diag(s) V', its certificate, and linear operators made from it."""
+"""The results of a sketch: singular values and directions, the error bound, and linear operators made from them."""
 
 from math import ldexp
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,10 +23,11 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class ByFeature(NamedTuple):
-    """A read-out with its directions stored feature by feature; B'B = directions diag(squares) directions'.
+    """Singular values and directions of a sketch of sparse rows, with the directions stored feature by feature.
 
-    Squares are in squared units of the rows. Used for float32 sketches of sparse rows, whose engine stores rows like
-    this: in addition to the engine's clone it takes a few blocks of features in double.
+    B'B = directions diag(squares) directions'. Squares are in squared units of the rows. Used for float32 sketches of
+    sparse rows, whose engine stores rows like this: in addition to the engine's clone it takes a few blocks of features
+    in double.
     """
 
     squares: Matrix  # (r,) descending
@@ -37,15 +38,16 @@ class ByFeature(NamedTuple):
 
 
 def reads_by_feature(engine: AnyEngine) -> bool:
-    """Return whether ``columns_of`` can read this engine."""
+    """Return True if ``columns_of`` can read this sketch engine: one of sparse rows, without centring and tolerance."""
     return isinstance(engine, SparseEngine) and not engine.setting.center and engine.setting.tolerance is None
 
 
 @one_blas_thread
 def columns_of(engine: AnyEngine) -> ByFeature:
-    """Read an engine for which ``reads_by_feature`` is true; the engine does not change.
+    """Compute the singular values and directions of a sketch of sparse rows, in little memory and without changing it.
 
-    The singular values come from the Gram matrix of the rows, summed up in double.
+    For engines for which ``reads_by_feature`` is true. The singular values come from the Gram matrix of the rows,
+    summed up in double.
     """
     assert isinstance(engine, SparseEngine)
     engine = engine.clone()
@@ -84,7 +86,7 @@ def columns_of(engine: AnyEngine) -> ByFeature:
 
 
 def make_upright(directions: NDArray[Any]) -> None:
-    """Give columns the sign that makes the largest entry of each positive, in place."""
+    """Flip the signs of columns in place, so that the entry of largest magnitude in each is positive."""
     r = directions.shape[1]
     largest, sign = np.zeros(r, directions.dtype), np.ones(r, directions.dtype)
     for start in range(0, len(directions), BLOCK):
@@ -104,7 +106,7 @@ READ_OUT_ROUNDING = {4: 8.0, 8: 128.0}
 
 
 class SketchReadOut(NamedTuple):
-    """One read-out, in the units of the rows."""
+    """The singular values, directions, shrinkage, rounding error, mean and squared norm of a sketch."""
 
     s: NDArray[Any]  # (r,) descending
     vt: NDArray[Any]  # (r, width) orthonormal rows, in the columns that the engine stores
@@ -115,24 +117,29 @@ class SketchReadOut(NamedTuple):
 
 
 def upright(vt: NDArray[Any]) -> NDArray[Any]:
-    """Return rows with the sign that makes the largest entry of each positive, so that all solvers agree."""
+    """Return rows with signs flipped so that the entry of largest magnitude in each is positive.
+
+    All solvers then agree.
+    """
     if not vt.size:
         return vt
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
 def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
-    """Return the allowance for rounding in the certificate of a reduced engine, in stored units."""
+    """Return the part of the error bound that allows for rounding, in the scale in which a sketch engine stores
+    squares.
+    """
     return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 
 
 def unspent(shrinkage: float, regained: float) -> float:
-    """Return the part of Delta that every retained direction of FD has lost and no second pass has given back."""
+    """Return the part of the shrinkage that retained directions have lost and no second pass has given back."""
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
 
 
 def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> SketchReadOut:
-    """Read an engine, which does not change.
+    """Compute the singular values, directions and error terms of a sketch engine without changing it.
 
     `compensates`: add Delta - `regained` to the squared singular values, as method "cfd" does.
     """
@@ -159,7 +166,10 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
 
 
 def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> SketchReadOut:
-    """Read a float32 engine of sparse rows in less memory than ``read_out``; the result is rounded to float32."""
+    """Compute the results of a float32 sketch of sparse rows, in less memory than ``read_out`` takes otherwise.
+
+    The result is rounded to float32.
+    """
     by_feature, unit = columns_of(engine), ldexp(1.0, engine.exponent)
     longest = float(by_feature.squares.max(initial=0.0)) / unit / unit
     rounding, squares = allowance(engine.dtype, by_feature.rounding, longest), by_feature.squares
@@ -177,7 +187,10 @@ Doubles = NDArray[np.float64]
 
 
 def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """Return the LinearOperator of V diag(s^2) V' + alpha I; a product with a vector costs 4 d l."""
+    """Return a LinearOperator that multiplies vectors by V diag(s^2) V' + alpha I.
+
+    A product with a vector costs 4 d l.
+    """
 
     def apply(x: NDArray[Any]) -> NDArray[Any]:
         # V diag(s^2) V' x + alpha x
@@ -187,7 +200,7 @@ def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
 
 
 def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDArray[Any]:
-    """Return (V diag(s^2) V' + alpha I)^-1 v by the Woodbury identity; alpha = 0 is allowed only if V is square."""
+    """Solve (V diag(s^2) V' + alpha I) x = v by the Woodbury identity. With alpha = 0, V must be square."""
     squares = s * s
     y = vt @ v
     if alpha > 0:
@@ -197,7 +210,10 @@ def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDA
 
 
 def inverse_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """Return the LinearOperator of the inverse, for example as the preconditioner M of scipy.sparse.linalg.cg."""
+    """Return a LinearOperator that multiplies vectors by the inverse of V diag(s^2) V' + alpha I.
+
+    For example as the preconditioner M of scipy.sparse.linalg.cg.
+    """
 
     def apply(x: NDArray[Any]) -> NDArray[Any]:
         return solve_gram(s, vt, alpha=alpha, v=x)

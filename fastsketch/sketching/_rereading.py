@@ -1,4 +1,4 @@
-"""Products of A'A with vectors, each by one pass over the rows, and what they are used for.
+"""Second passes over the rows of a sketch: products with A'A, refinement of the sketch, and measurement of its error.
 
 ``RowsAgain`` reads the rows of a sketch again. ``nystrom`` turns the products with the sketch's directions into a
 refined sketch, ``block_krylov`` finds leading directions in several passes, ``spectral_norm`` measures the error.
@@ -36,11 +36,11 @@ Readable = Rows | str | PathLike[str] | Source | Iterable[str | PathLike[str] | 
 
 
 class OtherRows(UserWarning):
-    """Rows that have been read again are not those that a sketch has seen."""
+    """Warning that the rows read again are not the rows that a sketch has seen."""
 
 
 class Product(NamedTuple):
-    """Products of some of the rows with vectors; those of all rows are their sum."""
+    """The product of A'A with vectors for some of the rows A, with the number and squared norm of these rows."""
 
     product: Matrix  # A'A Q (d, r)
     squared_norm: float  # of the (weighted, centred) rows
@@ -49,15 +49,15 @@ class Product(NamedTuple):
 
     @classmethod
     def none(cls, q: Matrix) -> Self:
-        """Return the product of no rows."""
+        """Return a zero product, as for an empty set of rows."""
         return cls(np.zeros(q.shape), 0.0, 0, 0.0)
 
     def plus(self, other: Self) -> Self:
-        """Return the sum of two products, as a new one."""
+        """Return the sum of two products as a new object; both stay unchanged."""
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Return the sum of two products; overwrites the array of this one."""
+        """Return the sum of two products. The array of this product is overwritten."""
         product = self.product
         product += other.product
         return type(self)(
@@ -70,7 +70,7 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The form in which a sketch stores rows: in its dtype, divided by a power of two, weighted, centred."""
+    """The dtype, mean and scale by which a sketch converts rows before it stores them."""
 
     n_features: int
     dtype: np.dtype[Any]
@@ -78,7 +78,9 @@ class StoredForm:
     scale: float
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
-        """Return A'A Q for a block of rows (n, d), array or CSR, and Q (d, r).
+        """Multiply A'A by Q for a block of rows A, after converting the rows to the sketch's dtype, scale and mean.
+
+        Rows are (n, d), array or CSR, and Q is (d, r).
 
         `offset` is the number of the first row, for errors. Sparse rows are centred by linearity and stay sparse.
         """
@@ -112,7 +114,7 @@ class StoredForm:
 
 
 class RowsAgain:
-    """The rows of a sketch, as a source that can be read any number of times."""
+    """The rows of a sketch, opened to be read again once for every product with A'A."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class RowsAgain:
         self._chunks = _chunks_of(source, view.n_features, sample_weight, feature_names)
 
     def multiply(self, q: Matrix) -> Product:
-        """Return A'A Q for Q (d, r) by one pass over all rows; ValueError for a source that can be read only once."""
+        """Multiply A'A by Q in one pass over all rows A. Raise ValueError if the source cannot be read again."""
         q, chunks = np.ascontiguousarray(q), self._chunks
         if self._read and not chunks.source.repeatable:
             raise ValueError(f"{chunks.source.name} comes once, and has to be read again: save its rows to a file")
@@ -141,7 +143,8 @@ class RowsAgain:
 
 
 def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
-    """Yield checked rows in blocks, so that products with `width` vectors take little memory.
+    """Split validated rows so that products with `width` vectors take little memory. Yield (block, its weights, index
+    of the first row).
 
     A block has at least as many rows as there are vectors, so that the vectors are not read more often than the rows.
     """
@@ -157,7 +160,9 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
 def _chunks_of(
     rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
 ) -> WeightedChunks:
-    """Open rows of any kind, with weights; ValueError if they have other columns than the sketch."""
+    """Open rows from memory or files as weighted chunks. Raise ValueError if their columns differ from those of the
+    sketch.
+    """
     source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
         checked, names = as_rows(rows, n_features), names_of(rows)
@@ -173,7 +178,7 @@ def _chunks_of(
 
 
 def _names_files(item: Any) -> bool:
-    """Return whether this is a path, or a list of paths or of sources."""
+    """Return True for a path, or for a non-empty list or tuple of paths and sources."""
     if isinstance(item, list | tuple) and item:
         return all(isinstance(one, str | PathLike | Source) for one in cast("list[Any]", item))
     return isinstance(item, str | PathLike)
@@ -184,7 +189,7 @@ CERTAIN = ("regained", "certain_high", "estimates")
 
 
 class Refined(NamedTuple):
-    """The Nystrom approximation of A'A from its products A'A V' with the sketch's directions V: at most A'A."""
+    """The Nystrom approximation of A'A, with estimates and upper bounds of the eigenvalues of A'A."""
 
     squares: Matrix  # (r,) eigenvalues, descending: at most those of A'A
     vt: Matrix  # (r, d)
@@ -198,7 +203,10 @@ class Refined(NamedTuple):
 
 @one_blas_thread
 def nystrom(products: Product, vt: Matrix, *, shrinkage: float, most: int) -> Refined:
-    """Return at most `most` eigenpairs of Y (V Y)^-1 Y' with Y = A'A V', and upper bounds, without forming an inverse.
+    """Compute the Nystrom approximation of A'A from its products with a sketch's directions, and bounds on the
+    eigenvalues.
+
+    The result has at most `most` eigenpairs of Y (V Y)^-1 Y' with Y = A'A V'. No inverse is formed.
 
     In a basis that begins with V, A'A = [[T, F'], [F, G]] with T = V Y and F = Y - V'T. All of B lies in V, so that 0
     <= G <= g I with g = min(shrinkage, tr A'A - tr T), and lambda_i(A'A) <= lambda_i([[T, F'], [F, g I]]). Nystrom uses
@@ -243,12 +251,14 @@ def nystrom(products: Product, vt: Matrix, *, shrinkage: float, most: int) -> Re
 
 
 def _bordered(core: Matrix, border: NDArray[Any], rest: NDArray[Any]) -> NDArray[Any]:
-    """Return the eigenvalues of [[core, border'], [border, rest]], descending."""
+    """Compute the eigenvalues of the block matrix [[core, border'], [border, rest]], in descending order."""
     return np.linalg.eigvalsh(np.block([[core, border.T], [border, rest]]))[::-1]
 
 
 def _root(core: Matrix) -> Matrix:
-    """Return a lower triangular Cholesky factor; a singular matrix is shifted by some units of rounding first."""
+    """Compute the lower Cholesky factor of a matrix. If it is singular, a tiny multiple of the identity is
+    added first.
+    """
     tiny = float(np.trace(core)) * np.finfo(np.float64).eps
     for _ in range(20):
         try:
@@ -260,7 +270,7 @@ def _root(core: Matrix) -> Matrix:
 
 
 def validate_refined(arrays: Arrays, most: int) -> None:
-    """Raise ValueError unless these results of a second pass can be those of a sketch of at most `most` rows."""
+    """Raise ValueError if the saved results of a second pass are invalid for a sketch of at most `most` rows."""
     if "regained" in arrays:
         checks.number_within(float(checks.array_of(arrays, "regained", (1,))[0]), "regained", 0.0, np.inf)
     for name in CERTAIN[1:]:
@@ -275,7 +285,7 @@ def validate_refined(arrays: Arrays, most: int) -> None:
 
 
 class KrylovSpace(NamedTuple):
-    """A space of directions, and the products of A'A with them."""
+    """Orthonormal directions from a block Krylov method, and the products of A'A with them."""
 
     basis: Matrix  # (r, d) orthonormal; it begins with the directions of the sketch
     products: Product  # A'A V' (d, r) of all of it
@@ -287,7 +297,7 @@ class KrylovSpace(NamedTuple):
 def block_krylov(
     multiply: Callable[[Matrix], Product], start: Matrix, k: int, *, width: int, most_passes: int, accuracy: float
 ) -> KrylovSpace:
-    """Multiply A'A with blocks of directions, one pass each, until the residuals of k Ritz pairs are small.
+    """Find the k leading eigenpairs of A'A by a block Krylov method, with one pass over the rows A per step.
 
     Each block after the first consists of the residuals of the leading Ritz pairs, orthogonalised against all earlier
     directions. The Ritz values lie below the eigenvalues, and are as close as in any space that these passes can reach
@@ -341,7 +351,7 @@ NOTHING = 1e-10
 
 
 class Audit(NamedTuple):
-    """The spectral error of a sketch, measured.
+    """The measured spectral error of a sketch, the guaranteed bound, and the accuracy of the measurement.
 
     Attributes
     ----------
@@ -366,8 +376,8 @@ class Audit(NamedTuple):
 def spectral_norm(
     multiply: Callable[[Matrix], Matrix], d: int, *, accuracy: float, floor: float = 0.0
 ) -> tuple[float, float, int]:
-    """Return (norm, relative accuracy reached, number of products) of a symmetric matrix (d, d), given its products (d,
-    b).
+    """Estimate the spectral norm of a symmetric d x d matrix from products with it. Return (norm, relative accuracy
+    reached, number of products).
 
     Block Lanczos from random directions with full orthogonalization; the basis is all that is stored. It stops when the
     residual of the largest |Ritz value| is at most `accuracy` of it and the last step has raised that value by at most

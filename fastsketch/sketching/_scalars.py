@@ -1,4 +1,4 @@
-"""Scalars of a kernel's state as the arrays of a state file, in the order that the state declares."""
+"""Conversion between the scalar fields of a sketch's state and the arrays in which they are saved."""
 
 from operator import attrgetter
 from typing import Any
@@ -11,7 +11,7 @@ from fastsketch._kernels.sketching.state import SketchState
 
 
 def scalars(state: SketchState | BlockState) -> dict[str, NDArray[Any]]:
-    """Return the arrays "book" (sums, float64) and "count" (int64)."""
+    """Return the scalar fields of a sketch state as two arrays, "book" (float64 sums) and "count" (int64 counts)."""
     return {
         "book": np.array(attrgetter(*state.SUMS)(state), np.float64),
         "count": np.array(attrgetter(*state.COUNTS)(state), np.int64),
@@ -19,7 +19,7 @@ def scalars(state: SketchState | BlockState) -> dict[str, NDArray[Any]]:
 
 
 def set_scalars(state: SketchState | BlockState, arrays: dict[str, NDArray[Any]]) -> None:
-    """Set the scalars of a state from checked arrays, as ``scalars`` returns them."""
+    """Set the scalar fields of a sketch state from the two arrays that ``scalars`` returns."""
     for array, names in ((arrays["book"], state.SUMS), (arrays["count"], state.COUNTS)):
         for name, value in zip(names, array.tolist(), strict=True):
             setattr(state, name, value)

@@ -1,4 +1,4 @@
-"""Sketch groups of rows separately: one pass over the rows of all groups, and a mapping from keys to sketches."""
+"""Separate sketches of groups of rows: sketch_groups, and the mapping from keys to sketches that it returns."""
 
 # pyright: reportPrivateUsage=false
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _TEXT = "key_text", "key_ends", "surrogatepass"
 
 
 def keys_at(values: Any, source: Source, first: int) -> list[Any]:
-    """Return the keys of the rows of a chunk, all Python ints or all strings.
+    """Convert a chunk's column of group keys to a list of Python ints or of strings.
 
     ValueError names the row if a key is missing, is neither, or has another type than the first.
     """
@@ -54,19 +54,19 @@ def keys_at(values: Any, source: Source, first: int) -> list[Any]:
 
 
 def kind_of(keys: Iterable[Key]) -> str:
-    """Return the type of keys, "str" or "int"."""
+    """Return "str" if the first key is a string, else "int"."""
     return "str" if isinstance(next(iter(keys), None), str) else "int"
 
 
 def key_arrays(keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
-    """Return keys as the arrays of a state file."""
+    """Convert group keys to the named arrays in which they are saved."""
     if kind_of(keys) == "int":
         return {"keys": np.array(keys, np.int64)}
     return checks.text_arrays(cast("Sequence[str]", keys), *_TEXT)
 
 
 def keys_from(arrays: dict[str, NDArray[Any]]) -> Sequence[Key]:
-    """Return the keys that ``key_arrays`` stored; ValueError for invalid arrays."""
+    """Read group keys from the arrays of a saved model. Raise ValueError if the arrays are invalid."""
     return arrays["keys"].tolist() if "keys" in arrays else checks.texts_of(arrays, *_TEXT)
 
 
@@ -75,7 +75,10 @@ Keyed = Iterator[tuple[Any, list[Any], int, int]]
 
 
 class KeyedRows:
-    """Rows in chunks, with the key of each row, from a column that is then not part of the rows, or from an array."""
+    """Rows that are read in chunks, together with the group key of each row.
+
+    The keys come from a column, which is then not part of the rows, or from an array.
+    """
 
     def __init__(self, x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> None:
         if by is None:
@@ -95,7 +98,9 @@ class KeyedRows:
             raise ValueError(f"by has {len(self._by)} keys, {self.source.name} has {self.source.n_rows} rows")
 
     def chunks(self) -> Keyed:
-        """Yield (rows, keys, number of the first row, position in the source); rows are valid until the next chunk."""
+        """Yield each chunk as (rows, keys, index of the first row, position in the source). The rows are valid only
+        until the next chunk.
+        """
         first = 0
         for rows, values, position in self.source.chunks_beside() if self._by is None else self._beside(self._by):
             yield rows, keys_at(values, self.source, first), first, position
@@ -120,7 +125,9 @@ FILL, KEPT = SketchState.COUNTS.index("fill"), SketchState.COUNTS.index("kept")
 
 
 class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
-    """One FrequentDirections for each group of rows, by the group's key: the result of ``fs.sketch_groups``.
+    """A mapping from the key of each group of rows to its FrequentDirections sketch.
+
+    It is the result of ``fs.sketch_groups``.
 
     ``groups[key]`` is a copy of a ``FrequentDirections(sketch_size, solver="gram", ...)`` that has seen the rows of
     this group only, in their order. It can be saved, merged, updated and read like any sketch. Groups are in the order
@@ -189,7 +196,10 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         self._sketches: dict[Key, FrequentDirections] = {}
 
     def _add_rows(self, key: Key, rows: Any) -> None:
-        """Update the sketch of one group, or begin it. The rows of all groups have the same dtype."""
+        """Add rows to the sketch of one group, which is created if the key is new.
+
+        The rows of all groups have the same dtype.
+        """
         if key not in self._sketches:
             self._sketches[key] = self._empty.copy()
         self._sketches[key].update(rows)
@@ -218,7 +228,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     @property
     @reads
     def group_keys(self) -> NDArray[Any]:
-        """Return the keys, (n_groups,): int64, or strings."""
+        """Return the keys of all groups, as an array of int64 or strings."""
         return np.array([*self._sketches], np.int64 if kind_of(self._sketches) == "int" else np.str_)
 
     @property
@@ -230,27 +240,31 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     @property
     @reads
     def squared_norms(self) -> NDArray[np.float64]:
-        """Return ``squared_norm`` of each group's sketch, (n_groups,)."""
+        """Return the sum of squares of each group's rows, after any centring.
+
+        ``squared_norm`` of each sketch, (n_groups,).
+        """
         return np.array([sketch.squared_norm for sketch in self._sketches.values()])
 
     @property
     @reads
     def shrinkages(self) -> NDArray[np.float64]:
-        """Return ``shrinkage`` of each group's sketch, (n_groups,).
+        """Return the total that shrinks have subtracted in each group's sketch.
 
-        It bounds the error of each B'B, apart from rounding; for "rfd" the bound is half of it.
+        ``shrinkage`` of each sketch, (n_groups,). It bounds the error of each B'B, apart from rounding; for "rfd" the
+        bound is half of it.
         """
         return np.array([sketch.shrinkage for sketch in self._sketches.values()])
 
     # -- required by the frame -----------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Return the number of rows of all groups."""
+        """Return the total number of rows of all groups."""
         return sum(sketch.n_rows for sketch in self._sketches.values())
 
     @property
     def n_features(self) -> int | None:
-        """Return the number d of columns; None if there are no rows."""
+        """Return the number of columns, or None if there are no rows."""
         return self._first.n_features if self._sketches else None
 
     def _resolved(self) -> dict[str, Any]:
@@ -296,7 +310,9 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         }
 
     def _tail_size(self, state: dict[str, Any]) -> int:
-        """Return the total length of lam, gain, mean and mean_low, which a file has for groups that were shrunk."""
+        """Return the total length of the arrays lam, gain, mean and mean_low that are saved for each group that was
+        shrunk.
+        """
         return 2 * (self.sketch_size + 1 + (state["n_features"] if self.center else 0))
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -469,7 +485,9 @@ def sketch_groups(
 def _update(
     groups: GroupSketches, batch: Any, numbers: NDArray[np.int64], keys: list[Any], dtype: np.dtype[Any]
 ) -> None:
-    """Update each group's sketch with its rows of a chunk; ValueError names a row that is not finite in this dtype."""
+    """Add the rows of a chunk to the sketches of their groups. Raise ValueError, naming the row, for a value that is
+    not finite.
+    """
     check_finite(batch)
     with np.errstate(over="ignore"):
         converted = batch.astype(dtype, copy=False)

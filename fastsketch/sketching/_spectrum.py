@@ -1,4 +1,4 @@
-"""Eigenvalues of A'A from a sketch: certified intervals, and an estimate inside each.
+"""Estimates and guaranteed intervals of the eigenvalues of A'A, computed from a sketch of the rows A.
 
 The proofs are in docs/read-outs.md.
 """
@@ -21,7 +21,9 @@ MOST, LEAST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).smalle
 
 
 class Spectrum(NamedTuple):
-    """Estimates of the leading eigenvalues of A'A (squared singular values of A), with certified intervals.
+    """Estimates of the leading eigenvalues of A'A for the rows A of a stream, with guaranteed intervals.
+
+    They are the squared singular values of A.
 
     Attributes
     ----------
@@ -40,7 +42,10 @@ class Spectrum(NamedTuple):
 
 
 class SpectrumOverview(NamedTuple):
-    """A spectrum with norm, shrinkage, rounding, rank and mean, all of one read-out, in squared units of the rows."""
+    """A spectrum together with the norm, shrinkage, rounding error, rank and mean of the same sketch.
+
+    All in squared units of the rows, except the mean.
+    """
 
     spectrum: Spectrum
     squared_norm: float
@@ -59,7 +64,7 @@ def overview_of(
     estimates: Matrix | None = None,
     most: int | None = None,
 ) -> SpectrumOverview:
-    """Read the spectrum of an engine, which does not change.
+    """Compute the spectrum, norm, shrinkage, rounding error, rank and mean of a sketch engine without changing it.
 
     `most`: number of leading pairs to read from an exact sum, by default as many as the sketch keeps. Results of a
     second pass, in squared units of the rows: `regained`, the part of Delta that was given back to the retained
@@ -96,7 +101,10 @@ def _spectrum(
     rounding: float,
     beside: tuple[float, Matrix | None, Matrix | None],
 ) -> Spectrum:
-    """Return the spectrum. `rounding` is in stored units; `beside` is (regained, certain_high, estimates)."""
+    """Compute estimates and guaranteed intervals of the eigenvalues of A'A from the reduced sketch of the rows A.
+
+    `rounding` is in the engine's scale. `beside` is (regained, certain_high, estimates), the results of a second pass.
+    """
     regained, certain_high, estimates = beside
     unit = ldexp(1.0, engine.exponent)
     values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
@@ -123,7 +131,10 @@ def _spectrum(
 
 @one_blas_thread
 def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matrix]:
-    """Return point estimates, descending, and their directions; `spent`: what FD took from every retained direction."""
+    """Estimate the eigenvalues of A'A for the sketched rows A, in descending order, and their directions.
+
+    `spent`: what Frequent Directions subtracted from every retained direction.
+    """
     if not method.tracks:
         # every shrink shortens a leading direction of FD: nearly all of Delta is lost
         return known.squares + (spent if method.share_lowered == 1.0 else 0.0), known.vt
@@ -132,7 +143,9 @@ def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matr
 
 
 def _held(known: Known) -> tuple[Matrix, Matrix | None]:
-    """Return the squares estimated by the log of removed mass, and their directions in the basis of `known`.
+    """Estimate eigenvalues and directions from the retained mass and the log of removed mass.
+
+    Directions are in the basis of `known`.
 
     Directions are None if they are the same as those of `known`.
     """
@@ -145,12 +158,16 @@ def _held(known: Known) -> tuple[Matrix, Matrix | None]:
 
 
 def _sum_rounding(engine: AnyEngine) -> float:
-    """Return the relative rounding of the sum of squares: three roundings of a row at most, and a sum in double."""
+    """Bound the relative rounding error of the sum of squares of all rows.
+
+    There are at most three roundings of a row, and a sum in double precision.
+    """
     return 4 * float(np.finfo(engine.dtype).eps) + 2 * engine.n_rows * float(np.finfo(np.float64).eps)
 
 
 def _trace_bound(low: Matrix, total: float) -> Matrix:
-    """Return upper bounds of the eigenvalues, given descending lower bounds and their sum, at most `total`.
+    """Compute upper bounds of eigenvalues from their lower bounds, in descending order, and the bound `total` on their
+    sum.
 
     If the i-th eigenvalue is x, those before it are at least x: the sum of max(low_j, x) over j <= i, and of low_j over
     j > i, is at most `total`. The largest such x is reached by raising the last of the first i bounds to one level.
@@ -167,7 +184,10 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """Return (values (r,) descending, vectors (r, d)) of an engine with a log of removed mass: what its directions saw.
+    """Compute the eigenvalues and eigenvectors of the mass that a sketch's retained directions have recorded, in
+    descending order.
+
+    For an engine with a log of removed mass. Returns values (r,) and vectors (r, d).
 
     Mass that was removed before a direction was retained is not included.
     """

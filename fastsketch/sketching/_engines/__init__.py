@@ -1,4 +1,4 @@
-"""Engines: the arrays behind a sketch and the kernels that change them."""
+"""Sketch engines: classes that hold a sketch's arrays and update them with compiled kernels."""
 
 from fastsketch.sketching._decompose import decompose
 from fastsketch.sketching._engines._base import SketchEngine, exponent_for

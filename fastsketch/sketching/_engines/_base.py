@@ -1,4 +1,4 @@
-"""Base of the engines: slices of a batch, scaling, rollback, merges.
+"""The base class of sketch engines: batches, scaling, rollback, saved state and merges.
 
 An engine owns the arrays of a sketch (its *state*, ``_kernels/sketching/state.pxd``), which the kernels update in
 place. A batch passes in slices: a slice is checked, then put through the buffer in one call that no signal interrupts.
@@ -54,13 +54,15 @@ SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
 
 
 def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
-    """Return the exponent of the power of two that everything is divided by, from that of the largest entry."""
+    """Choose the power of two by which a sketch divides its rows, given the binary exponent of the largest entry.
+    Return its exponent.
+    """
     low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
     return 0 if low <= top <= high else max(-limit, min(limit, top))
 
 
 def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
-    """Raise ValueError if the factors of retained rows would make one of these rows overflow."""
+    """Raise ValueError if multiplying the retained rows by the factors in `gain` makes one of them overflow."""
     most = float(np.finfo(kept.dtype).max)
     for i in np.flatnonzero(gain[: len(kept)] > 1.5):  # with smaller factors rows in range cannot overflow
         with np.errstate(over="ignore"):
@@ -75,7 +77,7 @@ Piece = TypeVar("Piece")
 
 
 class SketchEngine(ABC, Generic[State, Piece]):
-    """A state, and the rules by which batches, scaling and merges change it."""
+    """Base class of the engines behind a sketch, which hold a buffer of rows and update it by batches and merges."""
 
     kind: ClassVar[str]
     compressor: Compressor | None = None
@@ -98,96 +100,108 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @property
     def width(self) -> int:
-        """Return the number of columns of the rows as they are stored."""
+        """Return the number of stored columns."""
         return self.n_features
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """Return the mean of the settled rows, (width,), a view; empty if the engine does not centre."""
+        """Return a view of the mean of all rows that have been centred so far; it is empty without centring."""
         return np.asarray(self.state.mean)[: self.width]
 
     @property
     def mean_low(self) -> NDArray[np.float64]:
-        """Return the low part of the mean, lost to rounding in ``mean``: a view."""
+        """Return a view of the part of the mean that ``mean`` loses to rounding."""
         return np.asarray(self.state.mean_low)[: self.width]
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     @classmethod
     @abstractmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
-        """Return the number of rows of the buffer."""
+        """Return the number of rows that the buffer has space for with these settings."""
 
     @classmethod
     @abstractmethod
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """Raise ValueError, naming the array, unless ``own_arrays`` could return these; the counts are valid."""
+        """Raise ValueError, naming the array, if saved arrays of the buffer are invalid. The counts have been checked
+        before.
+        """
 
     @abstractmethod
     def make_state(self) -> State:
-        """Return the state of an engine that has seen no rows."""
+        """Create the empty state that the compiled kernels update."""
 
     @abstractmethod
     def measure(self, rows: Any) -> tuple[bool, int]:
-        """Return whether the kernel can read the batch in place, and the bytes of a row as the kernel takes it."""
+        """Return whether the compiled kernel can read these rows without a copy, and the bytes per row that it
+        reads.
+        """
 
     @abstractmethod
     def cut(self, rows: Any) -> Piece:
-        """Return a slice of rows as the kernel takes it."""
+        """Convert a slice of rows to the form that the compiled kernel reads."""
 
     @abstractmethod
     def scan(self, piece: Piece) -> tuple[int, float]:
-        """Return the index of the first row that is not finite, or -1, and the largest |entry| before it."""
+        """Find the first row that is not finite. Return its index, or -1, and the largest absolute entry before it."""
 
     @abstractmethod
     def largest_weighted(self, piece: Piece, root: NDArray[np.float64]) -> float:
-        """Return the largest |entry| of a checked slice whose rows are multiplied by these numbers."""
+        """Return the largest absolute entry of a slice after row i is multiplied by root[i]."""
 
     @abstractmethod
     def absorb(self, piece: Piece, weights: NDArray[np.float64] | None) -> None:
-        """Put a checked slice through the buffer, with a shrink whenever it is full."""
+        """Add a validated slice of rows to the buffer, which is shrunk whenever it is full."""
 
     @abstractmethod
     def part_of(self, piece: Piece, start: int, stop: int) -> Piece:
-        """Return rows [start, stop) of a slice, as the kernel takes them."""
+        """Return rows [start, stop) of a converted slice."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Settle and shrink all rows of the buffer."""
+        """Apply pending weights, decay and centring to the buffer, and shrink it. An exact sum adds the rows to A'A
+        instead.
+        """
 
     @abstractmethod
     def settled_rows(self) -> NDArray[Any]:
-        """Return the rows of the buffer after decay and centring, at their true length."""
+        """Apply pending decay, centring and row factors to the buffer, and return its rows."""
 
     @abstractmethod
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the whole buffer by these settled rows: as retained ones (at most sketch_size), or as new ones."""
+        """Replace the contents of the buffer by these rows. They count as left by a shrink if `kept`, else as new rows.
+
+        Rows left by a shrink are at most sketch_size.
+        """
 
     @abstractmethod
     def new_rows(self) -> slice:
-        """Return the slice of the new rows in ``root``, and in a dense buffer."""
+        """Return the slice of ``root``, and of a dense buffer, that holds the rows added since the last shrink."""
 
     @abstractmethod
     def new_values(self) -> NDArray[Any]:
-        """Return the entries of the new rows, a view."""
+        """Return a view of the entries of the rows added since the last shrink."""
 
     @abstractmethod
     def own_arrays(self) -> Arrays:
-        """Return the arrays of the buffer by name, views."""
+        """Return the buffer as a dict of named arrays, which are views."""
 
     @abstractmethod
     def put_arrays(self, own: Arrays) -> None:
-        """Restore the buffer from the result of ``own_arrays``."""
+        """Restore the buffer from named arrays, as returned by ``own_arrays``."""
 
     @classmethod
     def most_rows(cls, setting: EngineSetting) -> int:
-        """Return how many rows may stay in the buffer without a shrink: l, if there is capacity for one more."""
+        """Return the largest number of rows that the sketch may have without another shrink.
+
+        It is sketch_size, if there is capacity for one more row.
+        """
         return min(setting.sketch_size, cls.capacity_for(setting) - 1 - setting.center)
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
-        """Take all rows of a batch, or none.
+        """Add a batch of rows. If a row is refused, the state is unchanged.
 
         ValueError names the first row, counted from -offset, that is not finite.
         """
@@ -208,19 +222,19 @@ class SketchEngine(ABC, Generic[State, Piece]):
             raise
 
     def may_shrink(self, rows: Any) -> bool:
-        """Return whether a batch may cause a shrink."""
+        """Return True if adding these rows may cause a shrink."""
         return bool(rows.shape[0] >= self.room())
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Return copies of everything that a batch may change, from which it can be rolled back."""
+        """Copy everything that a batch may change, so that the batch can be rolled back."""
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return whether the engine has taken a batch up to row n_rows, past the point where `saved` can restore it."""
+        """Return True if an interrupted batch has been added completely, so that it must not be rolled back."""
         return False
 
     def step(self, rows: Any) -> int:
-        """Return the number of rows of a slice: the whole batch, unless it is longer than several buffers."""
+        """Return the number of rows to process at a time: the whole batch, unless it is longer than several buffers."""
         n = rows.shape[0]
         if n <= self.capacity:
             return max(n, 1)
@@ -229,7 +243,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return n if n <= most else min(most, max(1, SLICE_BYTES // row_bytes))
 
     def checked(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> Piece:
-        """Return a slice as the kernel takes it, and fit the scale to it; ValueError names a row that is not finite."""
+        """Convert a slice of rows for the kernel, and adjust the scale to the largest entry. Raise ValueError, naming
+        the row, if one is not finite.
+        """
         piece = self.cut(rows)
         bad, largest = self.scan(piece)
         if bad >= 0:
@@ -238,7 +254,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return piece
 
     def resized(self, sketch_size: int) -> Self:
-        """Return another engine in the same state with another l; retained rows must be no more than l."""
+        """Return a copy of the engine with another sketch size, which must be at least the number of retained rows."""
         other = type(self)(self.setting.of_size(sketch_size), self.n_features, dtype=self.dtype)
         arrays = self.arrays()
         for name, fill in (("lam", 0.0), ("gain", 1.0)):
@@ -249,15 +265,17 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return other
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Return squared singular values of the settled rows, descending, and whether these are all."""
+        """Return squared singular values of the buffer's rows, in descending order, and whether these are all
+        of them.
+        """
         return squares_of(self.settled_rows()), True
 
     def room(self) -> int:
-        """Return how many new rows fit into the buffer before it is shrunk."""
+        """Return how many more rows fit into the buffer before it is shrunk."""
         return self.capacity - self.setting.center - self.state.fill
 
     def _fit_scale(self, piece: Piece, largest: float, weights: NDArray[np.float64] | None) -> None:
-        """Choose the power of two that everything is divided by, from the largest entry seen so far."""
+        """Adjust the power of two by which the engine divides its rows to the largest entry seen so far."""
         if weights is not None and weights.size:
             root, low, high = float(np.sqrt(weights.max())), 0.0, 1e150
             if self.setting.center:
@@ -282,18 +300,18 @@ class SketchEngine(ABC, Generic[State, Piece]):
         state.top = top
 
     def multiply(self, factor: float) -> None:
-        """Multiply all settled rows by a factor, and their squares by its square."""
+        """Multiply the rows left by earlier shrinks by a factor, and their stored squares by its square."""
         self.gain *= factor
         for _ in range(2):  # the square of a factor may overflow where the product does not
             self.lam *= factor
 
     def multiply_new(self, factor: float) -> None:
-        """Multiply the new rows by a factor."""
+        """Multiply the rows added since the last shrink by a factor."""
         values = self.new_values()
         values *= self.dtype.type(factor)
 
     def scale_all(self, factor: float) -> None:
-        """Multiply everything that is stored by a power of two, and squares by its square."""
+        """Multiply all stored rows and means by a power of two, and all stored squares by its square."""
         state = self.state
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
@@ -308,7 +326,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         state.rounding = state.rounding * factor * factor * factor * factor
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all rows so far by a factor."""
+        """Multiply the weight of all rows seen so far by a factor."""
         root, state = float(np.sqrt(factor)), self.state
         self.multiply(root)
         if not self.setting.center:  # otherwise they are not weighted yet
@@ -329,7 +347,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:
-        """Return the complete state by name: views where there are any, or copies."""
+        """Return the complete state as a dict of named arrays, as views where possible or as copies."""
         out = {
             **scalars(self.state),
             "lam": self.lam,
@@ -344,7 +362,10 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @classmethod
     def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
-        """Raise ValueError unless such an engine could have these arrays; allocates nothing of its size."""
+        """Raise ValueError unless these arrays are a valid saved state of an engine with these settings.
+
+        Allocates nothing of the engine's size.
+        """
         size, capacity, width = setting.sketch_size, cls.capacity_for(setting), cls.checked_width(arrays, n_features)
         checks.not_negative(arrays, "lam", (size + 1,))
         checks.not_negative(arrays, "gain", (size + 1,))
@@ -375,11 +396,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @classmethod
     def checked_width(cls, arrays: Arrays, n_features: int) -> int:
-        """Return the width of the rows in these arrays; ValueError if it is invalid."""
+        """Return the number of columns in a saved state. Raise ValueError if it is invalid."""
         return n_features
 
     def restore(self, arrays: Arrays) -> None:
-        """Set the state to that of another engine of this setting, or to arrays that have passed ``validate``."""
+        """Set the engine's state from named arrays that come from ``arrays`` or have passed ``validate``."""
         set_scalars(self.state, arrays)
         self.put_arrays(arrays)
         self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
@@ -388,16 +409,18 @@ class SketchEngine(ABC, Generic[State, Piece]):
         put_ledger(self.ledger, arrays)
 
     def clone(self) -> Self:
-        """Return an independent engine in the same state."""
+        """Return an independent copy of the engine."""
         other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Return what is known of the rows in the basis of the reduced sketch, or of all rows of the buffer.
+        """Describe the sketch by its singular directions, squared lengths, and estimates of the rows' mass along and
+        outside of them.
 
-        Changes the state as ``reduce`` does, or settles the buffer. `most`: number of pairs to read from an exact sum.
+        Of the reduced sketch, or of all rows of the buffer. Changes the state as ``reduce`` or ``settled_rows`` does.
+        `most`: number of pairs to read from an exact sum.
         """
         rows = (self.reduce() if reduced else self.settled_rows()).astype(np.float64)
         kept = self.state.kept
@@ -406,7 +429,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return known_of(new, old, self.ledger, n_features=self.n_features)
 
     def reduce(self) -> NDArray[Any]:
-        """Settle the buffer, shrink it if it holds more rows than may stay, and return its rows.
+        """Reduce the buffer to the rows of the sketch, by a shrink if there are too many, and return them.
 
         Changes the state, though not the matrix that it represents. Callers work on a clone; with a tolerance, on the
         result of ``to_read``.
@@ -417,12 +440,16 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.settled_rows()
 
     def align(self, other: "AnyBuffer") -> None:
-        """Bring two engines to the same power of two."""
+        """Rescale one of two engines, so that both divide their rows by the same power of two."""
         first, second = (self, other) if self.state.top >= other.state.top else (other, self)
         second._rescale_to(first.exponent, first.state.top)
 
     def take_over(self, other: "AnyBuffer") -> NDArray[Any] | None:
-        """Add the scalars of another reduced engine of the same scale; return the correction row, or None."""
+        """Add the sums, counts and mean of another engine to this one. Return the row that corrects for different
+        means, or None.
+
+        The other engine is reduced, and of the same scale.
+        """
         mine, theirs = self.state, other.state
         correction = None
         if self.setting.center:
@@ -441,7 +468,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return correction
 
     def joint_rounding(self, other: float) -> float:
-        """Return the square of the allowance for rounding, with that of other rows included."""
+        """Combine the rounding allowances of this engine and of other rows, both given as squares. Return the squared
+        total.
+        """
         allowance = sqrt(self.state.rounding) + sqrt(other)
         return allowance * allowance
 

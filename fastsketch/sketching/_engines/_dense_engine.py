@@ -20,7 +20,7 @@ from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
 
 class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
-    """A buffer of `capacity` rows, filled from its end.
+    """The engine of dense rows: a buffer that is filled from its end and shrunk when it is full.
 
     The `kept` rows of the last shrink come last, the longest at the very end. Before them are the new rows, the newest
     first.
@@ -62,18 +62,20 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return float((by_row * root).max())
 
     def absorb(self, piece: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
-        """Put a checked slice through the buffer, with a shrink whenever it is full."""
+        """Add a validated slice of rows to the buffer, which is shrunk whenever it is full."""
         kernel.absorb(piece, weights, ldexp(1.0, -self.state.exponent), self.state)
 
     def part_of(self, piece: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
         return piece[start:stop]
 
     def flush(self) -> None:
-        """Settle and shrink all rows of the buffer."""
+        """Apply pending weights, decay and centring to the buffer, and shrink it. An exact sum adds the rows to A'A
+        instead.
+        """
         kernel.flush_now(self.buffer, self.state)
 
     def new_rows(self) -> slice:
-        """Return the slice of the new rows in ``root`` and in the buffer."""
+        """Return the slice of the buffer, and of ``root``, that holds the rows added since the last shrink."""
         return slice(self.capacity - self.state.fill, self.capacity - self.state.kept)
 
     def own_arrays(self) -> Arrays:
@@ -83,7 +85,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         self.buffer[self.capacity - self.state.fill :] = own["buffer"]
 
     def settled_rows(self) -> NDArray[Any]:
-        """Return the rows of the buffer after decay and centring, at their true length, a view."""
+        """Apply pending decay, centring and row factors to the buffer, and return its rows as a view."""
         kernel.settle_now(self.buffer, self.state)
         kept = self.state.kept
         self.buffer[self.capacity - kept :] *= self.gain[:kept][::-1, np.newaxis].astype(self.dtype)
@@ -91,14 +93,17 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.capacity - self.state.fill :]
 
     def absorb_engine(self, other: "DenseEngine") -> None:
-        """Put the rows of another engine of this setting and scale through the buffer, and add its sums.
+        """Add the rows and sums of another engine with equal settings and scale to this engine.
 
         For engines without decay, centring and log of removed mass; the other engine does not change.
         """
         kernel.absorb_buffer(other.buffer, other.state, self.state)
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the whole buffer by these settled rows: as retained ones (at most sketch_size), or as new ones."""
+        """Replace the contents of the buffer by these rows. They count as left by a shrink if `kept`, else as new rows.
+
+        Rows left by a shrink are at most sketch_size.
+        """
         self.buffer[self.capacity - len(rows) :] = rows
         self.state.fill = len(rows)
         self.state.kept = len(rows) if kept else 0
@@ -109,7 +114,11 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.new_rows()]
 
     def joint_rounding(self, other: float) -> float:
-        """Add allowances. In float32 with solver "gram" their squares add up, as within a stream."""
+        """Combine the rounding allowances of this engine and of other rows, both given as squares. Return the squared
+        total.
+
+        In float32 with solver "gram" the squares are added, as within a stream.
+        """
         if self.setting.solver == "gram" and self.dtype == np.float32:
             return self.state.rounding + other
         return super().joint_rounding(other)
@@ -124,7 +133,10 @@ FIRST_VECTORS = 64
 
 
 class ExactEngine(DenseEngine):
-    """The sum A'A (d x d), and a buffer for rows that have not been added to it; rows are never shrunk."""
+    """The engine that accumulates the exact matrix A'A, with a buffer for rows that are not added to it yet.
+
+    Rows are never shrunk.
+    """
 
     OWN = ("buffer", "cov")
 
@@ -160,23 +172,26 @@ class ExactEngine(DenseEngine):
     # -- reading and merging ---------------------------------------------------------------------------------------
     @property
     def accumulated(self) -> bool:
-        """Return whether the sum contains rows; until then the buffer alone is the exact sketch."""
+        """Return True if rows have been added to A'A; before that, all rows are in the buffer."""
         return self.state.age > 0
 
     @property
     def is_settled_sum(self) -> bool:
-        """Return whether the sum contains all rows, so that reading changes nothing and needs no copy."""
+        """Return True if all rows have been added to A'A and there is no tolerance, so that reading needs no copy."""
         return self.accumulated and not self.state.fill and self.setting.tolerance is None
 
     def gram(self) -> NDArray[np.float64]:
-        """Return the full d x d matrix A'A; adds the rows of the buffer to the sum."""
+        """Add the rows of the buffer to A'A, and return that d x d matrix."""
         if self.state.fill:
             self.flush()
         lower = self.cov.T  # the kernel's column-major is this array transposed
         return np.tril(lower) + np.tril(lower, -1).T
 
     def reduce(self) -> NDArray[Any]:
-        """Return the rows of the sketch, at most l, or as many as a tolerance requires. Callers work on a clone."""
+        """Reduce the exact matrix A'A to the rows of a sketch, at most sketch_size or as many as a tolerance requires.
+
+        Callers work on a clone.
+        """
         state = self.state
         if not self.accumulated:
             rows = self.settled_rows()
@@ -198,8 +213,8 @@ class ExactEngine(DenseEngine):
         return rows.astype(self.dtype)
 
     def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return all eigenvalues of the sum, ascending, and the top k eigenvectors as rows; add their rounding to the
-        state.
+        """Compute all eigenvalues of A'A, ascending, and the top k eigenvectors as rows. Their rounding error is added
+        to the state.
         """
         state = self.state
         values, vectors = top_eigh(self.cov.copy(), k)
@@ -209,7 +224,8 @@ class ExactEngine(DenseEngine):
         return values, vectors
 
     def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64], EngineSetting]:
-        """Return all eigenvalues, ascending, l eigenvectors, the largest last, and the setting with this l.
+        """Compute all eigenvalues of A'A, ascending, and as many top eigenvectors as the sketch has rows. Return both,
+        and the settings of that size.
 
         With a tolerance l is the smallest that meets it.
         """
@@ -227,7 +243,8 @@ class ExactEngine(DenseEngine):
         return values, vectors[len(vectors) - wanted :], setting
 
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Return what is known of the rows: the leading eigenvalues of the sum, unchanged.
+        """Describe the rows by the leading eigenvalues and eigenvectors of A'A. Rows of the buffer are added to A'A
+        first.
 
         `most`: number of pairs, by default as many as the sketch keeps.
         """
@@ -246,7 +263,10 @@ class ExactEngine(DenseEngine):
         return Known(squares, vectors, np.diag(squares), none, lost, self.n_features)
 
     def add(self, other: AnyBuffer) -> None:
-        """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""
+        """Add the rows of another engine of the same scale to A'A. The other engine may be changed.
+
+        C += C', or R'R of the other's settled rows.
+        """
         if self.state.fill:
             self.flush()
         if isinstance(other, ExactEngine) and other.accumulated:
@@ -266,5 +286,5 @@ class ExactEngine(DenseEngine):
 
 
 def dense_form(setting: EngineSetting) -> type[DenseEngine]:
-    """Return the engine class of dense rows for a resolved setting."""
+    """Return the engine class for dense rows: ExactEngine for solver "exact", else DenseEngine."""
     return ExactEngine if setting.solver == "exact" else DenseEngine

@@ -1,4 +1,4 @@
-"""The log of removed mass (ledger) of an engine as arrays, and what is known of the rows in the basis of a sketch.
+"""The log of the mass that shrinks removed (the ledger), and the description of a whole sketch that includes it.
 
 ``Known`` describes a whole sketch: orthonormal directions V, the squared lengths of B's rows along them, and two l x l
 matrices whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
@@ -26,7 +26,9 @@ MOST = 1e300
 
 
 class Known(NamedTuple):
-    """Knowledge of A'A along the r directions of a reduced sketch."""
+    """The directions and squared lengths of a sketch's rows, with estimates of the mass of A'A along and outside of
+    them.
+    """
 
     squares: Matrix  # (r,) of B, descending
     vt: Matrix  # (r, d) orthonormal
@@ -36,27 +38,27 @@ class Known(NamedTuple):
     n_features: int  # d: vt may be without columns that are zero
 
     def turned(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Return (seen, leaked) in another basis (k, d)."""
+        """Express the matrices of seen and leaked mass in another orthonormal basis. Return (seen, leaked)."""
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T
         return turn @ self.seen @ turn.T, turn @ self.leaked @ turn.T + outside * self.density
 
     @property
     def density(self) -> float:
-        """Return the removed mass per dimension outside of the basis."""
+        """Return the removed mass per dimension orthogonal to the sketch's directions."""
         outside = self.n_features - len(self.vt)
         return self.lost / outside if outside > 0 else 0.0
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
-    """Return the arrays of a ledger by name; none if there is no ledger."""
+    """Return the log of removed mass as a dict of named arrays, which is empty if there is no log."""
     if ledger is None:
         return {}
     return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
 
 
 def validate_ledger(arrays: Arrays, side: int) -> None:
-    """Raise ValueError unless a ledger of l = side could have these arrays."""
+    """Raise ValueError unless these arrays are a valid log of removed mass for the sketch size `side`."""
     for name in ("seen", "leaked"):
         matrix = checks.finite(arrays, name, (side, side))
         largest = float(np.abs(matrix).max(initial=0.0))
@@ -67,7 +69,7 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """Restore a ledger from the result of ``ledger_arrays``."""
+    """Restore the log of removed mass from named arrays. Do nothing if there is no log."""
     if ledger is None:
         return
     np.asarray(ledger.seen)[:] = arrays["seen"]
@@ -76,7 +78,7 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
 
 
 def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
-    """Return the arrays of a ledger for another l."""
+    """Return the arrays of a log of removed mass, cut or padded with zeros to another sketch size."""
     arrays = ledger_arrays(ledger)
     for name in arrays.keys() - {"lost"}:
         whole, arrays[name] = arrays[name], np.zeros((side, side))
@@ -86,7 +88,7 @@ def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
 
 
 def weaken(ledger: Ledger | None, factor: float) -> None:
-    """Multiply the weight of all rows so far by a factor."""
+    """Multiply all mass in a log of removed mass by a factor, in place. Do nothing if there is no log."""
     if ledger is not None:
         np.asarray(ledger.seen)[:] *= factor
         np.asarray(ledger.leaked)[:] *= factor
@@ -95,7 +97,10 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 @one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> Known:
-    """Return what is known of settled rows: new ones, and retained ones (orthogonal, in the order of the ledger)."""
+    """Describe new and retained rows by their singular directions, squared lengths, and the estimated mass along them.
+
+    Retained rows are orthogonal, and in the order of the ledger.
+    """
     s, vt = decompose(np.vstack([new, kept]))
     if ledger is None:
         return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0, n_features)
@@ -113,7 +118,9 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: in
 
 @one_blas_thread
 def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
-    """Merge two sketches and extra rows to at most `most` rows, or by a shrink to n_keep; return (sketch, delta)."""
+    """Merge two sketches and extra rows, with a shrink to n_keep rows if there are more than `most`. Return the sketch
+    and the subtracted square.
+    """
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
     s, vt = decompose(np.vstack([*stack, extra]))
     delta = 0.0

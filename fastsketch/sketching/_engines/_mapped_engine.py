@@ -1,4 +1,7 @@
-"""Sketch of mapped blocks: rows -> block of m -> q rows -> buffer of a dense engine (FROSH Algorithm 2)."""
+"""The engine of a sketch with a compressor: a random map reduces blocks of rows before they are sketched.
+
+Rows -> block of m -> q rows -> buffer of a dense engine (FROSH Algorithm 2).
+"""
 
 from dataclasses import replace
 from math import ldexp
@@ -23,7 +26,10 @@ SLICE_BYTES = 4 << 20
 
 
 class MappedEngine:
-    """The block that is being filled and the dense engine behind it; the mean is stored here, not there."""
+    """The engine of a sketch with a compressor: the block of rows being mapped, and a dense engine for mapped rows.
+
+    The mean is stored here, not in the dense engine.
+    """
 
     kind = "mapped"
 
@@ -50,13 +56,13 @@ class MappedEngine:
 
     @staticmethod
     def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
-        """Return the map that every block passes through."""
+        """Return the random map that every block of rows passes through."""
         assert setting.compressor is not None
         return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
 
     @staticmethod
     def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
-        """Return the setting of the engine behind the map."""
+        """Return the settings of the inner engine, which sketches the mapped rows."""
         buffer_size = sized_map.rows_out if setting.buffer_size is None else setting.buffer_size
         return replace(setting, buffer_size=buffer_size, center=False, compressor=None)  # blocks are centred
 
@@ -69,7 +75,7 @@ class MappedEngine:
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """Return the mean of the complete blocks (d,); empty if the engine does not centre."""
+        """Return the mean of the rows in complete blocks; it is empty without centring."""
         return self._settled_mean * ldexp(1.0, -self.exponent)
 
     @property
@@ -84,7 +90,10 @@ class MappedEngine:
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None) -> None:
-        """Take all rows of a batch, or none: ValueError names the first row that is not finite."""
+        """Add a batch of rows. If a row is refused, the state is unchanged.
+
+        ValueError names the first row that is not finite.
+        """
         n, block = rows.shape[0], self.block
         saved = None if n < block.room and block.fits_step(n) else self.arrays(copy=True)
         step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
@@ -117,7 +126,11 @@ class MappedEngine:
     def _move_mean(
         self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
     ) -> NDArray[Any] | None:
-        """Add rows to the mean, given theirs; return the correction row (FROSH Algorithm 1, step 7), or None."""
+        """Update the mean by that of further rows. Return the row that corrects the sketch for different means, or
+        None.
+
+        FROSH Algorithm 1, step 7.
+        """
         before = self._settled_weight
         self._settled_weight += weight
         if mean is None or low is None or not mean.size or weight <= 0:
@@ -127,35 +140,45 @@ class MappedEngine:
         return row.astype(self.dtype)[np.newaxis] if before > 0 else None
 
     def settle(self) -> None:
-        """End the block that is being filled, whatever its length."""
+        """End the current block, even if it is not full, and add its mapped rows to the sketch."""
         if self.block.n_rows:
             self._settle_block()
 
     def reduce(self) -> NDArray[Any]:
-        """Settle, and return the rows, at most sketch_size. Callers work on a clone."""
+        """End the current block, and return the rows of the sketch, at most sketch_size.
+
+        Callers work on a clone.
+        """
         self.settle()
         return self.inner.reduce()
 
     def known(self, most: int | None = None) -> Known:
-        """Settle, and return what is known of the mapped rows. Callers work on a clone."""
+        """End the current block. Describe the sketch of the mapped rows by its directions and the mass along them.
+
+        Callers work on a clone.
+        """
         self.settle()
         return self.inner.known(most)
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all rows so far by a factor; ends the block."""
+        """Multiply the weight of all rows seen so far by a factor. This ends the current block."""
         self.settle()
         self.inner.fade(factor)
         self._settled_weight *= factor
 
     def take_over(self, other: "MappedEngine") -> NDArray[Any] | None:
-        """Add the means and counts of another settled engine; return the correction row, or None."""
+        """Add the mean and the number of rows of another engine to this one. Return the row that corrects for different
+        means, or None.
+
+        The other engine is settled.
+        """
         correction = self._move_mean(other._settled_mean, other._settled_low, other._settled_weight)
         self._settled_rows += other._settled_rows
         return correction
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:
-        """Return the complete state by name: views where there are any, or copies."""
+        """Return the complete state as a dict of named arrays, as views where possible or as copies."""
         inner = {f"inner_{name}": array for name, array in self.inner.arrays(copy).items()}
         block = {f"block_{name}": array for name, array in self.block.arrays(copy).items()}
         return {
@@ -169,7 +192,10 @@ class MappedEngine:
 
     @classmethod
     def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
-        """Raise ValueError unless such an engine could have these arrays; allocates nothing of its size."""
+        """Raise ValueError unless these arrays are a valid saved state of an engine with these settings.
+
+        Allocates nothing of the engine's size.
+        """
         sized_map, compressor = cls.map_for(setting, n_features), setting.compressor
         assert compressor is not None  # or there would be no map
         inner = cls.inner_setting(setting, sized_map)
@@ -185,7 +211,7 @@ class MappedEngine:
         checks.only({name: arrays[name] for name in others}, "mean", "mean_low", "settled", "place")
 
     def restore(self, arrays: Arrays) -> None:
-        """Set the state to that of another engine of this setting, or to arrays that have passed ``validate``."""
+        """Set the engine's state from named arrays that come from ``arrays`` or have passed ``validate``."""
         self._settled_mean[:] = arrays["mean"]
         self._settled_low[:] = arrays["mean_low"]
         self._settled_weight = float(arrays["settled"][0])
@@ -194,7 +220,7 @@ class MappedEngine:
         self.block.restore(_named(arrays, "block_"), index)
 
     def clone(self) -> Self:
-        """Return an independent engine in the same state."""
+        """Return an independent copy of the engine."""
         other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other

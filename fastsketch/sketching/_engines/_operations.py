@@ -1,4 +1,4 @@
-"""Functions of engines: the choice of one for a stream, growth to a tolerance, reading, and merges."""
+"""Functions that choose, grow, read and merge sketch engines."""
 
 from collections.abc import Sequence
 from math import frexp
@@ -27,7 +27,7 @@ MOST_BYTES = 1e9
 
 
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
-    """Return an empty engine for a stream that begins with `rows`, array or CSR (n, d).
+    """Create an empty sketch engine of the kind that suits a stream beginning with `rows`, dense or CSR.
 
     The choice depends on the first row only, so that it does not depend on how rows are split into batches. ValueError
     for sparse rows with solver "svd", whose buffer is dense, if it would take more than MOST_BYTES.
@@ -52,12 +52,15 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
 
 
 def stays_sparse(rows: Any) -> bool:
-    """Return whether rows, an array or CSR, are sparse enough for the sparse engine."""
+    """Return True if the rows are a CSR matrix that is sparse enough for the sparse engine."""
     return is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * rows.shape[1]
 
 
 def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:
-    """Return the engine class of a resolved setting; only solver "gram" has an engine for sparse rows."""
+    """Return the engine class for these settings: mapped, sparse or dense.
+
+    Only solver "gram" has an engine for sparse rows.
+    """
     if setting.compressor is not None:
         return MappedEngine
     return SparseEngine if sparse and setting.solver == "gram" else dense_form(setting)
@@ -68,10 +71,10 @@ Weights = NDArray[np.float64] | None
 
 
 def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Take all rows of a batch, or none, like ``SketchEngine.update``; return the engine that has them.
+    """Add a batch of rows, growing the sketch size if a tolerance requires it. Return the engine that has the rows.
 
-    If the rows may cause a shrink that exceeds the tolerance, that is another engine, and the given one does not
-    change.
+    All rows are added, or none. If they may cause a shrink that exceeds the tolerance, the returned engine is a new
+    one, and the given one does not change.
     """
     if isinstance(engine, MappedEngine) or not engine.setting.grows or rows.shape[0] < engine.room():
         engine.update(rows, weights)
@@ -90,7 +93,11 @@ def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
 
 
 def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
-    """Take a checked slice of n rows, in steps of at most one shrink; a shrink that removes too much is rolled back."""
+    """Add n validated rows, and return the engine that has them. A shrink that removes too much is rolled back, and a
+    larger engine continues.
+
+    Rows are added in steps of at most one shrink.
+    """
     start = 0
     while start < n:
         room = max(1, engine.room())
@@ -113,18 +120,18 @@ def _rule(engine: Buffer) -> Tolerance:
 
 
 def _too_much(engine: Buffer) -> bool:
-    """Return whether shrinks have removed more than their share of the tolerance, while l may still grow."""
+    """Return True if shrinks have used up their share of the tolerance and the sketch size may still grow."""
     tolerance, size = _rule(engine), engine.setting.sketch_size
     return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
 
 
 def misses_tolerance(engine: AnyEngine) -> bool:
-    """Return whether shrinks have removed more than the whole tolerance."""
+    """Return True if the error of shrinks exceeds the tolerance."""
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _rule(engine).spent(engine.state, 1.0)
 
 
 def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
-    """Take rows that would cause a shrink into a larger buffer instead."""
+    """Add rows that would cause a shrink to an engine with a larger sketch size instead. Return that engine."""
     tolerance, d = _rule(engine), engine.n_features
     larger = engine.resized(tolerance.bounded(tolerance.next_size(engine.setting.sketch_size), d))
     larger.absorb(part, weights)
@@ -137,7 +144,9 @@ def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
 
 
 def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
-    """Return an engine of at least this l, or the exact sum if that is faster; nothing is lost."""
+    """Return an engine of the same rows with at least this sketch size, or with the exact sum A'A where that is
+    faster.
+    """
     if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
         setting = engine.setting.of_size(sketch_size).resolved("exact")
         total = ExactEngine(setting, engine.n_features, dtype=engine.dtype)
@@ -149,7 +158,9 @@ def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def to_read(engine: AnyEngine) -> AnyEngine:
-    """Return a clone to read from; with a tolerance it is shrunk to the smallest l that meets it."""
+    """Return a copy of an engine to read results from. With a tolerance, the copy is shrunk to the smallest size that
+    meets it.
+    """
     clone = engine.clone()
     if isinstance(clone, MappedEngine) or not clone.setting.grows:
         return clone
@@ -167,7 +178,7 @@ def to_read(engine: AnyEngine) -> AnyEngine:
 
 
 def _smallest_size(engine: Buffer) -> int:
-    """Return the smallest l that meets the tolerance, or the largest allowed."""
+    """Return the smallest sketch size that meets the tolerance, or the largest allowed size if that is less."""
     tolerance, settled = _rule(engine), engine.clone()
     squares, whole = settled.leading_squares()
     size = tolerance.smallest_to_read(squares, settled.state, settled.dtype)
@@ -183,7 +194,8 @@ AnyBufferT = TypeVar("AnyBufferT", bound=AnyBuffer)
 def merge_engines(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> DenseEngine | SparseEngine | MappedEngine:
-    """Return the engine of the rows of both, of the larger l. The first must be a clone, and is used up.
+    """Merge two engines into one of the larger sketch size, and return it. The first may be overwritten; the second is
+    not changed.
 
     Without decay, centring and log of removed mass, the rows of the second pass through the buffer of the first.
     Otherwise both are reduced and stacked, with the correction row of FROSH Algorithm 3 between two means, and one
@@ -235,7 +247,11 @@ def merge_engines(
 def merges_in_place(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> bool:
-    """Return whether ``merge_engines`` changes only the first engine, and needs only the rows of the second."""
+    """Return True if two engines merge by adding the second one's rows to the first: dense, of equal settings and
+    scale, without centring.
+
+    There is no decay, tolerance or log of removed mass either.
+    """
     setting = theirs.setting
     return (
         isinstance(mine, DenseEngine)
@@ -249,7 +265,9 @@ def merges_in_place(
 
 
 def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
-    """Replace the rows of an engine by these settled rows, shrunk once if they are too many; return the engine."""
+    """Replace the rows of an engine by the given rows, after one shrink if they are too many. Return the same
+    engine.
+    """
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
@@ -259,7 +277,10 @@ def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
 def _in_common_columns(
     mine: DenseEngine | SparseEngine, theirs: DenseEngine | SparseEngine
 ) -> tuple[DenseEngine | SparseEngine, DenseEngine | SparseEngine]:
-    """Return engines with the same columns, those of `mine` first; an engine of dense rows has all columns."""
+    """Convert two engines so that both store the same columns in the same order. Return both.
+
+    The columns of `mine` come first; an engine of dense rows has all columns.
+    """
     if isinstance(mine, SparseEngine) and isinstance(theirs, SparseEngine):
         columns = mine.columns_with(theirs)
         return mine.on_columns(columns), theirs.on_columns(columns)
@@ -270,7 +291,9 @@ def _in_common_columns(
 
 
 def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> AnyBufferT:
-    """Merge engines at the l that a stream of all their rows would have grown to under the tolerance."""
+    """Merge two engines with a tolerance, at the sketch size that it requires for the rows of both. Return the merged
+    engine.
+    """
     known: tuple[Known, ...] = ()
     if mine.ledger is not None:
         known = mine.known(reduced=False), theirs.known(reduced=False)
@@ -291,7 +314,9 @@ def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> 
 
 
 def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
-    """Merge two sketches and the row between their means into one, the whole buffer of `mine`."""
+    """Merge two sketches and the row that corrects for their different means. The result replaces the buffer of
+    `mine`.
+    """
     extra = np.empty((0, mine.width)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
     most = mine.most_rows(mine.setting)
@@ -305,7 +330,7 @@ def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any
 def with_columns_multiplied(
     engine: DenseEngine | SparseEngine, factors: NDArray[np.float64], squared_norm: float
 ) -> DenseEngine | SparseEngine:
-    """Return a new engine of the rows with columns multiplied by factors (d,) of at most 1.
+    """Return a new engine of the same rows, with every column multiplied by a factor of at most 1.
 
     From 0 <= A'A - B'B <= Delta I follows 0 <= T (A'A - B'B) T <= max(t)^2 Delta I: the certificate does not grow.
     `squared_norm` is that of the multiplied rows, which a sketch does not know.
@@ -332,7 +357,7 @@ def with_columns_multiplied(
 
 
 def put_known(engine: AnyBuffer, known: Known) -> None:
-    """Replace the whole buffer by a sketch of at most sketch_size rows."""
+    """Replace an engine's buffer and log of removed mass by the given sketch, of at most sketch_size rows."""
     size = engine.setting.sketch_size
     k = len(known.squares)
     engine.replace_rows((np.sqrt(known.squares)[:, np.newaxis] * known.vt)[::-1].astype(engine.dtype))
@@ -344,7 +369,9 @@ def put_known(engine: AnyBuffer, known: Known) -> None:
 
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
-    """Shrink rows (m, d) once: return sketch_size - 1 rows, and the Delta that was removed."""
+    """Shrink a matrix once by Frequent Directions. Return at most sketch_size - 1 rows, and the value subtracted from
+    their squared lengths.
+    """
     exponent = exponent_for(frexp(float(np.abs(rows).max(initial=0.0)))[1], rows.dtype)
     if exponent:
         rows = np.ldexp(rows, -exponent)
@@ -355,7 +382,9 @@ def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], flo
 
 
 def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
-    """Shrink rows once as `engine` would, and add Delta and rounding to its state."""
+    """Shrink rows once with the settings of an engine, and return them. Add the subtracted square and the rounding
+    error to the engine's state.
+    """
     kept, bench = _flushed(rows, engine.setting)
     engine.state.shrinkage += bench.shrinkage
     engine.state.rounding = engine.joint_rounding(bench.rounding)
@@ -363,7 +392,7 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _flushed(rows: NDArray[Any], setting: EngineSetting) -> tuple[NDArray[Any], DenseEngine]:
-    """Return (rows after one shrink of settled rows, the engine that shrank them)."""
+    """Shrink rows once in a temporary engine with these settings. Return the remaining rows and that engine."""
     size = setting.sketch_size
     alone = EngineSetting(size, setting.share_lowered, buffer_size=max(0, len(rows) - size), solver="gram")
     bench = DenseEngine(alone, rows.shape[1], dtype=rows.dtype)

@@ -1,4 +1,4 @@
-"""Parameters of an engine, and the rule by which l follows a tolerance.
+"""The settings of a sketch engine, and the rule by which the sketch size l follows a tolerance.
 
 With a tolerance, a shrink to l - 1 rows removes the l-th eigenvalue of the rows in the buffer. If Delta then exceeds a
 share of what the rows so far allow, the shrink is rolled back, and the sketch continues with a larger l; nothing is
@@ -30,7 +30,7 @@ ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The required precision, and the bounds within which l follows it."""
+    """A required precision of a sketch, and the limits within which the sketch size may grow to reach it."""
 
     value: float
     relative_to: Reference = "squared_norm"
@@ -39,21 +39,27 @@ class Tolerance:
     chooses: bool = False  # whether the solver may become "exact" where that is faster
 
     def allowed(self, squared_norm: float, top: float) -> float:
-        """Return the certificate that the tolerance allows; `top`: a lower bound of the largest eigenvalue."""
+        """Return the largest error bound that the tolerance allows. `top` is a lower bound of the largest
+        eigenvalue.
+        """
         return self.value * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
 
     def spent(self, state: SketchState, share: float) -> bool:
-        """Return whether shrinks have removed more than this share of what is allowed."""
+        """Return True if the error of shrinks so far exceeds this share of the error that the tolerance allows."""
         top = float(np.asarray(state.lam)[: state.kept].max(initial=0.0))
         return self.counts * state.shrinkage > share * self.allowed(state.squared_norm, top)
 
     def bounded(self, size: int, n_features: int) -> int:
-        """Return l within its bounds; with more rows than columns nothing is ever removed."""
+        """Limit a sketch size to the range from 2 to the largest useful and allowed size.
+
+        With more rows than columns nothing is ever removed.
+        """
         size = max(2, min(size, n_features + 1))
         return size if self.largest is None else min(size, self.largest)
 
     def smallest(self, squares: NDArray[np.float64], state: SketchState, *, rounding: float, share: float = 1.0) -> int:
-        """Return the smallest l to which rows with these squared singular values (r, descending) may be shrunk.
+        """Return the smallest sketch size that meets the tolerance, given the squared singular values of the rows in
+        descending order.
 
         `state`: has what shrinks have removed so far; `rounding`: the allowance that the certificate is to include.
         """
@@ -68,18 +74,20 @@ class Tolerance:
         return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
 
     def smallest_to_read(self, squares: NDArray[np.float64], state: SketchState, dtype: np.dtype[Any]) -> int:
-        """Return the smallest l whose certificate, with the rounding of a last shrink and the read-out, is allowed."""
+        """Return the smallest sketch size that meets the tolerance with the rounding error of reading the result
+        included.
+        """
         allowance = ALLOWANCE[dtype.itemsize] * float(np.finfo(dtype).eps) * float(squares.max(initial=0.0))
         return self.smallest(squares, state, rounding=sqrt(state.rounding) + allowance)
 
     def next_size(self, size: int) -> int:
-        """Return the smallest l to continue with if a shrink to l = size removes too much."""
+        """Return the next larger sketch size to try if a shrink at the given size removes too much."""
         return max(ceil(STEP * size), size + 1)
 
 
 @one_blas_thread
 def squares_of(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the squared singular values of rows (m, d) in double, descending, (min(m, d),)."""
+    """Compute the squared singular values of a matrix in double precision, in descending order."""
     wide = rows.astype(np.float64)
     gram = wide @ wide.T if len(wide) <= wide.shape[1] else wide.T @ wide
     if not gram.size:
@@ -98,13 +106,13 @@ EXACT_SLOPE, EXACT_OFFSET = 11, 300
 
 
 def exact_pays(n_features: int, sketch_size: int) -> bool:
-    """Return whether accumulating a d x d matrix is faster than sketching with l = sketch_size."""
+    """Return True if accumulating the exact matrix A'A is faster than sketching with this sketch size."""
     return n_features <= EXACT_SLOPE * sketch_size + EXACT_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSetting:
-    """Checked parameters of an engine; `solver` may still be "auto"."""
+    """The validated parameters of a sketch engine; `solver` may still be "auto"."""
 
     sketch_size: int  # l
     share_lowered: float = 1.0  # share of the rows that a shrink shortens
@@ -124,18 +132,18 @@ class EngineSetting:
 
     @property
     def grows(self) -> bool:
-        """Return whether l follows a tolerance; an exact sum needs none."""
+        """Return True if the sketch size grows to meet a tolerance, which solver "exact" does not need."""
         return self.tolerance is not None and self.solver != "exact"
 
     @property
     def keeps_ledger(self) -> bool:
-        """Return whether removed mass is logged; an exact sum removes none."""
+        """Return True if the engine logs the mass that shrinks remove; with solver "exact" there is none."""
         return self.ledger and self.solver != "exact"
 
     def of_size(self, sketch_size: int) -> Self:
-        """Return the setting with another l."""
+        """Return a copy of the settings with another sketch size."""
         return replace(self, sketch_size=sketch_size)
 
     def resolved(self, solver: str, buffer_size: int | None = None) -> Self:
-        """Return the setting with the solver in use, and the buffer size if it is known."""
+        """Return a copy of the settings with the given solver, and with the given buffer size unless it is None."""
         return replace(self, solver=solver, buffer_size=self.buffer_size if buffer_size is None else buffer_size)

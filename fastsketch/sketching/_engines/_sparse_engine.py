@@ -41,7 +41,10 @@ Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
 
 class SparseEngine(SketchEngine[SparseState, Csr]):
-    """Retained rows are the columns of z (slots, l + 1), with a spare column for centring; new rows are CSR arrays."""
+    """The engine of sparse rows: new rows stay in CSR form, and only columns seen so far are stored.
+
+    Retained rows are the columns of z (slots, l + 1), with a spare column for centring.
+    """
 
     kind = "sparse"
 
@@ -61,21 +64,28 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @property
     def z(self) -> NDArray[Any]:
-        """Return the retained rows as columns, and the spare column, (slots, l + 1), a view."""
+        """Return a view of the rows left by shrinks, stored as columns, with a spare column for centring."""
         return self.state.z[: self.state.seen]
 
     @property
     def slot_columns(self) -> NDArray[np.int64]:
-        """Return the column of each slot; columns of rows that were refused are not included."""
+        """Return the indices of the columns that the engine stores, in the order in which it stores them.
+
+        Columns of rows that were refused are not included.
+        """
         return self._map.array()[: self.state.seen]
 
     def columns_with(self, other: Self) -> NDArray[np.int64]:
-        """Return the columns of this engine, followed by those that only the other engine has."""
+        """Return the indices of the columns that this engine stores, followed by those that only the other one
+        stores.
+        """
         theirs = other.slot_columns
         return np.concatenate([self.slot_columns, theirs[self._map.find(theirs, self.width) == self.width]])
 
     def on_columns(self, columns: NDArray[np.int64]) -> Self:
-        """Return an engine of the same rows whose slots are these columns, which must include its own."""
+        """Return an engine of the same rows that stores the given columns, in this order. They must include all columns
+        stored now.
+        """
         own = self.slot_columns
         if np.array_equal(own, columns):
             return self
@@ -84,7 +94,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def in_slots(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return an array (..., d) by slot; new columns with nonzero entries get slots."""
+        """Select the stored columns of an array that has all columns. New columns with nonzero entries are added to the
+        stored ones.
+        """
         self._map.forget(self.width)
         self._map.add(np.flatnonzero(rows.reshape(-1, self.n_features).any(axis=0)))
         self._start_map(self._map.array())
@@ -98,7 +110,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @classmethod
     def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
-        """Return the setting for a new stream of this many features."""
+        """Return the settings for a new stream with this many columns. Very wide streams get a larger buffer."""
         wide = n_features >= WIDE and setting.buffer_size is None and setting.tolerance is None and not setting.center
         return replace(setting, shrinks=SHRINKS if wide else 1)
 
@@ -106,7 +118,10 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """Check the retained rows, and the new ones as CSR, whose indices the kernels do not check."""
+        """Raise ValueError, naming the array, if saved arrays of the buffer are invalid.
+
+        The indices of CSR rows are checked here because the kernels do not check them.
+        """
         n = count["fill"] - count["kept"]
         stored = len(arrays["data"])
         z = checks.rows_of(arrays, "z", (width, count["kept"]), dtype)
@@ -167,7 +182,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return kernel.largest_weighted(indptr, data, root)
 
     def absorb(self, piece: Csr, weights: NDArray[np.float64] | None) -> None:
-        """Put a checked slice through the buffer, with a shrink whenever it is full."""
+        """Add a validated slice of rows to the buffer, which is shrunk whenever it is full."""
         indptr, indices, data = piece
         state = self.state
         state.make_slots(len(self._map))
@@ -183,7 +198,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return indptr[start : stop + 1] - first, indices[first:last], data[first:last]
 
     def flush(self) -> None:
-        """Settle and shrink all rows of the buffer."""
+        """Apply pending weights, decay and centring to the buffer's rows, and shrink them."""
         kernel.flush_now(self.state.z, self.state)
 
     def own_arrays(self) -> Arrays:
@@ -213,14 +228,14 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Return whether the number of stored values, not of rows, may cause a shrink during this batch."""
+        """Return True if the number of stored values, rather than of rows, may cause a shrink during this batch."""
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
         many = self._n_new + rows.shape[0] >= state.block
         return state.block > 0 and many and state.n_stored + coming >= state.enough
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Copy what a batch may change.
+        """Copy everything that a batch may change, so that the batch can be rolled back.
 
         A shrink that fails does not change the retained rows, which are therefore not copied for a single row.
         """
@@ -234,7 +249,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return {name: array.copy() for name, array in out.items()}
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return whether all rows were taken and no shrink is due."""
+        """Return True if an interrupted batch was added completely and no shrink is due, so that it must not be rolled
+        back.
+        """
         state = self.state
         due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
         return "z" not in saved and self.n_rows == n_rows and not due
@@ -256,7 +273,11 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         state.data[:used] = own["data"]
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Return them after a shrink that leaves all rows their length, which never makes the new rows dense."""
+        """Return leading squared singular values of the buffer, and whether these are all of them. The buffer is shrunk
+        without shortening rows.
+
+        This never makes the new rows dense.
+        """
         state, setting = self.state, self.setting
         if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
             return super().leading_squares()
@@ -269,8 +290,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def columns(self) -> NDArray[Any]:
-        """Return the rows of ``reduce`` as columns (slots, fill), a view; retained ones first, before multiplication by
-        gain.
+        """Return the rows of the sketch as the columns of a view: rows left by shrinks, without their factors `gain`,
+        then new rows.
 
         For a sketch that neither centres nor grows. Changes the state: callers work on a clone that is not used for
         rows afterwards.
@@ -292,7 +313,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return self.z[:, : state.fill]
 
     def multiply_kept(self, power: float) -> None:
-        """Multiply the weight of all settled rows."""
+        """Multiply the weight of the rows that earlier shrinks have processed by `power`."""
         if power != 1.0:
             self.multiply(float(np.sqrt(power)))
             self.state.shrinkage *= power
@@ -300,7 +321,10 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
             weaken(self.ledger, power)
 
     def settled_rows(self) -> NDArray[Any]:
-        """Return the rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
+        """Apply pending decay and centring to the buffer, and return its rows as a new dense array.
+
+        There are at most sketch_size rows.
+        """
         kept = self.state.kept
         if self._n_new and (self.setting.center or self.setting.decay != 1.0):
             # there are few rows: a dense buffer settles them, with capacity for a row between means
@@ -327,7 +351,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return out
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the whole buffer by these settled rows, at most sketch_size, as retained ones."""
+        """Replace the contents of the buffer by these rows, at most sketch_size, which count as left by a shrink."""
         self.z[:, : len(rows)] = rows[::-1].T
         self.state.fill = self.state.kept = len(rows)
         self.state.age = -1  # the rows need not be orthogonal
@@ -339,7 +363,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
 
 def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]) -> Arrays:
-    """Return the arrays of an engine with other slots, for these columns: what was in slot i is then in slots[i]."""
+    """Move the stored columns of a saved sparse engine: what was at position i is at slots[i] in the returned
+    arrays.
+    """
 
     def moved(array: NDArray[Any]) -> NDArray[Any]:
         out = np.zeros((len(columns), *array.shape[1:]), array.dtype)
@@ -351,7 +377,9 @@ def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]
 
 
 def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array (..., width), as the engine stores it, by column (..., d); unchanged for dense rows."""
+    """Expand an array of an engine's stored columns to all columns, with zeros elsewhere. Arrays of dense engines are
+    returned unchanged.
+    """
     if not isinstance(engine, SparseEngine):
         return array
     out = np.zeros((*array.shape[:-1], engine.n_features), array.dtype)
@@ -360,5 +388,5 @@ def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def columns_of(engine: object) -> slice | NDArray[np.int64]:
-    """Return the columns of an engine's slots; slice(None) for dense rows."""
+    """Return the indices of the columns that an engine stores, or slice(None) for an engine of dense rows."""
     return engine.slot_columns if isinstance(engine, SparseEngine) else slice(None)
