@@ -42,7 +42,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class WholePass(NamedTuple):
-    """An exact sketch made in one pass over all rows, with upper bounds of eigenvalues and the sums of squares of
+    """An exact sketch made in one pass over all rows, with upper bounds of eigenvalues (or None) and sums of squares of
     columns.
     """
 
@@ -290,7 +290,7 @@ def _of_pairs(
     delta: float,
     allowance: float,
 ) -> WholePass:
-    """Build a sketch from exact singular values and directions. `delta` is the square of the largest singular value
+    """Create a sketch from exact singular values and directions. `delta` is the square of the largest singular value
     left out.
     """
     setting = setting.resolved("gram")

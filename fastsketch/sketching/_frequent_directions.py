@@ -1,6 +1,4 @@
-"""The FrequentDirections sketch class, its robust variant, and SecondPass, which refines a sketch by rereading the
-rows.
-"""
+"""The FrequentDirections sketch, its robust variant, and SecondPass, which refines a sketch by rereading the rows."""
 
 # pyright: reportPrivateUsage=false
 # (SecondPass uses protected methods of its sketch)
@@ -433,8 +431,7 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Replace this sketch's state by the given engine. None of its retained rows may have been shortened by a
-        shrink.
+        """Replace this sketch's state by the given engine, in which no shrink may have shortened a retained row.
 
         certain_high: upper bounds of the leading eigenvalues of A'A, if they are known.
         """

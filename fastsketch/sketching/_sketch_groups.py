@@ -234,7 +234,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     @property
     @reads
     def group_rows(self) -> NDArray[np.int64]:
-        """Return the number of rows of each group, (n_groups,) int64."""
+        """Return the number of rows of each group, as an int64 array."""
         return np.array([sketch.n_rows for sketch in self._sketches.values()], np.int64)
 
     @property

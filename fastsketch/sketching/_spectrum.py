@@ -143,11 +143,9 @@ def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matr
 
 
 def _held(known: Known) -> tuple[Matrix, Matrix | None]:
-    """Estimate eigenvalues and directions from the retained mass and the log of removed mass.
+    """Estimate eigenvalues and directions from what a sketch retained and from the log of what its shrinks removed.
 
-    Directions are in the basis of `known`.
-
-    Directions are None if they are the same as those of `known`.
+    Directions are in the basis of `known`, and None if they are the same as those of `known`.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         both = known.seen + known.leaked
@@ -184,8 +182,8 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """Compute the eigenvalues and eigenvectors of the mass that a sketch's retained directions have recorded, in
-    descending order.
+    """Compute the eigenvalues, in descending order, and eigenvectors of the part of A'A that a sketch's directions have
+    recorded.
 
     For an engine with a log of removed mass. Returns values (r,) and vectors (r, d).
 

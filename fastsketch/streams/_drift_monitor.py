@@ -168,7 +168,7 @@ class Past(NamedTuple):
 
 
 class DriftMonitor(Model):
-    """Detect changes of a stream, and the columns that changed, at a stated rate of false alarms.
+    """Detect changes in a stream of rows and the columns that changed, at a bounded rate of false alarms.
 
     The first blocks of rows are the reference. After each later block a permutation test compares the latest 3 to 40
     blocks with all others: an alarm is raised if no random permutation of the blocks makes as large a difference. If

@@ -307,7 +307,7 @@ class Units(NamedTuple):
 
 
 def _symmetric(upper: Floats, c: int) -> Floats:
-    """Build a symmetric c x c matrix from the entries of its upper triangle."""
+    """Create a symmetric c x c matrix from the entries of its upper triangle."""
     out = np.zeros((c, c))
     out[np.triu_indices(c)] = upper
     return out + np.triu(out, 1).T

@@ -416,8 +416,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     # -- reading and merging ---------------------------------------------------------------------------------------
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Describe the sketch by its singular directions, squared lengths, and estimates of the rows' mass along and
-        outside of them.
+        """Describe the sketch by its singular directions, squared lengths, and estimates of the rows' sum of squares
+        along them.
 
         Of the reduced sketch, or of all rows of the buffer. Changes the state as ``reduce`` or ``settled_rows`` does.
         `most`: number of pairs to read from an exact sum.

@@ -243,8 +243,9 @@ class ExactEngine(DenseEngine):
         return values, vectors[len(vectors) - wanted :], setting
 
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Describe the rows by the leading eigenvalues and eigenvectors of A'A. Rows of the buffer are added to A'A
-        first.
+        """Describe the rows by the leading eigenvalues and eigenvectors of A'A.
+
+        Rows of the buffer are added to A'A first, unless all rows are in the buffer and fit into the sketch.
 
         `most`: number of pairs, by default as many as the sketch keeps.
         """

@@ -1,4 +1,4 @@
-"""The log of the mass that shrinks removed (the ledger), and the description of a whole sketch that includes it.
+"""The log of what shrinks removed in each direction (the ledger), and the description of a whole sketch.
 
 ``Known`` describes a whole sketch: orthonormal directions V, the squared lengths of B's rows along them, and two l x l
 matrices whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
@@ -26,8 +26,8 @@ MOST = 1e300
 
 
 class Known(NamedTuple):
-    """The directions and squared lengths of a sketch's rows, with estimates of the mass of A'A along and outside of
-    them.
+    """The directions and squared lengths of a sketch's rows, with estimates of the stream's sum of squares along and
+    outside of them.
     """
 
     squares: Matrix  # (r,) of B, descending
@@ -38,27 +38,27 @@ class Known(NamedTuple):
     n_features: int  # d: vt may be without columns that are zero
 
     def turned(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Express the matrices of seen and leaked mass in another orthonormal basis. Return (seen, leaked)."""
+        """Express the matrices `seen` and `leaked` in another orthonormal basis, and return both."""
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T
         return turn @ self.seen @ turn.T, turn @ self.leaked @ turn.T + outside * self.density
 
     @property
     def density(self) -> float:
-        """Return the removed mass per dimension orthogonal to the sketch's directions."""
+        """Return the removed sum of squares per dimension orthogonal to the sketch's directions."""
         outside = self.n_features - len(self.vt)
         return self.lost / outside if outside > 0 else 0.0
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
-    """Return the log of removed mass as a dict of named arrays, which is empty if there is no log."""
+    """Return the log of what shrinks removed as a dict of named arrays, which is empty without a log."""
     if ledger is None:
         return {}
     return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
 
 
 def validate_ledger(arrays: Arrays, side: int) -> None:
-    """Raise ValueError unless these arrays are a valid log of removed mass for the sketch size `side`."""
+    """Raise ValueError unless these arrays are a valid log of what shrinks removed, for the sketch size `side`."""
     for name in ("seen", "leaked"):
         matrix = checks.finite(arrays, name, (side, side))
         largest = float(np.abs(matrix).max(initial=0.0))
@@ -69,7 +69,7 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """Restore the log of removed mass from named arrays. Do nothing if there is no log."""
+    """Restore the log of what shrinks removed from named arrays. Do nothing if the sketch keeps no log."""
     if ledger is None:
         return
     np.asarray(ledger.seen)[:] = arrays["seen"]
@@ -78,7 +78,7 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
 
 
 def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
-    """Return the arrays of a log of removed mass, cut or padded with zeros to another sketch size."""
+    """Return the arrays of the log of what shrinks removed, cut or padded with zeros to another sketch size."""
     arrays = ledger_arrays(ledger)
     for name in arrays.keys() - {"lost"}:
         whole, arrays[name] = arrays[name], np.zeros((side, side))
@@ -88,7 +88,7 @@ def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
 
 
 def weaken(ledger: Ledger | None, factor: float) -> None:
-    """Multiply all mass in a log of removed mass by a factor, in place. Do nothing if there is no log."""
+    """Multiply all sums in the log of what shrinks removed by a factor, in place. Do nothing without a log."""
     if ledger is not None:
         np.asarray(ledger.seen)[:] *= factor
         np.asarray(ledger.leaked)[:] *= factor
@@ -97,7 +97,8 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 @one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> Known:
-    """Describe new and retained rows by their singular directions, squared lengths, and the estimated mass along them.
+    """Describe a buffer of new and retained rows by its singular directions, squared lengths, and sums of squares along
+    them.
 
     Retained rows are orthogonal, and in the order of the ledger.
     """

@@ -153,7 +153,8 @@ class MappedEngine:
         return self.inner.reduce()
 
     def known(self, most: int | None = None) -> Known:
-        """End the current block. Describe the sketch of the mapped rows by its directions and the mass along them.
+        """End the current block, and describe the sketch of the mapped rows by its singular directions and squared
+        lengths.
 
         Callers work on a clone.
         """

@@ -357,7 +357,9 @@ def with_columns_multiplied(
 
 
 def put_known(engine: AnyBuffer, known: Known) -> None:
-    """Replace an engine's buffer and log of removed mass by the given sketch, of at most sketch_size rows."""
+    """Replace an engine's buffer, and its log of what shrinks removed, by the given sketch of at most
+    sketch_size rows.
+    """
     size = engine.setting.sketch_size
     k = len(known.squares)
     engine.replace_rows((np.sqrt(known.squares)[:, np.newaxis] * known.vt)[::-1].astype(engine.dtype))

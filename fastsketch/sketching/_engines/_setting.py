@@ -137,7 +137,9 @@ class EngineSetting:
 
     @property
     def keeps_ledger(self) -> bool:
-        """Return True if the engine logs the mass that shrinks remove; with solver "exact" there is none."""
+        """Return True if the engine logs what shrinks remove along each direction; with solver "exact" there is nothing
+        to log.
+        """
         return self.ledger and self.solver != "exact"
 
     def of_size(self, sketch_size: int) -> Self:
