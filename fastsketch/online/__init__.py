@@ -1,4 +1,4 @@
-"""Online linear learners: second order on sketches, and adaptive subgradients."""
+"""Online linear models: SketchedNewton (sketched second-order steps) and AdaptiveSubgradient (AdaGrad family)."""
 
 from fastsketch.online._adaptive_subgradient import AdaptiveSubgradient
 from fastsketch.online._sketched_newton import SketchedNewton

@@ -1,4 +1,7 @@
-"""States of the adaptive methods: H sketched, full or diagonal. The rounds are in _kernels/online."""
+"""States of the adaptive subgradient methods, with a sketched, full or diagonal matrix H.
+
+The updates are in _kernels/online.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +47,7 @@ from fastsketch.online._state_arrays import (
 
 
 def _validate_scalar(scalar: Floats) -> None:
-    """Raise ValueError unless these are possible scalars of an adaptive state."""
+    """Raise ValueError if the scalar entries of an adaptive learner's state are out of range."""
     if not scalar[DELTA] > 0:
         raise ValueError(f"delta must be positive, got {scalar[DELTA]}")
     for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
@@ -53,7 +56,7 @@ def _validate_scalar(scalar: Floats) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveSetting:
-    """Parameters of an adaptive method for the kernels."""
+    """Parameters of an adaptive subgradient method, as the kernels read them."""
 
     method: int  # DIAGONAL, GRADIENT or ADAM; for sketches the shrink rule: EVERY_ROUND, WHEN_FULL or NEVER
     loss: int
@@ -74,7 +77,7 @@ class AdaptiveSetting:
 
 @dataclass(slots=True)
 class AdaptiveDenseRows(Arrays):
-    """Dense rows C."""
+    """Dense matrix C of stored rows, of which the eigenvectors of the sketch are linear combinations."""
 
     rows: Floats  # (cap, d)
     total: Floats | None  # sum of gradients (d,), for penalty l1 in the dual form
@@ -82,7 +85,7 @@ class AdaptiveDenseRows(Arrays):
 
 @dataclass(slots=True)
 class AdaptiveSparseRows(KeptRows):
-    """Rows C = [F Z'; X], with X in CSR format."""
+    """Matrix C of stored rows for sparse data: a dense part F Z' stacked on sparse rows X in CSR format."""
 
     z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, width)
     b: Floats  # (width,)
@@ -91,7 +94,10 @@ class AdaptiveSparseRows(KeptRows):
 
 @dataclass(slots=True)
 class SketchedState(LearnedState):
-    """State of the sketched methods: S'S = V diag(lam) V' with V = C'T, and w = scale (base + Z b) + C'steps."""
+    """State of an adaptive method with a sketched or full H: the sketch's eigendecomposition and the weights.
+
+    S'S = V diag(lam) V' with V = C'T, and w = scale (base + Z b) + C'steps.
+    """
 
     setting: AdaptiveSetting
     turn: Floats  # T', (most, cap)
@@ -130,7 +136,10 @@ class SketchedState(LearnedState):
         self.lam *= factor
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert S'S to the new scales by a new eigendecomposition; C becomes its eigenvectors V."""
+        """Convert the sketch and the weights to new feature scales, by a new eigendecomposition of the sketch.
+
+        The stored rows C become its eigenvectors V.
+        """
         n, old, rank = int(self.count[ROWS]), int(self.count[OLD]), int(self.count[RANK])
         held, slots = self.rows, change.n_slots(self.n_slots)
         if isinstance(held, AdaptiveDenseRows):
@@ -203,7 +212,9 @@ class SketchedState(LearnedState):
 def start_sketched(
     setting: AdaptiveSetting, delta: float, *, d: int, slots: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> SketchedState:
-    """Return the initial state; with zeros=outline, one of the same shapes that takes no memory.
+    """Create the initial state of an adaptive method with a sketched or full H.
+
+    With zeros=outline it has the right shapes but takes no memory.
 
     d: maximum number of columns. slots: initial capacity for sparse rows, d for dense ones.
     """
@@ -242,7 +253,7 @@ def start_sketched(
 # -- H diagonal --------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class DiagonalState(LearnedState):
-    """State of the methods with a diagonal H."""
+    """State of an adaptive method with a diagonal H, for example AdaGrad or Adam."""
 
     setting: AdaptiveSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
@@ -267,7 +278,9 @@ class DiagonalState(LearnedState):
         self.squares *= factor
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert w, and multiply squared gradients by the change of their column's mean square.
+        """Convert the weights and the sums of squared gradients to new feature scales.
+
+        The sums are multiplied by the change of their column's mean square.
 
         That is exact if slopes are independent of the columns.
         """
@@ -284,7 +297,10 @@ class DiagonalState(LearnedState):
 def start_diagonal(
     setting: AdaptiveSetting, delta: float, *, d: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> DiagonalState:
-    """Return the initial state; with zeros=outline, one of the same shapes that takes no memory."""
+    """Create the initial state of an adaptive method with a diagonal H.
+
+    With zeros=outline it has the right shapes but takes no memory.
+    """
     common = common_fields(setting, d, sparse, zeros)
     common["scalar"][DELTA], common["scalar"][FADED] = delta, 1.0
     return DiagonalState(**common, squares=zeros(d), first=zeros(d) if setting.method == ADAM else None, last=zeros(d))

@@ -1,4 +1,4 @@
-"""AdaptiveSubgradient: AdaGrad with a full matrix, sketched so that a round is cheap (ADA-FD)."""
+"""AdaptiveSubgradient: full-matrix AdaGrad on a sketch of the gradients, and related subgradient methods."""
 
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ Penalty = Literal["l1", "l2"] | None
 
 
 class AdaptiveSubgradient(OnlineLinear[LearnedState]):
-    """Linear model learned by adaptive subgradient steps, with H from a sketch of the gradients.
+    """Linear model learned by adaptive subgradient steps: AdaGrad with a sketched full matrix, or related methods.
 
     Round t: score z = w'x, suffer the loss with subgradient g, G_t = sum g g', H_t = delta I + G_t^(1/2), and
     mirror descent w <- w - eta H_t^-1 g, or dual averaging w = -eta H_t^-1 sum g, each with a penalty if one is given.

@@ -1,4 +1,4 @@
-"""The learners of a model: one state for two classes or real targets, one against the rest for each of more classes.
+"""The learners of an online model: a single one for two classes or real targets, else one-vs-rest per class.
 
 State k learns class number k with targets +1 for that class and -1 for the others, times its sign. A state of two
 classes, copied with the opposite sign, is the state of the second class when a third class appears. The state of a new
@@ -47,7 +47,7 @@ ADAGRAD_DELTA = 1e-8
 # -- calibration and blending of scores (the read-out) -----------------------------------------------------------------
 @dataclass(slots=True)
 class ReadOut(Arrays):
-    """Calibration of the scores of labels: Platt scaling, or stacking if there are two members.
+    """Online calibration of classification scores: Platt scaling of one learner, or stacking of two learners.
 
     A member is a learner of the same rows: the model's own state, and the diagonal learner that it is blended with.
     """
@@ -57,7 +57,9 @@ class ReadOut(Arrays):
     decay: float = 1.0  # factor on H - I for every row
 
     def learn(self, members: Floats, numbers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Return calibrated scores (k, n), each computed before its row is learned, and learn the rows.
+        """Return calibrated scores, each computed before its row updates the calibration.
+
+        The scores have shape (k, n).
 
         members (p, k, n): the members' scores. numbers (n,): class numbers, or if k = 1, positive for the positive
         class.
@@ -75,7 +77,10 @@ class ReadOut(Arrays):
         return scores
 
     def combined(self, members: Floats) -> Floats:
-        """Return the weighted sum over members of scores, or of coefficients, (p, ...); without the intercept."""
+        """Return the calibrated combination of the learners' scores or coefficients, without the intercept.
+
+        members has shape (p, ...), one entry for each learner.
+        """
         return np.tensordot(self.readout_weights[: len(members)], members, 1)
 
     def intercept(self, n_members: int) -> float:
@@ -83,7 +88,7 @@ class ReadOut(Arrays):
         return float(self.readout_weights[-1]) if len(self.readout_weights) > n_members else 0.0
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of earlier rows by `factor`; the prior information I stays."""
+        """Discount earlier rows by a factor, but not the identity matrix that regularises the calibration."""
         if factor < 1.0:
             h = self.readout_information
             h *= factor
@@ -91,7 +96,7 @@ class ReadOut(Arrays):
             h[at, at] = np.maximum(1.0, h[at, at] + (1.0 - factor))
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless rounds could have made these arrays; return names."""
+        """Raise ValueError if arrays of a state file are not a valid calibration; return the names of the arrays."""
         names = self.validate(arrays)
         information = arrays["readout_information"]
         if (information != information.T).any() or (np.diagonal(information) < 1.0).any():
@@ -101,13 +106,19 @@ class ReadOut(Arrays):
 
 @dataclass(slots=True)
 class Blend(Arrays):
-    """Blend of the scores a, b of two learners of real targets: a + share (b - a)."""
+    """Weighted average of two regression learners' scores, with a share learned online by least squares.
+
+    Scores a and b are blended to a + share (b - a).
+    """
 
     blend_sums: Floats  # (2,): sums of (b - a)(y - a) and of (b - a)^2; the share is their ratio, least squares
     decay: float = 1.0  # factor on the sums for every row
 
     def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Return blended scores (n,) of members (2, n), each computed before its row is learned, and learn the rows."""
+        """Return blended scores, each computed before its row updates the share of the second learner.
+
+        members: the scores of the two learners, (2, n). The result has shape (n,).
+        """
         scores = np.empty(len(targets))
         readout.blend_numbers(
             np.ascontiguousarray(members),
@@ -120,15 +131,18 @@ class Blend(Arrays):
         return scores
 
     def combined(self, members: Floats) -> Floats:
-        """Blend scores or coefficients (2, ...) by the current share."""
+        """Blend the scores or coefficients of the two learners with the current share.
+
+        members has shape (2, ...).
+        """
         return members[0] + readout.share_now(self.blend_sums) * (members[1] - members[0])
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of earlier rows by `factor`."""
+        """Discount the earlier rows that determine the share by a factor."""
         self.blend_sums *= factor
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless rounds could have made these arrays; return names."""
+        """Raise ValueError if arrays of a state file are not valid blending sums; return the names of the arrays."""
         names = self.validate(arrays)
         if arrays["blend_sums"][1] < 0:
             raise ValueError("array 'blend_sums' must end with a sum of squares")
@@ -136,7 +150,10 @@ class Blend(Arrays):
 
 
 def start_readout(n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0) -> ReadOut:
-    """Return the initial read-out, which averages the members; with zeros=outline, one of the same shapes."""
+    """Create the initial calibration, which averages the learners' scores.
+
+    With zeros=outline it has the right shapes but takes no memory.
+    """
     q = n_members + (n_states == 1)
     out = ReadOut(zeros(q), zeros((q, q)), decay)
     if zeros is np.zeros:
@@ -146,7 +163,10 @@ def start_readout(n_members: int, n_states: int, zeros: Zeros = np.zeros, *, dec
 
 
 def probabilities(scores: Floats) -> Floats:
-    """Return the probability of the positive class (n,) for scores (n,), of every class (n, k) for scores (n, k)."""
+    """Convert calibrated scores to probabilities: logistic function for two classes, softmax for more.
+
+    Scores (n,) give the probability of the positive class (n,), scores (n, k) those of all classes (n, k).
+    """
     return expit(scores) if scores.ndim == 1 else softmax(scores, axis=1)
 
 
@@ -154,7 +174,7 @@ def probabilities(scores: Floats) -> Floats:
 def start_beside(
     loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, rate: float | None = None
 ) -> DiagonalState:
-    """Return the initial state of the diagonal learner (AdaGrad) to blend with.
+    """Create the diagonal AdaGrad learner with which a model's scores are blended.
 
     For labels it has the logistic loss. n_slots: capacity in slots, or columns of dense rows. rate: its learning rate,
     None for the default.
@@ -168,13 +188,13 @@ def start_beside(
 
 
 def pace_name(number: int) -> str:
-    """Return the prefix of array names of the learners with decay rate number `number`; "" for the first."""
+    """Return the prefix of array names for the learners with the decay rate at index `number`; "" for the first."""
     return f"decay{number}." if number else ""
 
 
 # -- the states --------------------------------------------------------------------------------------------------------
 def n_states(n_classes: int) -> int:
-    """Return the number of states for a number of classes: 1 up to two classes, else one against the rest for each."""
+    """Return the number of learners for a number of classes: one for up to two, else one per class."""
     return n_classes if n_classes > 2 else 1
 
 
@@ -186,12 +206,12 @@ MISTAKES, SHARED, PAST_ROWS, PAST_LOSS, PAST_MISTAKES, TALLIES = range(6)
 
 @dataclass(slots=True)
 class Tally(Arrays):
-    """Counts that belong to no single state."""
+    """Counts of rows, losses and mistakes that belong to no single learner."""
 
     tally: Annotated[Floats, OF_LOSSES]  # (TALLIES,)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless these are possible counts; return their names."""
+        """Raise ValueError if arrays of a state file are not valid counts; return the names of the arrays."""
         names, tally = self.validate(arrays), arrays["tally"].tolist()
         checks.number_within(tally[MISTAKES], "mistakes", 0, 2**53)
         checks.number_within(tally[SHARED], "loss of two states", 0.0, np.inf)
@@ -207,7 +227,7 @@ PLUS.flags.writeable = MINUS.flags.writeable = False
 
 @dataclass(slots=True)
 class States(Generic[S]):
-    """All learners of a model: the states of the classes, the diagonal learners to blend with, and the read-outs."""
+    """All learners of a model, for every class and decay rate, with their diagonal learners and calibrations."""
 
     held: list[S]  # one for two classes or real targets, else one for each class
     signs: list[float]  # of each state: the target of its class
@@ -222,17 +242,17 @@ class States(Generic[S]):
 
     @property
     def paces(self) -> list["States[S]"]:
-        """Return the learners of every decay rate, these first."""
+        """Return one States object per decay rate as a list, beginning with this one."""
         return [self, *self.faster]
 
     @property
     def readouts(self) -> list[tuple[int, ReadOut | Blend | None]]:
-        """Return (number of the decay rate, read-out) in the order of the weights of ``mix``."""
+        """Return pairs (index of the decay rate, calibration or None), in the order of the weights in ``mix``."""
         every = [(g, one.readout) for g, one in enumerate(self.paces)]
         return every + [(g, one.steady) for g, one in enumerate(self.paces) if one.steady is not None]
 
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Yield (prefix of the array names in a file, dataclass of arrays)."""
+        """Yield pairs (prefix of array names, dataclass of arrays) for the state file."""
         yield "", self.counted
         if self.readout is not None:
             yield "", self.readout
@@ -263,14 +283,14 @@ class States(Generic[S]):
         )
 
     def all(self) -> list[LearnedState]:
-        """Return all learners: the states of every decay rate, then the diagonal learners of every decay rate."""
+        """Return a list of all learners: first the main ones of every decay rate, then the diagonal ones."""
         if not self.faster:
             return [*self.held, *self.beside]
         held: list[LearnedState] = [state for states in self.paces for state in states.held]
         return [*held, *(state for states in self.paces for state in states.beside)]
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of earlier rows by `factor`, also in the read-out."""
+        """Discount earlier rows by a factor, in all learners and calibrations."""
         for state in self.all():
             state.fade(factor)
         for _, one in self.readouts:
@@ -279,11 +299,11 @@ class States(Generic[S]):
 
     @property
     def n_members(self) -> int:
-        """Return the number of learners whose scores the read-out combines, 1 or 2."""
+        """Return how many scores the calibration combines for each row: 2 with a diagonal learner, else 1."""
         return 2 if self.beside else 1
 
     def totals(self) -> tuple[int, float, int]:
-        """Return (rows seen, cumulative loss, mistakes); with several states the loss is the sum of theirs."""
+        """Return (rows seen, cumulative loss, mistakes); the loss is summed over the learners of all classes."""
         rows, loss, mistakes = self.held[0].totals()
         own, shared, past_rows, past_loss, past_mistakes = self.counted.tally.tolist()
         if len(self.held) > 1:
@@ -293,11 +313,14 @@ class States(Generic[S]):
         return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
     def signed(self, values: Floats) -> Floats:
-        """Return scores or coefficients (k, n) of states times their signs, without negative zeros."""
+        """Multiply each learner's scores or coefficients by its sign, so that positive values favour its class.
+
+        values has shape (k, n). Negative zeros become positive.
+        """
         return values * np.array(self.signs)[:, None] + 0.0
 
     def add_class(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
-        """Add a state for a new class, the third or a later one.
+        """Add a learner for the third or a later class.
 
         The state of two classes is first copied with the opposite sign. begin(decay) returns a new state and a diagonal
         learner or None.
@@ -323,7 +346,7 @@ class States(Generic[S]):
         self.signs.append(1.0)
 
     def targets(self, numbers: Counts) -> Floats:
-        """Return the targets of each state, (k, n)."""
+        """Convert class numbers to the +1 or -1 targets of each learner, shape (k, n)."""
         if len(self.held) == 1:
             sign = self.signs[0]
             if len(numbers) == 1:  # sooner
@@ -333,13 +356,18 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def unread(self, targets: Floats) -> Floats:
-        """Return an array of NaN for the scores (members, decay rates * k, n) that ``learn`` fills in."""
+        """Allocate the array of scores that ``learn`` fills in; every entry is NaN.
+
+        Its shape is (members, decay rates * k, n).
+        """
         if targets.size == 1 and not self.faster:  # sooner
             return UNREAD[: 2 if self.beside else 1].copy()
         return np.full((2 if self.beside else 1, len(self.paces) * len(targets), targets.shape[1]), np.nan)
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Learn rows with targets (k, n), and write the scores (members, decay rates * k, n) from before each row.
+        """Train all learners on a batch, and write to `scores` each row's score before that row was learned.
+
+        targets has shape (k, n), scores (members, decay rates * k, n).
 
         Raises Unlearned with the number of the first row that a learner refuses.
         """
@@ -360,7 +388,10 @@ class States(Generic[S]):
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
     ) -> Floats:
-        """Return calibrated scores (k, n) of those of the members (members, decay rates * k, n), and learn the rows.
+        """Combine the learners' scores to calibrated scores, then update the calibration and count mistakes.
+
+        scores has shape (members, decay rates * k, n), the result (k, n). Each score is from before its row was
+        learned.
 
         Mistakes are counted: rows whose class (numbers, (n,)) has not the largest score, or whose score has the wrong
         sign. is_new: row 0 is the first of its class and is a mistake.
@@ -389,7 +420,10 @@ class States(Generic[S]):
         return out
 
     def _read(self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Return the scores (k, n) of one read-out for scores (members, k, n), and let it learn."""
+        """Combine the learners' scores with one calibration or blend, and update that calibration.
+
+        scores has shape (members, k, n), the result (k, n).
+        """
         if readout is None:
             return scores[0]
         if len(self.held) > 1:
@@ -400,19 +434,25 @@ class States(Generic[S]):
         return readout.learn(scores, targets[0], sample_weight)
 
     def combined(self, coefs: Floats) -> Floats:
-        """Return coefficients (k, d) of the calibrated scores from those of all learners (members * rates * k, d)."""
+        """Combine the coefficients of all learners to those of the calibrated scores.
+
+        coefs has shape (members * decay rates * k, d), the result (k, d).
+        """
         sides = coefs.reshape(self.n_members, len(self.paces), len(self.held), coefs.shape[-1])
         each = [sides[0, g] if one is None else one.combined(sides[:, g]) for g, one in self.readouts]
         return each[0] if self.mix is None else self.mix.combined(np.stack(each))
 
     def intercepts(self) -> Floats:
-        """Return the intercepts that calibration adds to the scores, (k, 1)."""
+        """Return the intercept that the calibration adds to each learner's scores, shape (k, 1)."""
         each = [one.intercept(self.n_members) if isinstance(one, ReadOut) else 0.0 for _, one in self.readouts]
         value = each[0] if self.mix is None else float(self.mix.combined(np.array(each)))
         return np.full((len(self.held), 1), value)
 
     def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
-        """Return whether the score of the row's class is the largest, (n,); False for row 0 if is_new."""
+        """Return for each row whether its class has the largest score, shape (n,).
+
+        False for row 0 if is_new: no learner knew its class.
+        """
         if len(self.held) == 1:
             return scores[0] * self.targets(numbers)[0] > 0
         signed = self.signed(scores)
@@ -426,7 +466,7 @@ class States(Generic[S]):
 
 
 class Unlearned(ArithmeticError):
-    """A row of a batch that was refused, because coefficients or squares of features overflowed."""
+    """Error for a row that cannot be learned, because coefficients or squared features overflowed."""
 
     def __init__(self, row: int, state: LearnedState | None = None) -> None:
         super().__init__(row)
@@ -434,6 +474,9 @@ class Unlearned(ArithmeticError):
         self.state = state  # None: squares of features overflowed, before a state could learn the row
 
     def told(self, n_rows: int, cause: str | None) -> str:
-        """Return the error message for a row after n_rows others; `cause` explains why coefficients overflowed."""
+        """Return the error message for the user, given the number of rows learned before the batch.
+
+        `cause` explains why coefficients overflowed; None if squares of features did.
+        """
         what = "squares of the features" if cause is None else "coefficients"
         return f"the {what} left the range of numbers in row {n_rows + self.row + 1}" + (f": {cause}" if cause else "")

@@ -1,4 +1,4 @@
-"""One score from learners that forget at different rates: decay="auto".
+"""Combination of learners with different decay rates into one score, for decay="auto".
 
 Learners of each of the rates `decay_rates` learn side by side from the same rows, each with its read-out. For labels
 the learner that forgets fastest has a second read-out, which forgets at the next slower rate. Each read-out is an
@@ -31,7 +31,9 @@ MAX_RATES = 7
 
 
 class DriftFigures(TypedDict):
-    """Half-life in rows of the learner of the largest weight, None where it forgets nothing, and what it gains.
+    """Summary of decay="auto": half-life and weight of the leading learner, and its gain over the first learner.
+
+    half_life is in rows, and None if that learner does not decay.
 
     gain: by how much its mean loss over about the last 1 / decay_share rows was lower than that of the first learner.
     """
@@ -42,7 +44,7 @@ class DriftFigures(TypedDict):
 
 
 def as_decay(value: Any, name: str) -> float | Literal["auto"]:
-    """Return a number within (0, 1], or "auto"."""
+    """Validate a decay rate, and return it: a number in (0, 1] or the string "auto"."""
     if isinstance(value, str):
         if value != "auto":
             raise ValueError(f"{name} must be a number in (0, 1] or 'auto', got {value!r}")
@@ -51,7 +53,7 @@ def as_decay(value: Any, name: str) -> float | Literal["auto"]:
 
 
 def as_rates(value: Any, name: str) -> tuple[float, ...]:
-    """Check that a value holds 2 to 7 decay rates, each in (0, 1] and below the one before it, and return them."""
+    """Validate 2 to 7 decay rates in (0, 1] in strictly descending order, and return them as a tuple."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise TypeError(f"{name} must be a sequence of numbers, got {value!r}")
     rates = tuple(
@@ -63,14 +65,14 @@ def as_rates(value: Any, name: str) -> tuple[float, ...]:
 
 
 def check_auto(*, of_labels: bool, calibrate: bool) -> None:
-    """Raise ValueError unless decay="auto" goes with these parameters."""
+    """Raise ValueError if decay="auto" is used for classification without calibration."""
     if of_labels and not calibrate:
         raise ValueError("decay='auto' needs calibrate: learners are weighed by the log loss of their probabilities")
 
 
 @dataclass(slots=True)
 class DecayMix(Arrays):
-    """Weights of the experts, and their mean losses over the latest rows."""
+    """Weights of learners with different decay rates, and their recent mean losses (fixed-share algorithm)."""
 
     decay_weights: Floats  # (m,) of the read-outs, of sum 1: one of each rate, and of labels the second of the last
     decay_losses: Floats  # (m + 2,): means over the last 1 / share rows or so; rows; mean square of real residuals
@@ -80,7 +82,10 @@ class DecayMix(Arrays):
     share: float
 
     def learn(self, scores: Floats, answers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Return the scores (k, n) of rows from those of each read-out (m, k, n), from before each row's loss.
+        """Combine the learners' scores row by row, updating the weights by the losses of each row.
+
+        scores (m, k, n) are the calibrated scores of the learners; the result has shape (k, n) and is from before each
+        update.
 
         answers (n,): numbers of classes, of one state for two classes above 0 or not, or real targets.
         """
@@ -99,11 +104,14 @@ class DecayMix(Arrays):
         return out
 
     def combined(self, each: Floats) -> Any:
-        """Combine scores or coefficients (m, ...) by the weights."""
+        """Return the weighted sum of the learners' scores or coefficients.
+
+        each has shape (m, ...).
+        """
         return np.tensordot(self.decay_weights, each, 1)
 
     def figures(self) -> DriftFigures:
-        """Return which half-life leads, and by how much."""
+        """Return the half-life and weight of the leading learner, and its gain over the first learner."""
         last = len(self.rates) - 1
         weights = np.append(self.decay_weights[:last], self.decay_weights[last:].sum())
         losses = np.append(self.decay_losses[:last], self.decay_losses[last:-2].min())
@@ -112,7 +120,7 @@ class DecayMix(Arrays):
         return {"half_life": half_life, "weight": float(weights[leader]), "gain": float(losses[0] - losses[leader])}
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless rounds could have made these arrays; return names."""
+        """Raise ValueError if arrays of a state file are not a valid mixture; return the names of the arrays."""
         names = self.validate(arrays)
         weights, losses = arrays["decay_weights"], arrays["decay_losses"]
         if weights.min() < self.share * min(self.start) * 0.999 or abs(weights.sum() - 1.0) > 1e-9:
@@ -124,7 +132,9 @@ class DecayMix(Arrays):
 def start_mix(
     rates: tuple[float, ...], prior: float, share: float, zeros: Zeros = np.zeros, *, of_labels: bool
 ) -> DecayMix:
-    """Return the weights before the first row; with zeros=outline, arrays of the same shapes.
+    """Create the initial weights of the learners with different decay rates.
+
+    With zeros=outline the arrays have the right shapes but take no memory.
 
     The first learner has the weight `prior`, the others equal parts of the rest. For labels the two read-outs of the
     last learner have half of its weight each.

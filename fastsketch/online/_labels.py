@@ -1,4 +1,4 @@
-"""Class labels: their checks, their numbers, and the count of rows of each class.
+"""Class labels of online models: validation, numbering, and counts of the rows of each class.
 
 Classes are numbered in the order of their first rows, so that batches do not matter; the public attribute `classes` is
 sorted. Labels are integers (also as floats), bools or strings; True, 1 and 1.0 are the same label.
@@ -36,7 +36,7 @@ LOOK = 64
 
 
 class NewClasses(NamedTuple):
-    """New classes of a batch, in the order of their first rows."""
+    """Classes that appear for the first time in a batch, in the order of their first rows."""
 
     rows: list[int]
     labels: list[Label]
@@ -47,14 +47,17 @@ NOTHING_NEW = NewClasses([], [])
 
 
 class ClassTally(NamedTuple):
-    """Number of rows of each class so far, and of runs of rows with equal class."""
+    """Counts of the rows of each class, and of runs (stretches of consecutive rows of one class)."""
 
     rows: list[int]
     runs: int = 0
     last: int | None = None  # class of the last row
 
     def with_rows(self, numbers: Counts, n_classes: int) -> "ClassTally":
-        """Return the tally including rows of these class numbers (n,), each below n_classes."""
+        """Return updated counts that include rows with the given class numbers; this object stays unchanged.
+
+        numbers (n,) are below n_classes.
+        """
         rows, runs, last = self.rows.copy(), self.runs, self.last
         if n_classes > len(rows):
             rows += [0] * (n_classes - len(rows))
@@ -69,12 +72,14 @@ class ClassTally(NamedTuple):
         return ClassTally(rows, runs, int(numbers[-1]))
 
     def shuffled_runs(self) -> float:
-        """Return the expected number of runs if the rows are shuffled: n + 1 - sum n_c^2 / n."""
+        """Return the expected number of runs if the rows were shuffled: n + 1 - sum n_c^2 / n."""
         n = sum(self.rows)
         return n + 1 - sum(count * count for count in self.rows) / max(n, 1)
 
     def is_sorted(self) -> bool:
-        """Return whether there are fewer than half as many runs as expected in shuffled rows.
+        """Return True if the labels form fewer than half as many runs as expected for shuffled rows.
+
+        False as long as fewer than FEWEST_RUNS runs are expected.
 
         The number of runs in shuffled rows varies so little that fewer than one stream in 100,000 is wrongly reported.
         """
@@ -82,7 +87,7 @@ class ClassTally(NamedTuple):
         return expected >= FEWEST_RUNS and self.runs < expected / 2
 
     def advice(self) -> str:
-        """Return the warning that labels come in runs."""
+        """Return the text of the warning that labels come in long runs."""
         return (
             f"the labels come in runs: {self.runs:,} in {sum(self.rows):,} rows, where shuffled rows have about "
             f"{self.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
@@ -92,7 +97,7 @@ class ClassTally(NamedTuple):
 
 # -- parameters --------------------------------------------------------------------------------------------------------
 def as_label(value: Any, what: str) -> Label:
-    """Check a label and return it as a Python bool, int, float or str."""
+    """Validate a class label, and return it as a Python bool, int, float or str."""
     if isinstance(value, np.generic):
         value = cast(Any, value.item())
     if isinstance(value, str):
@@ -108,7 +113,7 @@ def as_label(value: Any, what: str) -> Label:
 
 
 def as_classes(value: Any, name: str) -> tuple[Label, ...]:
-    """Check that a value holds at least two different labels of one kind, and return them."""
+    """Validate at least two distinct labels, all numbers or all strings, and return them as a tuple."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray | set | frozenset):
         raise TypeError(f"{name} must be a sequence of labels, got {value!r}")
     if isinstance(value, np.ndarray) and value.ndim != 1:
@@ -122,7 +127,10 @@ def as_classes(value: Any, name: str) -> tuple[Label, ...]:
 
 
 def as_class_weight(value: Any, name: str) -> Any:
-    """Check `class_weight`: "balanced" or {label: weight}, also as pairs (label, weight), as in files."""
+    """Validate `class_weight`, and return it: "balanced" or a dict {label: weight}.
+
+    Pairs (label, weight), as in files, are accepted as well.
+    """
     if isinstance(value, str):
         if value != "balanced":
             raise ValueError(f"{name} must be 'balanced', a dict of weights by label, or None, got {value!r}")
@@ -139,23 +147,25 @@ def as_class_weight(value: Any, name: str) -> Any:
 
 
 def first_sign(label: Label) -> float:
-    """Return the sign of a state whose first row has this label: -1 for the labels -1, 0 and False, else 1."""
+    """Return -1 if a label is -1, 0 or False, else 1: the sign of the learner whose first row has this label."""
     return -1.0 if label in (-1, 0) else 1.0
 
 
 def in_order(labels: Sequence[Label]) -> list[Label]:
-    """Sort labels, which are all numbers or all strings."""
+    """Return the labels as a sorted list; they are all numbers or all strings."""
     return sorted(labels, key=lambda label: cast(Any, label))
 
 
 def shown(labels: Sequence[Any]) -> str:
-    """List the first labels for a message."""
+    """Format the first five labels for an error message."""
     return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
 
 
 # -- labels of a batch -------------------------------------------------------------------------------------------------
 def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray[Any]:
-    """Return targets as an array (n_rows,) of numbers, bools or strings; one row may have a scalar.
+    """Convert targets to an array of labels (numbers, bools or strings) with one entry per row.
+
+    A single row may have a scalar label.
 
     That numbers are finite integers is checked in ``ClassLabels.read``, for new labels only.
     """
@@ -195,7 +205,10 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
 
 
 class ClassLabels:
-    """The classes of a model: given as a parameter, or seen so far. The number of a class is its index in `known`."""
+    """Class labels of a model, given as a parameter or collected while learning.
+
+    The number of a class is its index in `known`.
+    """
 
     __slots__ = ("given", "kind", "known", "numbers", "order", "tally")
 
@@ -217,7 +230,7 @@ class ClassLabels:
         self.order = self._sorted()  # class numbers in the order of the public `classes`
 
     def copied(self) -> "ClassLabels":
-        """Return a copy."""
+        """Return an independent copy."""
         out = ClassLabels.__new__(ClassLabels)
         out.known, out.tally, out.given, out.kind = list(self.known), self.tally, self.given, self.kind
         out.numbers, out.order = dict(self.numbers), list(self.order)
@@ -233,7 +246,9 @@ class ClassLabels:
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, NewClasses]:
-        """Return (class numbers (n,), new classes), without adding these.
+        """Convert labels to class numbers, and report new classes without adding them.
+
+        Returns (class numbers (n,), new classes).
 
         Rows of new classes have the numbers that the classes will get. Raises TypeError or ValueError for targets that
         are not labels.
@@ -274,7 +289,7 @@ class ClassLabels:
         return numbers, new
 
     def _known_numbers(self, values: NDArray[Any]) -> Counts:
-        """Return the number of each label, -1 for new ones."""
+        """Return the class number of each label, or -1 for a label that is not known."""
         numbers = np.full(len(values), -1)
         if len(self.numbers) <= 4:
             for label, k in self.numbers.items():
@@ -287,7 +302,7 @@ class ClassLabels:
         return np.where(known[places] == values, of_places[places], numbers)
 
     def _admit(self, row: int, value: Any, n_classes: int) -> None:
-        """Raise ValueError unless this value can become a new class."""
+        """Raise ValueError unless a label can become a new class."""
         what = f"targets: the label of row {row}"
         if isinstance(value, float) and not np.isfinite(value):
             raise ValueError(f"targets must be finite: entry {row} is not")
@@ -304,7 +319,7 @@ class ClassLabels:
             )
 
     def add(self, new: NewClasses, tally: ClassTally) -> None:
-        """Add the new classes that ``read`` has found, and replace the tally."""
+        """Add the new classes that ``read`` reported, and replace the row counts."""
         for label in new.labels:
             self.numbers[label] = len(self.known)
             self.known.append(label)
@@ -313,7 +328,10 @@ class ClassLabels:
         self.tally = tally
 
     def require_comparable(self, new: NewClasses) -> None:
-        """Raise ValueError if new classes change the class that the comparator scores positively, or are too many."""
+        """Raise ValueError if new classes do not fit the comparator of ``compare_with``.
+
+        That is, if there are more than two, or if the class of its positive scores would change.
+        """
         labels = [*self.known, *new.labels]
         if len(labels) > 2:
             raise ValueError(
@@ -326,7 +344,7 @@ class ClassLabels:
             )
 
     def weights(self, numbers: Counts, new: NewClasses, class_weight: ClassWeight) -> Floats:
-        """Return the class weight of each row, (n,).
+        """Return the weight of each row, (n,), that follows from its class and `class_weight`.
 
         "balanced" is n / (k n_c) for n rows so far, n_c of them of this class, and k classes, all including the row.
         """
@@ -344,7 +362,7 @@ class ClassLabels:
         return (sum(counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
 
     def observed_factors(self, class_weight: ClassWeight) -> Floats:
-        """Return factors (k,) that convert probabilities learned with class weights to the observed class frequencies.
+        """Return factors that convert probabilities learned with class weights to the observed class frequencies.
 
         They are in the order of ``classes``, up to a common factor. Losses weighted by w_c are those of a stream in
         which class c is w_c times as frequent, so that p(c | x) is proportional to the learned probability divided by
@@ -364,13 +382,16 @@ class ClassLabels:
 
     # -- files -----------------------------------------------------------------------------------------------------
     def saved(self) -> dict[str, Any]:
-        """Return a dict for JSON."""
+        """Return the labels and row counts as a dictionary for JSON."""
         rows, runs, last = self.tally
         return {"known": list(self.known), "kind": self.kind, "counts": list(rows), "runs": runs, "last": last}
 
     @staticmethod
     def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "ClassLabels":
-        """Restore from ``saved()``; given: the parameter `classes`. Raise ValueError if the values are inconsistent."""
+        """Restore the labels from a dictionary that ``saved()`` returned; ValueError if it is inconsistent.
+
+        given: the parameter `classes`.
+        """
         known = [as_label(label, "a label that it knows") for label in saved["known"]]
         counts = [checks.as_count(count, "rows of a class") for count in saved["counts"]]
         if len(set(known)) != len(known) or len(counts) != len(known):
@@ -392,7 +413,10 @@ def _kind_of(label: Label) -> str:
 
 
 def _wider(one: str | None, other: str) -> str:
-    """Return the kind that can represent labels of both kinds."""
+    """Return the type name that can represent labels of both types: "bool", "int", "float" or "str".
+
+    ValueError for a string and a number.
+    """
     if one is None or one == other:
         return other
     if "str" in (one, other):

@@ -1,4 +1,6 @@
-"""The learning half of all online linear models: parameters, ``update``, files. Predictions are in _predictions.py.
+"""Base class OnlineLearner of the online linear models: parameters, ``update``, ``fade`` and state files.
+
+Predictions are in _predictions.py.
 
 A batch is learned as a whole or not at all, in these steps: labels become class numbers (_labels), rows are prepared
 (_row_inputs), the states learn (_class_states), then calibration and metrics (_model_state). Each step gives bitwise
@@ -51,12 +53,12 @@ S = TypeVar("S", bound=LearnedState)
 
 
 def as_positive(value: Any, name: str) -> float:
-    """Return a positive number as a float."""
+    """Validate a positive real number, and return it as a float."""
     return as_real(value, name, 0.0, 1e300, low_open=True)
 
 
 class OnlineLearner(Model, Generic[S], abstract=True):
-    """Learning half of a linear model w, which learns one example after the other.
+    """Abstract base of the online linear models: parameters, learning by ``update``, and state files.
 
     A subclass declares its parameters and overrides the methods that raise NotImplementedError.
     """
@@ -105,36 +107,44 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     # -- overridden by subclasses ----------------------------------------------------------------------------------
     def _takes_sparse(self) -> bool:
-        """Return whether these parameters allow the sparse form."""
+        """Return True if a model with these parameters can learn sparse rows in sparse form."""
         return True
 
     def _start(
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None, *, decay: float = 1.0
     ) -> S:
-        """Return the initial state; with zeros=outline, one of the same shapes that takes no memory.
+        """Create the initial state of one learner, for example of one class.
+
+        With zeros=outline the state has the right shapes but takes no memory.
 
         d: maximum number of columns. slots: capacity for sparse rows, d if not given.
         """
         raise NotImplementedError
 
     def _check_fading(self, rule: str) -> None:
-        """Raise ValueError, with a message that begins with `rule`, unless H allows decay."""
+        """Raise ValueError if the model's method cannot discount earlier rows.
+
+        The message begins with `rule`.
+        """
         raise NotImplementedError
 
     def _cause(self, learned: S) -> str:
-        """Return a message that explains why the coefficients of this state overflowed."""
+        """Return an error message that explains why the coefficients of a learner overflowed."""
         raise NotImplementedError
 
     def _can_rescale(self) -> bool:
-        """Return whether the states can be converted to new scales of the rows, for real targets."""
+        """Return True if a learner can be converted when the feature scales change (default: False).
+
+        Only used for real targets.
+        """
         return False
 
     def _may_blend(self) -> bool:
-        """Return whether the diagonal learner to blend with would differ from this model."""
+        """Return False if this model is itself a diagonal learner, which makes blending with one pointless."""
         return True
 
     def _blends_numbers(self) -> bool:
-        """Return whether `blend` is on by default for loss="square"."""
+        """Return True if a model with loss="square" is by default blended with a diagonal learner."""
         return False
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -148,21 +158,21 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     @property
     def _learned(self) -> S | None:
-        """Return the state of the first class, or the only one; None before the first row."""
+        """Return the state of the model's first or only learner; None before the first row."""
         return None if self._model_state is None else self._model_state.states.held[0]
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows learned from."""
+        """Return the number of rows learned so far."""
         return 0 if self._model_state is None else self._model_state.states.totals()[0]
 
     @property
     def n_features(self) -> int | None:
-        """Return the number of columns; None before the first row, and with ``open_columns``."""
+        """Return the number of columns; None before the first row, or if new columns may still appear."""
         return None if self._model_state is None else self._model_state.columns.width
 
     def _labels(self) -> ClassLabels | None:
-        """Return the labels known; None for real targets."""
+        """Return the class labels given or seen so far; None for real targets."""
         if self._model_state is not None:
             return self._model_state.labels
         if LOSSES[self.loss].targets != "label":
@@ -178,11 +188,11 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return start_metrics(self.loss, self._decays()[0], zeros, calibrated=self._calibrates())
 
     def _decays(self) -> tuple[float, ...]:
-        """Return the decay rates of the learners."""
+        """Return the decay rate of every learner: ``decay_rates`` if decay="auto", else ``decay`` only."""
         return self.decay_rates if self.decay == "auto" else (self.decay,)
 
     def _in_time_order(self) -> bool:
-        """Return whether the order of the rows matters, because earlier ones are discounted."""
+        """Return True if earlier rows are discounted, so that the order of rows matters."""
         return self.decay != 1.0
 
     def _calibrates(self) -> bool:
@@ -251,7 +261,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _learn_table(
         self, rows: Any, targets: Any, sample_weight: ArrayLike | None, mean_weight: float | None = None
     ) -> Self:
-        """Learn as ``update`` does; weights are divided by `mean_weight`, or if it is None by their running mean."""
+        """Learn rows as ``update`` does, and check the column names of a table.
+
+        Sample weights are divided by `mean_weight`, or if that is None, by their running mean.
+        """
         if type(rows) is np.ndarray or not is_table(rows):
             return self._learn(rows, targets, sample_weight, mean_weight)
         names_before, n_before = self._feature_names, self.n_rows
@@ -262,7 +275,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self
 
     def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
-        """Check names of columns; with ``open_columns`` rows may have more or fewer columns than before."""
+        """Compare the column names of new rows with the earlier names; return them, or raise ValueError.
+
+        With ``open_columns`` one list of names may be longer than the other; the longer one is returned.
+        """
         before = self._feature_names
         if not self.open_columns or names is None or before is None:
             return super()._agreed(names, whose)
@@ -271,12 +287,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return max(before, names, key=len)
 
     def _learn_few(self, rows: Any, targets: Any) -> bool:
-        """Learn up to 16 rows by the fast path; return False, with nothing changed, if that is not possible."""
+        """Try to learn up to 16 rows by a fast path; return False and change nothing if it does not apply."""
         few = self._few() if self._names.is_numbered() else None
         return few is not None and few.learn(self, rows, targets)
 
     def _few(self) -> FewRows | None:
-        """Return the fast path for a few rows; None if this model has to use the general one."""
+        """Return the fast path for batches of a few rows; None if this model needs the general path."""
         model_state = self._model_state
         if model_state is None or self._comparator is not None or self._values.class_weight is not None:
             return None
@@ -290,7 +306,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         mean_weight: float | None = None,
         positions: NDArray[np.intp] | None = None,
     ) -> Self:
-        """Learn rows by the general path; `positions` are their numbers in the user's batch, for error messages."""
+        """Learn a batch of rows by the general path, either completely or not at all.
+
+        `positions` are the row numbers in the user's batch, for error messages.
+        """
         x = self._rows_to_learn(rows)
         named = isinstance(x, NamedRows) and sample_weight is None
         if named and (few := self._few()) is not None and few.learn_named(self, x.csr, targets):
@@ -353,7 +372,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _learn_weighted(
         self, rows: Any, x: Any, targets: Any, counted: Floats | None, given: Floats, mean_weight: float | None
     ) -> Self:
-        """Learn the rows x whose weights `given` are positive, and ignore the others."""
+        """Learn the rows with positive weights; rows of weight 0 are ignored and get the score NaN.
+
+        `given` are the weights including class weights, `counted` the sample weights of the user.
+        """
         positions, n_rows = np.flatnonzero(given), self.n_rows
         scores = np.full(len(given), np.nan)
         if len(positions):
@@ -372,7 +394,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _relative(
         self, given: Floats, sums: tuple[float, int], mean_weight: float | None
     ) -> tuple[Floats, tuple[float, int]]:
-        """Divide each weight by the mean weight of the rows so far; return (weights, (sum, number of weights so far)).
+        """Divide each weight by the mean weight of all rows so far, or by `mean_weight` if given.
+
+        Returns the divided weights and the updated (sum, number) of weights.
 
         sums: the sum and number before these. All other rows so far had no weight, and count as weight 1. So a step
         does not depend on the unit of the weights: a weight of twice the mean counts as the row twice.
@@ -389,14 +413,17 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return relative, (float(totals[-1]) if len(given) else total, n_weighted + len(given))
 
     def _look_at_order(self, tally: ClassTally) -> None:
-        """Warn once if the labels come in runs."""
+        """Warn once if the labels come in long runs, as in a file sorted by label."""
         self._until_look = LOOK
         if tally.is_sorted() and not self._in_time_order():
             warn_caller(tally.advice())
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
-        """Return rows as finite float64, dense, CSR or NamedRows; new names get columns."""
+        """Convert rows to finite float64: a dense array, CSR or NamedRows.
+
+        New feature names get columns.
+        """
         given: Any = rows
         plain = given.dtype.kind != "O" if isinstance(rows, np.ndarray) else hasattr(given, "indptr")
         if plain and self._model_state is not None and self._names.is_numbered():
@@ -423,7 +450,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self._blends_numbers() if self.blend is None else self.blend
 
     def _has_steady_rows(self) -> bool:
-        """Return whether columns have fixed scales that change by factors of two, instead of running ones."""
+        """Return True if feature scales stay fixed until a deviation has doubled or halved.
+
+        Otherwise the scales follow the running moments at every row.
+        """
         real = LOSSES[self.loss].targets == "real"
         return real and self.scale is not None and self.fit_intercept and self._can_rescale()
 
@@ -438,7 +468,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         )
 
     def _initial_state(self, x: Any, labels: ClassLabels | None) -> ModelState[S]:
-        """Return the state before the rows x, the first of which decides between dense and sparse."""
+        """Create the model's state before its first batch; the first row decides between dense and sparse."""
         d = x.shape[1]
         few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= self.dense_above * d
         sparse = few or self.open_columns or isinstance(x, NamedRows)
@@ -452,7 +482,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return ModelState(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
 
     def _new_states(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
-        """Return the initial state of a new class, and the diagonal learner to blend with, or None."""
+        """Create the learner of a new class, and the diagonal learner to blend it with (or None)."""
         states = self._begun_at(decay, columns, sparse, [1.0], lambda _: columns.first_room())
         return states.held[0], states.beside[0] if states.beside else None
 
@@ -464,7 +494,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Return the initial learners of all decay rates; slots(prefix of array names): the capacity of a state."""
+        """Create the initial learners of all decay rates.
+
+        `slots` maps the prefix of a learner's array names to its capacity.
+        """
 
         def begun(number: int, decay: float) -> States[S]:
             return self._begun_at(decay, columns, sparse, signs, lambda name: slots(pace_name(number) + name), zeros)
@@ -489,7 +522,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Return the initial learners of one decay rate."""
+        """Create the initial learners of one decay rate, with calibration and blending."""
         most, n = columns.most + self.fit_intercept, range(len(signs))
         held = [self._start(most, sparse, zeros, slots(f"{k}.") if sparse else None, decay=decay) for k in n]
         states = States(held, list(signs), decay=decay)
@@ -505,7 +538,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     # -- decay by hand --------------------------------------------------------------------------------------------
     @changes
     def fade(self, factor: float) -> Self:
-        """Discount all rows so far by a factor, as ``decay`` does at every row.
+        """Multiply the weight of all earlier rows by a factor, as ``decay`` does at every row.
 
         Use it once a batch or once a day if rows arrive unevenly. It multiplies their weight in H and in the
         calibration, not in the metrics of ``progress``.
@@ -590,7 +623,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _state_of_file(
         self, state: dict[str, Any], arrays: Arrays, columns: ColumnSlots, zeros: Zeros
     ) -> ModelState[S]:
-        """Return the initial state for a file, to be filled with its arrays; zeros: np.zeros or outline."""
+        """Create the initial model state that a state file describes; the caller fills in the arrays.
+
+        zeros: np.zeros, or ``outline`` to take no memory.
+        """
         labels = ClassLabels.read_back(state["labels"], self._values.classes) if "labels" in state else None
         signs: list[float] = [1.0] if labels is None else state["signs"]
         n = 1 if labels is None else n_states(len(labels.known))

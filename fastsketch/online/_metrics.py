@@ -1,4 +1,4 @@
-"""Metrics of a model while it learns: each row is predicted before it is learned (progressive validation)."""
+"""Metrics of an online model, where each row is predicted before it is learned (progressive validation)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ MOST_UNIT = 1e120
 
 
 class MetricFigures(TypedDict):
-    """Metrics by name; None if a metric does not apply to the targets, or is not known yet."""
+    """Dictionary of metrics by name; None if a metric does not apply or has no rows yet."""
 
     log_loss: float | None
     accuracy: float | None
@@ -40,7 +40,9 @@ class MetricFigures(TypedDict):
 
 @dataclass(slots=True)
 class Metrics(Arrays):
-    """Sums over rows of metrics, weighted by ``sample_weight * decay^age``.
+    """Running sums for progressive-validation metrics: log loss, accuracy, AUC and regression errors.
+
+    Rows are weighted by ``sample_weight * decay^age``.
 
     The log loss clips probabilities to [2^-52, 1 - 2^-52], as scikit-learn does in float64; for more than two classes
     only from below. The AUC rounds scores to seven significant bits, and ties count half: scores beyond 32 in size are
@@ -64,7 +66,9 @@ class Metrics(Arrays):
         numbers: Counts | None = None,
         is_new: bool = False,
     ) -> None:
-        """Add rows, given scores (k, n) from before each row was learned, and targets (k, n).
+        """Update the metrics with the targets of rows, and the scores they had before they were learned.
+
+        scores and targets have shape (k, n).
 
         k is 1 for real targets and two classes. For more classes signs (k,) are those of the states, and numbers (n,)
         the class numbers of the rows. is_new: row 0 is the first of its class.
@@ -78,7 +82,7 @@ class Metrics(Arrays):
 
     # -- results ---------------------------------------------------------------------------------------------------
     def figures(self) -> MetricFigures:
-        """Return all metrics by name."""
+        """Return all metrics in a dictionary by name."""
         real = self.how == kernel.REAL
         squared = self._mean(SQUARED) if real else None
         return {
@@ -90,13 +94,16 @@ class Metrics(Arrays):
         }
 
     def _mean(self, entry: int) -> float | None:
-        """Return the weighted mean for an entry of the sums; None before the first row of positive weight."""
+        """Return the weighted mean of one metric over all rows; None before the first row of positive weight.
+
+        entry: the position of the metric in `metric_sums`.
+        """
         total = float(self.metric_sums[WEIGHT])
         return float(self.metric_sums[entry]) / total if 0 < total < inf else None
 
     @property
     def auc(self) -> float | None:
-        """Return the area under the ROC curve; None unless there are two classes and rows of both."""
+        """Return the area under the ROC curve; None unless there are exactly two classes with rows of both."""
         if self.auc_bins is None:
             return None
         largest = float(self.auc_bins.max())
@@ -112,7 +119,7 @@ class Metrics(Arrays):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless these are possible sums; return their names."""
+        """Raise ValueError if arrays of a state file are not valid metric sums; return the names of the arrays."""
         sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,))
         checks.number_within(sums.min(), "sums of the metrics", 0.0, inf)
         checks.number_within(sums[UNIT], "unit of the metrics", 1.0, MOST_UNIT)
@@ -123,14 +130,17 @@ class Metrics(Arrays):
         return {"metric_sums", "auc_bins"}
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the arrays by those of ``saved()``."""
+        """Replace the sums by arrays from a state file."""
         self.metric_sums = np.ascontiguousarray(arrays["metric_sums"])
         bins = arrays.get("auc_bins")
         self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
 
 
 def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:
-    """Return the initial metrics: of two classes until others appear, or of real targets."""
+    """Create metrics without rows, for class labels or real targets depending on the loss.
+
+    With labels they assume two classes until more appear.
+    """
     if LOSSES[loss].targets != "label":
         how = kernel.REAL
     elif calibrated:
@@ -147,7 +157,7 @@ EARLIER_SUMS = 13
 
 
 def without_drift(parameters: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert the parameters and arrays of a file that has the parameter `drift`, which was removed.
+    """Convert parameters and arrays of an old file that has the removed parameter `drift`.
 
     A model that was saved with drift="restart" becomes a learner that never restarts: its current states are kept, the
     window of errors and the states that had begun at a warning are dropped.

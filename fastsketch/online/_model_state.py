@@ -1,4 +1,4 @@
-"""Everything that an online linear model has learned, the steps of learning a batch, and the arrays in files."""
+"""ModelState: everything that an online linear model has learned, with methods to learn batches and to fill files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ MOST_WEIGHT = float(np.finfo(np.float64).max)
 
 
 class Examples(NamedTuple):
-    """Rows to be learned, with targets and weights."""
+    """Prepared rows to learn, with targets and weights."""
 
     batch: RowBatch
     y: NDArray[Any]  # real targets, or class numbers
@@ -46,7 +46,10 @@ class Examples(NamedTuple):
     weight_sums: tuple[float, int]  # sum and number of the weights given so far, including these
 
     def part(self, first: int, stop: int) -> "Examples":
-        """Return examples first to stop - 1; views."""
+        """Return the examples [first, stop), without copying their values.
+
+        `tally` and `weight_sums` stay those of the whole.
+        """
         counted = None if self.counted is None else self.counted[first:stop]
         batch = part_of(self.batch, first, stop)
         return self._replace(batch=batch, y=self.y[first:stop], weights=self.weights[first:stop], counted=counted)
@@ -54,7 +57,7 @@ class Examples(NamedTuple):
 
 @dataclass(slots=True)
 class ModelState(Generic[S]):
-    """Everything that a model has learned. A batch changes it as a whole or not at all."""
+    """Everything that an online linear model has learned: learners, labels, columns, scaling and metrics."""
 
     states: States[S]
     labels: ClassLabels | None  # None for real targets
@@ -65,7 +68,7 @@ class ModelState(Generic[S]):
     weight_sums: tuple[float, int] = (0.0, 0)  # sum and number of the weights given so far
 
     def few_rows(self, loss_scale: float) -> FewRows | None:
-        """Return the fast path for a few rows; None for several states, and before the first rows."""
+        """Return the fast path for batches of a few rows; None for several learners or before the first row."""
         if self.few is None or self.few.is_stale():
             states = self.states
             alone = len(states.held) == 1 and not states.faster
@@ -74,7 +77,7 @@ class ModelState(Generic[S]):
         return self.few
 
     def copied(self) -> "ModelState[S]":
-        """Return a deep copy, which shares ``columns``."""
+        """Return a deep copy that shares only ``columns``."""
         labels = None if self.labels is None else self.labels.copied()
         return ModelState(
             self.states.copied(),
@@ -87,37 +90,46 @@ class ModelState(Generic[S]):
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def with_slots(self, x: Any) -> RowBatch:
-        """Convert checked rows for the states, except for scaling; new columns get slots."""
+        """Convert rows for learning, without scaling them; the columns of sparse rows become slots.
+
+        New columns get the next free slots.
+        """
         if not self.inputs.sparse:
             return to_dense(x)
         return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
     def with_known_slots(self, x: Any, n_slots: int) -> RowBatch:
-        """Convert checked rows to be scored by coefficients (..., n_slots); other columns get slot n_slots."""
+        """Convert rows for prediction, without scaling them; the columns of sparse rows become slots.
+
+        Columns for which coefficients (..., n_slots) have no entry get slot n_slots.
+        """
         if not self.inputs.sparse:
             return self.inputs.with_intercept(to_dense(x))
         return self.columns.look_up(cast(Csr, self.inputs.with_intercept(to_csr(x))), n_slots)
 
     def n_slots(self) -> int:
-        """Return the number of slots in use, or of columns for dense rows."""
+        """Return the number of slots in use (sparse rows), or the number of columns (dense rows)."""
         return max(state.n_slots for state in self.states.all())
 
     def has_room(self) -> bool:
-        """Return whether states and moments have capacity for all slots."""
+        """Return True if all arrays have capacity for the columns seen so far."""
         if not self.inputs.sparse:
             return True
         n = len(self.columns)
         return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
 
     def make_room(self) -> None:
-        """Enlarge states and moments to the number of slots."""
+        """Enlarge the arrays of learners and moments to hold all columns seen so far."""
         if self.inputs.sparse:
             self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in self.states.all():
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
-        """Return the coefficients of the calibrated scores, (k, d), or (k, n_slots) by slot for sparse rows."""
+        """Return the coefficients of the calibrated scores for scaled rows.
+
+        Shape (k, d), or (k, n_slots) by slot for sparse rows.
+        """
         each = [state.coef() for state in self.states.all()]
         if len(each) == 1:
             out = each[0][None]
@@ -128,7 +140,7 @@ class ModelState(Generic[S]):
         return self.states.combined(out)
 
     def compare(self, comparator: Floats, x: Any, y: NDArray[Any], weights: Floats, loss: str) -> None:
-        """Add the loss of the comparator (d,) on rows x to its cumulative loss."""
+        """Add the loss of fixed coefficients (the comparator) on a batch to their cumulative loss."""
         if self.labels is not None:
             y = self.states.targets(y)[0] * self.sign()
         scalar, scores = self.states.held[0].scalar, np.asarray(x @ comparator, np.float64)
@@ -138,7 +150,10 @@ class ModelState(Generic[S]):
 
     # -- from states to classes ------------------------------------------------------------------------------------
     def sign(self) -> float:
-        """Return the factor on the scores of the only state that makes the last of two sorted classes positive."""
+        """Return the factor, 1 or -1, by which positive scores of the first learner mean the last sorted class.
+
+        1 for real targets.
+        """
         sign = self.states.signs[0]
         if self.labels is None:
             return sign
@@ -147,13 +162,18 @@ class ModelState(Generic[S]):
         return sign if self.labels.order[-1] == 0 else -sign
 
     def shown(self, values: Floats) -> Floats:
-        """Return scores or coefficients (k, n) of states as (k, n) in the order of `classes`, (n,) for two classes."""
+        """Convert the learners' scores or coefficients to the order and signs of the public `classes`.
+
+        values has shape (k, n); the result has it too, or (n,) for one learner.
+        """
         if len(values) == 1:
             return values[0] if self.sign() > 0 else -values[0] + 0.0
         return self.states.signed(values)[cast(ClassLabels, self.labels).order]
 
     def intercepts(self, coef: Floats, *, in_order: bool) -> Floats:
-        """Return the intercepts that calibration adds to scores: (1,), or (k,) in the order of `classes`.
+        """Return the intercepts that calibration adds to the scores, in the order of `classes`.
+
+        Shape (1,), or (k,) for more than two classes.
 
         coef: coefficients of scaled rows, as from ``shown``. If labels come in runs, learned intercepts are wrong,
         because every row of a run moves them the same way. Unless the order of rows matters (in_order), the intercepts
@@ -173,7 +193,7 @@ class ModelState(Generic[S]):
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:
-        """Learn rows of known classes without copying the whole state; return their scores.
+        """Learn rows of known classes without copying the whole state; return their scores, or None.
 
         Returns None, with nothing changed, for large batches and if a fixed scale must change. If a row is refused or
         learning is interrupted, what has changed is restored.
@@ -204,7 +224,9 @@ class ModelState(Generic[S]):
         new: NewClasses = NOTHING_NEW,
         begin: Callable[[float], tuple[S, LearnedState | None]],
     ) -> Floats:
-        """Learn rows; return their scores from before each was learned, (n,) or (n, k) in the order of `classes`.
+        """Learn rows and add learners for new classes; return each row's score before it was learned.
+
+        Scores have shape (n,), or (n, k) in the order of `classes`.
 
         `begin` returns the state (and diagonal learner) of a new class, which starts at its row in `new`. If a row is
         refused, this object is left half changed and must be dropped.
@@ -232,13 +254,15 @@ class ModelState(Generic[S]):
         return self._together(scores, n)
 
     def _begins_at_target(self, examples: Examples) -> bool:
-        """Return whether the first of these rows sets the intercept: they are the first, with real targets."""
+        """Return True if these are the first rows and the intercept may start at the first real target."""
         if self.states.totals()[0] or not self.inputs.intercept or not len(examples.y):
             return False
         return all(state.may_begin_anywhere() for state in self.states.all())
 
     def _first_target(self, first: Examples) -> Floats:
-        """Learn the first row: set the intercept to its target, learn it, and count it as predicted 0; return that 0.
+        """Learn the model's first row: start the intercept at its target, and count it as predicted 0.
+
+        Returns that score 0, shape (1,).
 
         Without this, the first step would have the size of the target (say a year), and its gradient in H would make
         all later steps small.
@@ -267,7 +291,9 @@ class ModelState(Generic[S]):
         stop: int,
         is_new: bool = False,
     ) -> Floats:
-        """Learn rows [first, stop) with the current states. Return their scores from before each was learned, (k, n).
+        """Learn rows [first, stop) with the current learners; return each row's score before it was learned.
+
+        The scores have shape (k, stop - first).
 
         The rows are processed in parts that fit a cache.
         """
@@ -286,7 +312,10 @@ class ModelState(Generic[S]):
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _prepared(self, examples: Examples) -> Iterator[tuple[int, Examples]]:
-        """Yield (first row, examples with scaled rows) in runs; between runs the states are converted to new scales."""
+        """Yield (first row, scaled examples) for each stretch of rows in which fixed feature scales do not change.
+
+        Between two stretches the learners are converted to the new scales.
+        """
         if self.inputs.steady is None or not len(examples.y):
             yield 0, examples._replace(batch=cast(RowBatch, self.inputs.prepared(examples.batch)))
             return
@@ -294,7 +323,7 @@ class ModelState(Generic[S]):
             yield first, examples.part(first, stop)._replace(batch=rows)
 
     def _rescale(self) -> None:
-        """Update the fixed scales to the current moments, and convert the states."""
+        """Update the fixed feature scales to the current moments, and convert all learners to them."""
         n = self.columns.width if not self.inputs.sparse else None
         slots = None if n is not None else self.columns.array(len(self.columns))
         change = self.inputs.move(cast(int, n) if slots is None else int(np.flatnonzero(slots == INTERCEPT)[0]))
@@ -302,7 +331,10 @@ class ModelState(Generic[S]):
             state.rescale(change)
 
     def _learn_prepared(self, examples: Examples, *, is_new: bool) -> Floats:
-        """Learn scaled rows and update calibration and metrics; return the scores (k, n) from before each row."""
+        """Learn scaled rows, update calibration and metrics; return each row's score before it was learned.
+
+        The scores have shape (k, n).
+        """
         states, y = self.states, examples.y
         targets = y[None, :] if self.labels is None else states.targets(y)
         members = states.unread(targets)
@@ -312,7 +344,10 @@ class ModelState(Generic[S]):
         return scores
 
     def _together(self, parts: Sequence[Floats], n: int) -> Floats:
-        """Concatenate scores (k, rows) of parts to (n,), or (n, k) in the order of `classes`, NaN for later classes."""
+        """Join the scores of consecutive parts of a batch, in the order of `classes`.
+
+        The parts have shape (k, rows), the result (n,) or (n, k). NaN marks classes that appeared later.
+        """
         k = len(self.states.held)
         if k == 1:
             return self.shown(parts[0]) if parts else np.empty(0)
@@ -328,13 +363,13 @@ class ModelState(Generic[S]):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Yield (prefix of the array names in a file, dataclass of arrays)."""
+        """Yield pairs (prefix of array names, dataclass of arrays) for the state file."""
         yield "", self.inputs
         yield "", self.metrics
         yield from self.states.parts()
 
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return (dict for JSON, arrays) for a state file."""
+        """Return the state for a file, as (dictionary for JSON, arrays by name)."""
         state: dict[str, Any] = {"sparse": self.inputs.sparse, "n_features": self.columns.width}
         if self.labels is not None:
             state.update(labels=self.labels.saved(), signs=list(self.states.signs))
@@ -346,13 +381,16 @@ class ModelState(Generic[S]):
         return state, arrays
 
     def fill(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace the arrays by those of a state file."""
+        """Replace all arrays by those of a state file."""
         groups = by_prefix(arrays)
         for prefix, part in self.parts():
             part.fill(groups.get(prefix, {}))
 
     def validate_all(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Raise ValueError unless these arrays are a possible state; the arrays of this object may be outlines."""
+        """Raise ValueError if arrays of a state file are not a valid state of this model.
+
+        The arrays of this object may be outlines.
+        """
         groups, names = by_prefix(arrays), {"comparator", "columns", "names", "name_ends"}
         for prefix, part in self.parts():
             names |= {prefix + name for name in part.validate_all(groups.get(prefix, {}))}
@@ -366,7 +404,7 @@ class ModelState(Generic[S]):
 
 
 def checked_sums(value: Any) -> tuple[float, int]:
-    """Check and return the sum and number of weights in a file."""
+    """Validate the sum and number of weights in a state file, and return them."""
     if not isinstance(value, list | tuple) or len(cast("Sequence[Any]", value)) != 2:
         raise ValueError(f"weights must be the sum and the number of weights, got {value!r}")
     total, n = cast("Sequence[Any]", value)
@@ -374,7 +412,7 @@ def checked_sums(value: Any) -> tuple[float, int]:
 
 
 def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return {prefix: {name: array}} of arrays whose names are prefix + name, where a prefix ends with "."."""
+    """Group arrays by the prefix of their names, up to the last dot: {prefix: {name: array}}."""
     groups: dict[str, dict[str, NDArray[Any]]] = {}
     for name, array in arrays.items():
         prefix, dot, rest = name.rpartition(".")
@@ -383,7 +421,7 @@ def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[An
 
 
 class _Before:
-    """Copies of all that learning a batch in place may change."""
+    """Backup of everything that learning a batch in place may change."""
 
     def __init__(self, model_state: ModelState[Any], batch: RowBatch) -> None:
         states, n_slots = (
@@ -405,7 +443,7 @@ class _Before:
         self.arrays = [(array, at, array[at].copy()) for array, at in [*model_state.inputs.changing(batch), *whole]]
 
     def restore(self) -> None:
-        """Write the copies back."""
+        """Undo the changes: write the backup to the model state."""
         for rows, data, indices in self.rows:
             rows.kept_data, rows.kept_indices = data, indices
         for state, rounds, _ in self.learners:
@@ -419,7 +457,7 @@ class _Before:
 
 
 def _cut(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:
-    """Split rows [first, stop) into parts (first, stop) that fit a cache; at least one."""
+    """Split rows [first, stop) into ranges that fit a CPU cache; return at least one pair (first, stop)."""
     if isinstance(batch, Csr):
         n, size = len(batch.indptr) - 1, batch.data.nbytes + batch.indices.nbytes
     else:

@@ -1,4 +1,7 @@
-"""State of SketchedNewton. The rounds are in _kernels/online/newton."""
+"""State of SketchedNewton: the rows of its sketch, small matrices, and the weights.
+
+The updates are in _kernels/online/newton.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,7 +51,7 @@ CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BO
 
 @dataclass(frozen=True, slots=True)
 class NewtonSetting:
-    """Parameters of a SketchedNewton for the kernels."""
+    """Parameters of a SketchedNewton, as the kernels read them."""
 
     method: str
     sketch_size: int
@@ -65,7 +68,10 @@ class NewtonSetting:
 # -- Z, the result of earlier shrinks, and X, the rows since then ------------------------------------------------------
 @dataclass(slots=True)
 class NewtonDenseRows(Arrays):
-    """Dense rows Z' and X, for m = sketch_size."""
+    """Rows of the sketch for dense data: Z' from earlier shrinks, and the rows X since the last shrink.
+
+    m is the sketch size.
+    """
 
     z: Floats  # Z', (m, d)
     kept: Floats  # X, (2 m, d)
@@ -73,7 +79,10 @@ class NewtonDenseRows(Arrays):
 
 @dataclass(slots=True)
 class NewtonSparseRows(KeptRows):
-    """Sparse rows: Z by slot, and X in CSR format with at most 2 m rows."""
+    """Rows of the sketch for sparse data: Z from earlier shrinks, and the sparse rows X since the last shrink.
+
+    X has at most 2 m rows, for the sketch size m.
+    """
 
     z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, m)
 
@@ -81,7 +90,7 @@ class NewtonSparseRows(KeptRows):
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class ShrinkingSpace(Arrays):
-    """Small space of B = [F Z'; C X]; w = base + Z b + X'e."""
+    """Small matrices of the sketch B = [F Z'; C X], and coefficients of the weights w = base + Z b + X'e."""
 
     frame: Floats  # F, (k, k)
     factors: Floats  # the diagonal of C, (k,)
@@ -94,7 +103,7 @@ class ShrinkingSpace(Arrays):
 # -- states ------------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class NewtonState(LearnedState):
-    """State of any method of SketchedNewton."""
+    """State of a SketchedNewton learner, for every method."""
 
     setting: NewtonSetting
     rows: NewtonDenseRows | NewtonSparseRows
@@ -104,7 +113,10 @@ class NewtonState(LearnedState):
         return NewtonRounds(self, self.setting)
 
     def rounds_for(self, batch: RowBatch) -> NewtonRounds:
-        """Return the rounds, after setting alpha from the first nonzero row and providing capacity for sparse rows."""
+        """Return the kernel object that runs the updates, after initialising alpha and reserving memory.
+
+        Unless alpha0 is given, alpha is a multiple of the squared length of the first nonzero row.
+        """
         if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:
             with np.errstate(over="ignore"):
                 square = _first_square(batch)
@@ -122,7 +134,7 @@ class NewtonState(LearnedState):
         self.rounds.fade(factor)
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert rows and weights to the new scales; alpha stays."""
+        """Convert the sketch and the weights to new feature scales; alpha does not change."""
         r, n, space, rows = int(self.count[RANK]), int(self.count[ROWS]), self.space, self.rows
         slots = change.n_slots(self.n_slots)  # not the capacity, on which rounding would depend
         alpha, faded = float(self.scalar[ALPHA]), float(self.scalar[FADED])
@@ -182,7 +194,7 @@ class NewtonState(LearnedState):
 
 
 def _first_square(batch: RowBatch) -> float:
-    """Return the squared length of the first nonzero row; 0 if there is none."""
+    """Return the squared length of the first nonzero row of a batch; 0 if there is none."""
     if isinstance(batch, Csr):
         places = np.flatnonzero(batch.data)
         if not len(places):
@@ -200,7 +212,9 @@ def _first_square(batch: RowBatch) -> float:
 
 # -- initial state -----------------------------------------------------------------------------------------------------
 def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
-    """Return the initial state; with zeros=outline, one of the same shapes that takes no memory.
+    """Create the initial state of a SketchedNewton learner.
+
+    With zeros=outline it has the right shapes but takes no memory.
 
     d: columns of dense rows, or initial capacity in slots.
     """

@@ -1,4 +1,4 @@
-"""The predicting half of all online linear models: scores, probabilities, coefficients, features, progress."""
+"""Base class OnlineLinear of the online linear models: scores, predictions, coefficients and metrics."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar, cast
@@ -36,7 +36,9 @@ Weighed = tuple[str | int, float]
 
 
 def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: Sequence[str] | None) -> list[Weighed]:
-    """Return (name or column, weight) of the n features with the largest sizes (m,); those of weight 0 are excluded.
+    """Return the n features with the largest sizes as pairs (name or column, weight), largest first.
+
+    Features of weight 0 are excluded. sizes has shape (m,).
 
     Ties are in the order of columns (m,).
     """
@@ -52,7 +54,7 @@ def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: S
 
 
 class OnlineProgress(MetricFigures):
-    """Losses, errors and metrics so far; each row was predicted before it was learned."""
+    """Dictionary of losses and metrics so far, where each row is predicted before it is learned."""
 
     n_rows: int
     cumulative_loss: float
@@ -63,11 +65,14 @@ class OnlineProgress(MetricFigures):
 
 
 class OnlineLinear(OnlineLearner[S], abstract=True):
-    """Linear model w that scores a row x by w'x and learns one example after the other."""
+    """Abstract base of linear models that score a row x by w'x and learn one example after the other."""
 
     # -- coefficients ----------------------------------------------------------------------------------------------
     def _prepared_coef(self) -> Floats:
-        """Return w for scaled rows, in the order of `classes`; by slot for sparse models. It is cached in `_coef`."""
+        """Return the coefficients for scaled rows, and cache them; ValueError before the first row.
+
+        They are in the order of `classes`; for sparse models by slot. The cache is `_coef`.
+        """
         if self._model_state is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
@@ -77,10 +82,11 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     @property
     @reads
     def coef(self) -> NDArray[np.float64]:
-        """Return w, (d,) float64; (n_classes, d) for more than two classes, in the order of ``classes``.
+        """Return the coefficients of the unscaled features, without the intercept.
 
-        For unscaled features, without the intercept. With scale="moments" the score of a sparse row is w'x divided by a
-        length: about that of the scaled row itself for texts, the mean length of rows for tables. For real targets,
+        Shape (d,) float64; for more than two classes (n_classes, d), in the order of ``classes``.
+
+        With scale="moments" the score of a sparse row is w'x divided by a length: about that of the scaled row itself for texts, the mean length of rows for tables. For real targets,
         columns that every row has are already divided by that length here.
         """
         w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
@@ -90,7 +96,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     @property
     @reads
     def intercept(self) -> float | NDArray[np.float64]:
-        """Return the intercept of the score; (n_classes,) for more than two classes."""
+        """Return the intercept of the score, or for more than two classes an array with one intercept per class."""
         w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
         _, added = model_state.inputs.for_features(w)
         if model_state.inputs.sparse:
@@ -111,7 +117,10 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return self._as_rows(rows)
 
     def _scores(self, x: Any) -> Floats:
-        """Return the scores of checked rows, (n,) or (n, n_classes); sparse rows are scored by slots."""
+        """Return the scores of rows that have already been checked.
+
+        Shape (n,) or (n, n_classes). Sparse rows are scored by slots.
+        """
         w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
         batch = model_state.with_known_slots(x, w.shape[-1])
         try:
@@ -123,7 +132,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     @reads
     def decision_function(self, rows: Any) -> NDArray[np.float64]:
-        """Compute the score w'x of every row; the last of two sorted classes is the positive one.
+        """Compute the score of every row; with two classes, a positive score means the last of the sorted classes.
 
         Parameters
         ----------
@@ -148,7 +157,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     @reads
     def predict(self, rows: Any) -> NDArray[Any]:
-        """Predict labels or real targets.
+        """Predict the class label or real target of every row.
 
         Parameters
         ----------
@@ -183,7 +192,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     @reads
     def predict_proba(self, rows: Any, *, prior: Literal["observed"] | None = None) -> NDArray[np.float64]:
-        """Compute the probability of every class, for losses of labels.
+        """Compute the class probabilities of every row, for classification losses.
 
         Parameters
         ----------
@@ -235,7 +244,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
 
     def _temper(self, factor: float) -> None:
-        """Multiply the scores of a calibrated model by a factor."""
+        """Multiply the scores of a calibrated classification model by a factor, from now on."""
         model_state = self._model_state
         if factor != 1.0 and model_state is not None and isinstance(model_state.states.readout, ReadOut):
             model_state.states.readout.readout_weights *= factor
@@ -245,14 +254,14 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     @property
     @reads
     def feature_names(self) -> FeatureNames | None:
-        """Return the names of the columns, of the first data frame or of rows with names; None without names."""
+        """Return the column names, from the first data frame or from rows with names; None without names."""
         known = self._names.known(self.n_rows)
         return tuple(known) if known else self._feature_names
 
     @property
     @reads
     def vocabulary(self) -> Vocabulary | None:
-        """Return a copy of the vocabulary of rows with names; None for numbered columns and with ``hash_bits``."""
+        """Return a copy of the vocabulary of feature names; None for numbered or hashed columns."""
         known = self._names.known(self.n_rows)
         return None if known is None else Vocabulary(known, unknown="ignore")
 
@@ -318,7 +327,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     # -- regret and metrics ----------------------------------------------------------------------------------------
     @changes
     def compare_with(self, comparator: ArrayLike) -> Self:
-        """Measure regret against fixed coefficients from now on.
+        """Start to measure regret against fixed coefficients; earlier rows do not count.
 
         Parameters
         ----------
@@ -422,7 +431,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
 
 def _probability(loss: str, z: Floats) -> Floats:
-    """Return the probability of the positive class, or of each class against the rest, for uncalibrated scores."""
+    """Convert uncalibrated scores to the probability of the positive class, or of each class against the rest."""
     if loss == "squared_hinge":
         return 0.5 + 0.5 * np.clip(z, -1.0, 1.0)  # the expected loss is smallest for the score 2 p - 1
     return expected(loss, z)

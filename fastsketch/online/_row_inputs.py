@@ -1,4 +1,4 @@
-"""Preparation of rows for an online model: names become columns, columns become slots, features are scaled.
+"""Preparation of rows for online models: feature names become columns, columns become slots, features are scaled.
 
 Slots are assigned in the order in which columns first appear, so that results depend neither on the width of rows, nor
 on the capacity of arrays, nor on batches. All states of a model share one map of columns to slots. The intercept is an
@@ -49,7 +49,7 @@ WORDS = (
 
 
 class NamedRows:
-    """Rows with names that have been converted to canonical CSR of finite float64."""
+    """Sparse rows converted from dicts or lists of names: canonical CSR with finite float64 values."""
 
     __slots__ = ("csr", "shape")
 
@@ -68,7 +68,7 @@ class NamedRows:
 
 
 def holds_words(rows: Any) -> bool:
-    """Return whether rows that were refused contain strings, or are a string such as a file name."""
+    """Return True if invalid rows contain strings or other objects, or are a string such as a file name."""
     if is_sparse(rows):
         return False
     try:
@@ -78,7 +78,7 @@ def holds_words(rows: Any) -> bool:
 
 
 class Names:
-    """Names of a model's columns, by a vocabulary or a hash, or none for numbered columns.
+    """Mapping of feature names to columns: a growing vocabulary, a hash, or none for numbered columns.
 
     The argument n_rows of its methods is the number of rows that the model has learned. New names of a batch become
     permanent once n_rows has grown; if the batch was refused, they are removed with the next one.
@@ -94,32 +94,32 @@ class Names:
 
     @property
     def width(self) -> int | None:
-        """Return the number of columns; None for a vocabulary, which may grow."""
+        """Return the number of columns that a hash has; None for a growing vocabulary or numbered columns."""
         return None if self._naming is None else self._naming.width
 
     @property
     def is_open(self) -> bool:
-        """Return whether new names get new columns (a vocabulary)."""
+        """Return True if new feature names get new columns, as in a vocabulary."""
         return isinstance(self._naming, KeptNames)
 
     def is_named(self, n_rows: int) -> bool | None:
-        """Return whether rows have names; None before the first."""
+        """Return whether the model's rows have feature names; None if no row has been learned yet."""
         if self._hash_bits is not None:
             return True
         return None if n_rows == 0 else self._naming is not None
 
     def is_numbered(self) -> bool:
-        """Return whether columns have no names, in a model that has learned rows."""
+        """Return True if the model's columns have no names."""
         return self._naming is None and self._hash_bits is None
 
     def reads(self, rows: Any, n_rows: int) -> bool:
-        """Return whether rows have names; an empty list counts as whatever the rows before were."""
+        """Return True if rows have feature names; an empty list is treated like the earlier rows."""
         if isinstance(rows, list | tuple) and not rows:
             return bool(self.is_named(n_rows))
         return is_named(rows)
 
     def number(self, n_rows: int) -> None:
-        """Use numbered columns; raise ValueError if the model learns rows with names."""
+        """Use numbered columns from now on; ValueError if the model learns rows with names."""
         if self._hash_bits is not None:
             raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
         if self.is_named(n_rows):
@@ -127,7 +127,7 @@ class Names:
         self._naming = None
 
     def enter(self, rows: Any, n_rows: int) -> NamedRows:
-        """Convert a batch to be learned; new names get columns."""
+        """Convert named rows for learning to sparse rows; new names get new columns."""
         if self.is_named(n_rows) is False:
             raise ValueError(NUMBERED)
         naming = self._naming
@@ -139,20 +139,20 @@ class Names:
         return self._as_rows(naming, rows, "add")
 
     def find(self, rows: Any, n_rows: int) -> NamedRows:
-        """Convert rows to be scored; unknown names are ignored."""
+        """Convert named rows for prediction to sparse rows; unknown names are ignored."""
         if self._naming is None or not self.is_named(n_rows):
             raise ValueError("the model has seen no rows: call update first" if n_rows == 0 else NUMBERED)
         return self._as_rows(self._naming, rows, "ignore")
 
     def forget(self, n_rows: int) -> None:
-        """Remove the new names of the last batch, which was not learned."""
+        """Remove the new names of the last batch, because it was not learned."""
         if self.is_named(n_rows) is None:
             self._naming = None
         elif self._naming is not None:
             self._naming.cut(self.count(n_rows))
 
     def _as_rows(self, naming: KeptNames | HashedNames, rows: Any, unknown: str) -> NamedRows:
-        """Convert rows to CSR. Warn, once, about a feature that is a word in some rows and a number in others."""
+        """Convert named rows to CSR; warn once if a feature is a word in some rows and a number in others."""
         parts = naming.parts(as_list(rows), unknown)
         if naming.mixed is not None and not self.warned:
             self.warned = True
@@ -169,18 +169,18 @@ class Names:
 
     # -- names that are known, files -------------------------------------------------------------------------------
     def count(self, n_rows: int) -> int:
-        """Return the number of names, without those of a batch that was refused or interrupted."""
+        """Return the number of names, excluding those of a rejected or interrupted batch."""
         if self._naming is None:
             return 0
         rows, names = self._before
         return names if n_rows == rows else len(self._naming)
 
     def known(self, n_rows: int) -> list[str] | None:
-        """Return the names in the order of their columns; None without a vocabulary."""
+        """Return the feature names in column order; None without a vocabulary."""
         return list(self._naming.columns)[: self.count(n_rows)] if isinstance(self._naming, KeptNames) else None
 
     def copied(self, n_rows: int) -> Self:
-        """Return a copy with a copy of the vocabulary."""
+        """Return an independent copy, including the vocabulary."""
         out = type(self)(self._hash_bits)
         known = self.known(n_rows)
         out._naming = self._naming
@@ -191,7 +191,7 @@ class Names:
         return out
 
     def saved(self, n_rows: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return (dict for JSON, arrays) for a state file."""
+        """Return the names for a state file, as (dictionary for JSON, arrays by name)."""
         if self._naming is None or n_rows == 0:
             return {}, {}
         if isinstance(self._naming, KeptNames):
@@ -202,7 +202,7 @@ class Names:
     def read_back(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], hash_bits: int | None, n_rows: int
     ) -> Self:
-        """Restore from ``saved()``; raise ValueError if the values are inconsistent."""
+        """Restore the names that ``saved()`` returned; ValueError if they are inconsistent."""
         out = cls(hash_bits)
         named = as_flag(state.get("named", False), "named")
         if named != ("names" in arrays or hash_bits is not None):
@@ -213,7 +213,7 @@ class Names:
         return out
 
     def require_columns(self, columns: Counts) -> None:
-        """Raise ValueError unless every column has a name."""
+        """Raise ValueError if a column number has no name in the vocabulary."""
         own = columns[columns != INTERCEPT]
         if isinstance(self._naming, KeptNames) and own.size and own.max() >= len(self._naming):
             raise ValueError(f"column {own.max()} has no name: there are {len(self._naming)}")
@@ -225,7 +225,9 @@ FEW_SLOTS = 64
 
 
 class ColumnSlots:
-    """Width of the rows, and the map of columns to slots, which is empty for dense rows.
+    """Mapping from the columns of sparse rows to slots, which are positions in the learners' arrays.
+
+    It also has the width of the rows. For dense rows the mapping is empty.
 
     The argument n_slots of its methods is the number of slots in rows that the states have learned. Slots beyond it
     belong to a batch that was refused or interrupted, and are assigned again.
@@ -238,7 +240,7 @@ class ColumnSlots:
         self.map = ColumnMap(columns)
 
     def copied(self, n_slots: int) -> Self:
-        """Return a copy with a copy of the map."""
+        """Return an independent copy of the mapping with the first n_slots slots."""
         return type(self)(self.width, self.array(n_slots))
 
     def __len__(self) -> int:
@@ -246,28 +248,34 @@ class ColumnSlots:
 
     @property
     def most(self) -> int:
-        """Return the maximum number of columns."""
+        """Return the maximum number of columns that rows may have."""
         return MOST_COLUMNS if self.width is None else self.width
 
     def first_room(self) -> int:
-        """Return the initial capacity of a new state in slots."""
+        """Return the number of slots to allocate for a new learner."""
         return max(len(self), min(self.most, FEW_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
-        """Replace columns by slots; a new column gets the next slot."""
+        """Replace the columns of sparse rows by slots; new columns get the next free slots.
+
+        Slots from n_slots on, which a rejected batch has left, are free.
+        """
         self.map.forget(n_slots)
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
     def look_up(self, rows: Csr, n_slots: int) -> Csr:
-        """Replace columns by slots; columns without a slot below n_slots get n_slots."""
+        """Replace the columns of sparse rows by slots; columns without a slot below n_slots get n_slots."""
         return rows._replace(indices=self.map.find(rows.indices, n_slots))
 
     def array(self, n_slots: int) -> Counts:
-        """Return the columns by slot, (n_slots,)."""
+        """Return an array (n_slots,) with the column of each slot."""
         return self.map.array()[:n_slots]
 
     def by_column(self, coef: Floats) -> Floats:
-        """Convert coefficients (..., n_slots) by slot to coefficients (..., d) by column, without the intercept."""
+        """Convert coefficients in slot order to column order, and drop the intercept.
+
+        coef has shape (..., n_slots), the result (..., d).
+        """
         columns = self.array(coef.shape[-1])
         own = columns != INTERCEPT
         width = self.width if self.width is not None else int(columns[own].max(initial=-1)) + 1
@@ -276,7 +284,10 @@ class ColumnSlots:
         return out
 
     def intercept(self, coef: Floats) -> Floats:
-        """Return the intercept (...) in coefficients (..., n_slots) by slot; 0 if there is none."""
+        """Return the intercept out of coefficients in slot order; 0 if there is none.
+
+        coef has shape (..., n_slots), the result (...).
+        """
         return coef[..., self.array(coef.shape[-1]) == INTERCEPT].sum(axis=-1)
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -284,7 +295,10 @@ class ColumnSlots:
     def checked(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
     ) -> Self:
-        """Raise ValueError unless columns and width in a file fit each other; return slots of that width, empty."""
+        """Raise ValueError if the columns in a state file are inconsistent; else return an empty mapping.
+
+        The mapping has the width of the rows in the file.
+        """
         bases = [array for name, array in arrays.items() if name.rpartition(".")[2] == "base"]
         slots = max((base.shape[-1] for base in bases if base.ndim), default=0)
         width = state["n_features"]
@@ -313,7 +327,10 @@ class ColumnSlots:
 
 
 def products(rows: Csr, coef: Floats) -> Floats:
-    """Compute x'w of rows in slots (n,), or (n, k) for k vectors w; slots beyond w are ignored."""
+    """Compute the scores of sparse rows whose columns are slots, for one or more coefficient vectors.
+
+    Shape (n,), or (n, k) for k vectors. Slots beyond the coefficients are ignored.
+    """
     if coef.ndim == 1:
         return row_scores(*rows, coef)
     return np.stack([row_scores(*rows, w) for w in coef], axis=1)
@@ -330,7 +347,10 @@ MOST_LOG = 750.0
 
 @dataclass(slots=True)
 class Inputs(Arrays):
-    """The intercept column, and running moments for scale="moments"; moments is None without scaling."""
+    """Intercept column and feature scaling of an online model, with running moments of the features.
+
+    `moments` is None without scaling.
+    """
 
     sparse: bool
     intercept: bool
@@ -341,7 +361,10 @@ class Inputs(Arrays):
     steady: Annotated[Floats | None, SLOTS] = None
 
     def with_intercept(self, batch: RowBatch) -> RowBatch:
-        """Append the intercept to every row, if there is one; rows are columns, not slots."""
+        """Append the intercept column to every row, if the model has an intercept.
+
+        Sparse rows must have columns here, not slots.
+        """
         if not self.intercept:
             return batch
         if isinstance(batch, Csr):
@@ -351,16 +374,16 @@ class Inputs(Arrays):
         return out
 
     def has_slots(self, n_slots: int) -> bool:
-        """Return whether the moments have capacity for this many slots."""
+        """Return True if the moment arrays have capacity for n_slots slots, or if there are none."""
         return self.moments is None or n_slots <= self.moments.shape[-1]
 
     def make_slots(self, n_used: int, n_slots: int) -> None:
-        """Enlarge the moments to at least n_slots, of which n_used are in use."""
+        """Enlarge the moment arrays to at least n_slots slots, and keep the first n_used."""
         if self.moments is not None and not self.has_slots(n_slots):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
     def prepared(self, batch: RowBatch) -> RowBatch | None:
-        """Add each row to the moments, scale it, and return the scaled rows; dense ones get the intercept.
+        """Update the running moments with each row, and return the scaled rows; dense rows get the intercept.
 
         Returns None if a fixed scale must change, and raises Unlearned if a row overflows. In both cases some rows have
         already been added to the moments.
@@ -377,7 +400,9 @@ class Inputs(Arrays):
         return None if moved else _all_scaled(batch, done)
 
     def prepared_runs(self, batch: RowBatch, rescale: Callable[[], None]) -> Generator[tuple[int, int, RowBatch]]:
-        """Yield (first, stop, scaled rows) for runs of rows between which fixed scales change.
+        """Yield (first row, stop, scaled rows) for each stretch of a batch in which the fixed scales do not change.
+
+        The running moments are updated with each row.
 
         rescale() must call ``move`` and convert the states to the new scales.
         """
@@ -395,7 +420,7 @@ class Inputs(Arrays):
             first += done
 
     def move(self, intercept: int) -> Rescaling:
-        """Set the fixed scales to the current moments, and return the change of scales of earlier rows."""
+        """Update the fixed feature scales to the current moments, and return the conversion for earlier rows."""
         first, second = cast(Floats, self.moments)
         totals, steady = cast(Floats, self.moment_totals), cast(Floats, self.steady)
         columns = np.flatnonzero(steady[1] > 0)
@@ -425,7 +450,10 @@ class Inputs(Arrays):
 
     # -- scaling ---------------------------------------------------------------------------------------------------
     def scaled(self, batch: RowBatch, n_slots: int) -> RowBatch:
-        """Scale rows to be scored. Sparse entries in slots from n_slots on have no moments."""
+        """Scale rows for prediction, without updating the moments.
+
+        Sparse entries in slots from n_slots on have no moments.
+        """
         if self.moments is None or self.moment_totals is None:
             return batch
         moments = self.moments[:, :n_slots] if self.sparse else self.moments
@@ -434,7 +462,10 @@ class Inputs(Arrays):
         return _all_scaled(batch, self._scale(batch, moments, joins=False)[0])
 
     def _scale(self, batch: RowBatch, moments: Floats, *, joins: bool, has_joined: bool = False) -> tuple[int, bool]:
-        """Scale rows in place; return (rows done, whether a fixed scale must change), as the kernels do."""
+        """Scale rows in place, and add them to the moments if `joins` is True.
+
+        Returns (number of rows scaled, whether a fixed scale must change).
+        """
         totals, steady = cast(Floats, self.moment_totals), self.steady
         if not isinstance(batch, Csr):
             means, spreads = moments
@@ -444,19 +475,19 @@ class Inputs(Arrays):
         return kernel.scale_sparse(*batch, tail, squares, counts, totals, joins, steady, has_joined)
 
     def changing(self, batch: RowBatch) -> list[tuple[NDArray[Any], Any]]:
-        """Return (array, index of the entries) for all that changes when these rows are added to the moments."""
+        """Return pairs (array, index of entries) for everything that changes when the moments learn these rows."""
         at = (slice(None), batch.indices) if isinstance(batch, Csr) else ...
         return [(array, ... if array is self.moment_totals else at) for array in self.arrays()]
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return {name: array} for a state file, without the mark NO_MEAN."""
+        """Return the arrays for a state file by name, without the internal mark NO_MEAN."""
         out = super(Inputs, self).saved(n_slots)
         if self.moment_totals is not None and self.moment_totals[LONG] == NO_MEAN:
             out["moment_totals"] = np.maximum(self.moment_totals, 0.0)
         return out
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the arrays by those of ``saved()``, which have passed ``validate``."""
+        """Replace the arrays by those of a state file, which have passed ``validate``."""
         super(Inputs, self).fill(arrays)
         totals, moments = self.moment_totals, self.moments
         if self.steady is not None or moments is None or totals is None:
@@ -467,7 +498,9 @@ class Inputs(Arrays):
 
     # -- coefficients of the unscaled features ---------------------------------------------------------------------
     def for_features(self, coef: Floats) -> tuple[Floats, Floats]:
-        """Return (coefficients (..., slots or d) of unscaled features, intercepts (...)), given those of scaled rows.
+        """Convert coefficients of scaled rows to coefficients and intercepts of the unscaled features.
+
+        Returns (coefficients (..., slots or d), intercepts (...)).
 
         The division of sparse rows by a length (inputs.pyx) is not included. The slot of their intercept is unchanged.
         """
@@ -486,7 +519,7 @@ class Inputs(Arrays):
         return out, added - out @ first
 
     def _usual_length(self) -> float:
-        """Return the geometric mean of the lengths of sparse rows so far."""
+        """Return the geometric mean of the lengths (Euclidean norms) of the sparse rows so far."""
         totals = cast(Floats, self.moment_totals)
         return float(np.exp(0.5 * totals[LENGTHS] / max(totals[LONG], 1.0)))
 
@@ -505,7 +538,7 @@ class Inputs(Arrays):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def validate_moments(self, arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
-        """Raise ValueError unless the moments in a file are possible for this number of rows."""
+        """Raise ValueError if the moments in a state file are impossible for the given number of rows."""
         if self.moments is None:
             return
         moments = arrays["moments"]
@@ -523,7 +556,10 @@ class Inputs(Arrays):
 def start_inputs(
     n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, steady: bool = False, zeros: Zeros = np.zeros
 ) -> Inputs:
-    """Return the initial state of the inputs; n_slots: capacity in slots, or columns of dense rows."""
+    """Create the initial moments and intercept settings of a model, before its first row.
+
+    n_slots: capacity in slots, or the number of columns of dense rows.
+    """
     moments = zeros((2, n_slots)) if scaled else None
     out = Inputs(sparse, intercept, moments, np.zeros(TOTALS) if scaled else None)
     if steady:
@@ -532,14 +568,16 @@ def start_inputs(
 
 
 def _all_scaled(batch: RowBatch, done: int) -> RowBatch:
-    """Return the batch; raise Unlearned if fewer than all of its rows are done."""
+    """Return the batch unchanged; raise Unlearned if scaling stopped before its last row."""
     if done < (len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch)):
         raise Unlearned(done)
     return batch
 
 
 def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool]) -> Any:
-    """Return rows (n, d) as finite float64, dense or CSR; width: d of earlier rows, or None.
+    """Convert rows with numbered columns to finite float64, as a 2-d array or CSR.
+
+    width: number of columns of earlier rows, or None.
 
     Raises ValueError if the width differs, or values are not finite.
     """
@@ -558,7 +596,10 @@ def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool])
 
 
 def as_matrix(rows: Rows) -> Any:
-    """Return rows with numbered columns as an array or CSR; errors for rows with words say how to pass words."""
+    """Convert rows with numbered columns to a 2-d array or CSR.
+
+    For rows that contain words, the error message explains how to pass words.
+    """
     try:
         return as_rows(rows)
     except (TypeError, ValueError) as error:

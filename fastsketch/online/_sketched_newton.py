@@ -1,4 +1,4 @@
-"""SketchedNewton: the online Newton step with a sketch of H, at the cost of a few inner products a round (RFD)."""
+"""SketchedNewton: a linear model learned by online Newton steps with a sketched curvature matrix (Luo et al. 2019)."""
 
 from math import floor
 from typing import Any, Literal
@@ -266,7 +266,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     @property
     def alpha(self) -> float:
-        """Return the regulariser of H; 0 before the first row decides it."""
+        """Return alpha, the multiple of the identity that is added to the sketched curvature matrix.
+
+        It is 0 before the first nonzero row, unless ``alpha0`` is given.
+        """
         return self.alpha0 or 0.0 if self._learned is None else float(self._learned.scalar[ALPHA])
 
     def _facts(self) -> dict[str, Any]:

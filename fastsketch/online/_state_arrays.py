@@ -1,4 +1,4 @@
-"""Dataclasses of arrays that online models store, and the base class of a learner's state.
+"""Dataclasses for the arrays of online models, and the base class LearnedState of a learner's state.
 
 The fields are the only declaration of the arrays: kernels read them by name, and state files contain every array under
 the name of its field.
@@ -41,7 +41,7 @@ RowBatch = Floats | Csr
 
 
 class Rescaling(NamedTuple):
-    """A change of the scales of prepared rows: x_j becomes ratio_j x_j + shift_j for the given columns j."""
+    """A change of feature scales: the scaled feature x_j becomes ratio_j x_j + shift_j for the given columns j."""
 
     columns: Counts  # columns, or slots for sparse rows
     intercept: int  # the column (or slot) of the intercept
@@ -51,11 +51,17 @@ class Rescaling(NamedTuple):
     growth: Floats  # factor by which the divisor of column j changes
 
     def n_slots(self, n_seen: int) -> int:
-        """Return the number of slots in use, given n_seen in a state and the columns of this change."""
+        """Return the number of slots in use by a state and by the columns of this change together.
+
+        n_seen: the number in use by the state.
+        """
         return max(n_seen, self.intercept + 1, int(self.columns.max(initial=0)) + 1)
 
     def apply(self, rows: Floats) -> None:
-        """Convert linear combinations of rows (..., columns) to the new scales, in place."""
+        """Convert scaled rows, or linear combinations of them, to the new scales in place.
+
+        rows has shape (..., columns).
+        """
         ones = rows[..., self.intercept, None]
         rows[..., self.columns] = self.ratio * rows[..., self.columns] + self.shift * ones
 
@@ -71,7 +77,7 @@ class Rescaling(NamedTuple):
         rows.kept_data[used] = rows.kept_data[used] * ratio[slots] + shift[slots]
 
     def weights(self, w: Floats) -> Floats:
-        """Return the weights that give rows in the new scales the scores that w gives in the old ones.
+        """Return coefficients for the new scales, which give the same scores as w gave before.
 
         If the divisor of a column grew by a factor g > 2, its weight is also multiplied by (2 / g)^2, because it was
         not learned from such values, as in normalised online learning (Ross, Mineiro and Langford 2013).
@@ -83,7 +89,7 @@ class Rescaling(NamedTuple):
 
 
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-    """Return a read-only array of zeros that takes no memory: a replacement of np.zeros to compare shapes with."""
+    """Return a read-only array of zeros that takes no memory; it replaces np.zeros where only shapes matter."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -92,7 +98,7 @@ Zeros = Callable[..., NDArray[Any]]
 
 
 class FieldMarks(NamedTuple):
-    """Name and annotations of a field."""
+    """Name and annotations of one field of a dataclass of arrays."""
 
     name: str
     slot_axis: int | None  # the axis with one entry for each slot
@@ -101,7 +107,7 @@ class FieldMarks(NamedTuple):
 
 
 def _fields_of(cls: Any) -> tuple[FieldMarks, ...]:
-    """Return the fields of a class of arrays with their annotations."""
+    """Return the name and annotations of every field of a dataclass of arrays."""
     out: list[FieldMarks] = []
     for item in fields(cls):
         marks = getattr(item.type, "__metadata__", ())
@@ -114,13 +120,16 @@ fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_fields_of)
 
 
 class Arrays:
-    """Base of dataclasses whose fields are arrays, None where an array is not needed, or further such dataclasses."""
+    """Base class of dataclasses that hold NumPy arrays, None, or nested dataclasses of arrays."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def copied(self, n_slots: int = 0) -> Self:
-        """Return a deep copy. Of arrays by slot only the first n_slots, those in use, are copied."""
+        """Return a deep copy; of arrays with one entry per slot, only the first n_slots are copied.
+
+        These are the slots in use. The copy has the same capacity.
+        """
         copies: dict[str, Any] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
@@ -133,7 +142,7 @@ class Arrays:
         return type(self)(**copies)
 
     def widen(self, n_slots: int, room: int) -> None:
-        """Replace arrays by slot with ones of `room` slots; the first n_slots, those in use, are copied."""
+        """Enlarge arrays with one entry per slot to `room` slots, and keep the first n_slots, which are in use."""
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
@@ -142,7 +151,10 @@ class Arrays:
                 setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return {name: array} for a state file; arrays by slot are views of the first n_slots."""
+        """Return the arrays by name for a state file.
+
+        Arrays with one entry per slot are views of the first n_slots.
+        """
         out: dict[str, NDArray[Any]] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
@@ -153,7 +165,7 @@ class Arrays:
         return out
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put in the arrays that ``saved`` gave, once they have passed ``validate``."""
+        """Replace the arrays by those of a state file, which have passed ``validate``."""
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
@@ -162,7 +174,9 @@ class Arrays:
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless each array has the shape and dtype of the field and is finite; return their names.
+        """Raise ValueError if arrays of a state file have the wrong shape or dtype, or are not finite.
+
+        Returns the names of the arrays.
 
         The fields may be outlines, because only their shapes and dtypes are used.
         """
@@ -182,22 +196,22 @@ class Arrays:
         return names
 
     def arrays(self) -> list[NDArray[Any]]:
-        """Return all fields that are arrays."""
+        """Return a list of the fields that are arrays, without nested dataclasses."""
         values = [getattr(self, item.name) for item in fields_of(type(self))]
         return [value for value in values if isinstance(value, NDARRAY)]
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless these arrays are a possible state; return their names."""
+        """Raise ValueError if arrays of a state file are not a valid state; return the names of the arrays."""
         return self.validate(arrays)
 
 
 def _used(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
-    """Return a view of the first n_slots slots."""
+    """Return a view of the first n_slots entries along the slot axis; without such an axis the array itself."""
     return array if axis is None else array[..., :n_slots] if axis == -1 else array[:n_slots]
 
 
 def _with_room(array: NDArray[Any], axis: int | None, n_slots: int, room: int) -> NDArray[Any]:
-    """Return an array of `room` slots with a copy of the first n_slots, and zeros."""
+    """Return a copy with `room` entries along the slot axis: the first n_slots copied, the others zero."""
     shape = (*array.shape[:-1], room) if axis == -1 else (room, *array.shape[1:])
     out = np.zeros(shape, array.dtype)
     _used(out, axis, n_slots)[...] = _used(array, axis, n_slots)
@@ -206,18 +220,21 @@ def _with_room(array: NDArray[Any], axis: int | None, n_slots: int, room: int) -
 
 @dataclass(slots=True)
 class KeptRows(Arrays):
-    """Sparse rows that a state stores, in CSR arrays with spare capacity."""
+    """Sparse rows that a learner stores, as CSR arrays with spare capacity."""
 
     kept_data: Annotated[Floats, GROWS]
     kept_indices: Annotated[Places, GROWS]
     kept_indptr: Counts
 
     def has_room(self, n_rows: int, more: int) -> bool:
-        """Return whether there is room for `more` nonzeros after the first n_rows rows."""
+        """Return True if `more` nonzeros fit into the arrays after the first n_rows rows."""
         return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + more
 
     def make_room(self, n_rows: int, more: int) -> None:
-        """Replace the arrays by longer ones; rounds, which have pointers to the old ones, must be dropped before."""
+        """Replace the arrays by longer ones, with capacity for `more` nonzeros after the first n_rows rows.
+
+        Kernel objects with pointers to the old arrays must be dropped before.
+        """
         used = int(self.kept_indptr[n_rows])
         more = max(more, used)  # doubled, so that a stream of single rows does not copy at every row
         data = np.concatenate([self.kept_data[:used], np.zeros(more)])
@@ -233,7 +250,7 @@ class KeptRows(Arrays):
 
     @staticmethod
     def validate_rows(arrays: Mapping[str, NDArray[Any]], n_rows: int, d: int) -> None:
-        """Raise ValueError unless the first n_rows rows are valid CSR rows of d columns."""
+        """Raise ValueError if the first n_rows stored rows are not valid CSR rows with d columns."""
         starts, indices = arrays["kept_indptr"][: n_rows + 1], arrays["kept_indices"]
         stored = int(starts[-1])
         if not stored <= len(indices) == len(arrays["kept_data"]):
@@ -243,7 +260,7 @@ class KeptRows(Arrays):
 
 @dataclass(slots=True)
 class LearnedState(Arrays, ABC):
-    """State of one learner: a weight vector w, and what its updates need.
+    """Base class of a learner's state: the weight vector w, and the arrays that its updates need.
 
     A model has one of these for two classes or real targets, and one for each of more classes.
     """
@@ -259,15 +276,15 @@ class LearnedState(Arrays, ABC):
 
     @property
     def n_slots(self) -> int:
-        """Return the number of slots in use, or of columns for dense rows."""
+        """Return the number of slots in use (sparse rows), or the number of columns (dense rows)."""
         return int(self.count[SEEN])
 
     def has_slots(self, n_slots: int) -> bool:
-        """Return whether there is room for this many slots."""
+        """Return True if the arrays have capacity for n_slots slots."""
         return n_slots <= len(self.base)
 
     def make_slots(self, n_slots: int) -> None:
-        """Enlarge the arrays to at least this many slots."""
+        """Enlarge the arrays to at least n_slots slots, if they have fewer."""
         if not self.has_slots(n_slots):
             # doubled; results do not depend on the capacity
             self.widen(self.n_slots, max(2 * len(self.base), n_slots))
@@ -286,18 +303,21 @@ class LearnedState(Arrays, ABC):
         return out
 
     def n_kept(self) -> int:
-        """Return the number of sparse rows that it stores."""
+        """Return the number of sparse rows that the state stores."""
         raise NotImplementedError
 
     def reserve(self, n_rows: int, more: int) -> None:
-        """Provide capacity for `more` nonzeros after the first n_rows stored sparse rows."""
+        """Ensure capacity for `more` nonzeros after the first n_rows stored sparse rows."""
         rows = cast(KeptRows, self.kept_rows)
         if not rows.has_room(n_rows, more):
             self.rounds_now = None  # first: an interrupt must not leave rounds with pointers to the old arrays
             rows.make_room(n_rows, more)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless these arrays are a possible state; return their names. `self` may have outlines."""
+        """Raise ValueError if arrays of a state file are not a valid learner; return the names of the arrays.
+
+        `self` may have outlines instead of arrays.
+        """
         names = self.validate(arrays)
         scalar, count = arrays["scalar"].tolist(), arrays["count"].tolist()
         if min(count) < 0:
@@ -309,29 +329,34 @@ class LearnedState(Arrays, ABC):
         return names
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert the state to new scales of the rows."""
+        """Convert the state in place to new feature scales."""
         raise NotImplementedError
 
     def may_begin_anywhere(self) -> bool:
-        """Return whether w may start from a value other than 0, by writing to `base` before the first row."""
+        """Return True if nonzero initial weights may be written to `base` before the first row."""
         return False
 
     @property
     def rounds(self) -> Any:
-        """Return the kernel object with pointers to the arrays; it is created if necessary."""
+        """Return the kernel object that runs the updates, and create it if necessary.
+
+        It has pointers to the arrays.
+        """
         if self.rounds_now is None:
             self.rounds_now = self.begin_rounds()
         return self.rounds_now
 
     @abstractmethod
     def begin_rounds(self) -> Any:
-        """Create that kernel object."""
+        """Create the kernel object that runs the updates on the arrays of this state."""
 
     @classmethod
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        """Let k states of this class learn the same rows, independently of each other; targets (k, n).
+        """Train several states of this class on the same rows, independently, and write to `scores`.
+
+        targets and scores have shape (k, n) for k states.
 
         scores (k, n) is written: the score of each row before it was learned. If a state refuses a row, its score is
         NaN or infinite, and that state has learned the rows before it.
@@ -339,7 +364,7 @@ class LearnedState(Arrays, ABC):
         learn([state.rounds_for(batch) for state in states], *flat(batch), targets, sample_weight, scores)
 
     def rounds_for(self, batch: RowBatch) -> Any:
-        """Return ``rounds``, prepared for these rows."""
+        """Return the kernel object that runs the updates, prepared for the given rows."""
         return self.rounds
 
     @property
@@ -353,23 +378,26 @@ class LearnedState(Arrays, ABC):
         return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of earlier rows in H by `factor`."""
+        """Discount earlier rows by a factor, in the matrix H of the updates."""
         raise NotImplementedError
 
     @abstractmethod
     def coef(self) -> Floats:
-        """Return w, (d,); (n_slots,) for sparse rows."""
+        """Return the weight vector w: by column for dense rows, by slot for sparse rows."""
 
 
 def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str, Any]:
-    """Return the initial values of the fields of LearnedState; d: columns of dense rows, else slots."""
+    """Return initial values of the fields that all learner states have.
+
+    d: number of columns of dense rows, or capacity in slots.
+    """
     count = np.zeros(COUNTS, np.int64)
     count[SEEN] = 0 if sparse else d
     return {"setting": setting, "sparse": sparse, "base": zeros(d), "scalar": np.zeros(SCALARS), "count": count}
 
 
 def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
-    """Return rows first to stop - 1 of a batch; views."""
+    """Return rows [first, stop) of a dense or sparse batch, without copying their values."""
     if not isinstance(batch, Csr):
         return batch[first:stop]
     begin, end = int(batch.indptr[first]), int(batch.indptr[stop])
@@ -377,5 +405,5 @@ def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
 
 
 def flat(batch: RowBatch) -> tuple[Floats, Places | None, Counts | None]:
-    """Return the arguments (data, indices, indptr) of kernels; (values, None, None) for dense rows."""
+    """Return a batch as kernel arguments (data, indices, indptr); for dense rows the last two are None."""
     return batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
