@@ -1,4 +1,4 @@
-"""python -m fastsketch: the command line."""
+"""Entry point of ``python -m fastsketch``, the command line."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What this installation computes with."""
+"""show_config: the versions, CPU instructions, threads and BLAS libraries of this installation."""
 
 import sys
 from importlib import import_module, metadata
@@ -13,7 +13,7 @@ def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
 @overload
 def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
-    """Show versions, the instruction level and the threads of the kernels, and the BLAS libraries.
+    """Show the versions, CPU instruction level, threads and BLAS libraries that fastsketch uses.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _config() -> dict[str, Any]:
 
 
 def lines(config: dict[str, Any]) -> list[str]:
-    """Return the configuration as text."""
+    """Format the configuration as lines of text, and return them as a list."""
     versions, kernels, threads, numba = (config[name] for name in ("versions", "kernels", "threads", "numba"))
     chosen = f", chosen by FASTSKETCH_LEVEL={kernels['chosen']}" if kernels["chosen"] else ""
     limits = [f"{name} {threads[name]:g}" for name in pool.limits if threads[name] is not None]

@@ -1,4 +1,4 @@
-"""The algorithms of the four papers as printed: each function returns a model with the settings that make it so.
+"""The algorithms of four papers exactly as printed: each function returns a model with the settings of the paper.
 
 The models themselves have defaults that are more accurate on real data: intercepts, scaled columns, biases, sweeps,
 rotated codes. These functions set only what the printed algorithm prescribes. Every other argument of the model may be
@@ -52,7 +52,10 @@ _PURSUIT: dict[str, Any] = {
 
 
 def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a model; TypeError for one that contradicts what is printed."""
+    """Combine the settings of a printed algorithm with other arguments; TypeError if they contradict each other.
+
+    printed: the settings of the algorithm. given: the arguments of the user.
+    """
     for name in given:
         if name in printed and given[name] != printed[name]:
             raise TypeError(f"{algorithm} has {name}={printed[name]!r}, got {given[name]!r}: another model is not it")
@@ -60,7 +63,7 @@ def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) ->
 
 
 def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a sketch: its shrinks decompose the rows, or their Gram matrix."""
+    """Return the arguments of a sketch with a paper's settings; TypeError unless the solver is "svd" or "gram"."""
     solver = given.get("solver", "svd")
     if solver not in ("svd", "gram"):
         raise TypeError(
@@ -71,7 +74,9 @@ def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> d
 
 # -- Robust Frequent Directions: RFD -----------------------------------------------------------------------------------
 def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return Frequent Directions as Algorithm 1 of RFD prints it: a shrink for every row once the sketch is full.
+    """Create a Frequent Directions sketch as printed in Luo et al. 2019, Algorithm 1, which shrinks at every row.
+
+    It does so once the sketch is full.
 
     Parameters
     ----------
@@ -103,7 +108,9 @@ def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
 
 
 def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Return Robust Frequent Directions as Algorithm 2 of RFD prints it: a shrink for every row.
+    """Create a Robust Frequent Directions sketch as printed in Luo et al. 2019, Algorithm 2.
+
+    It shrinks at every row, once the sketch is full.
 
     Parameters
     ----------
@@ -136,7 +143,9 @@ def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given
 
 
 def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return Frequent Directions with the doubled buffer of Algorithm 4 of RFD: a shrink after m + 1 rows.
+    """Create a Frequent Directions sketch with a doubled buffer, as printed in Luo et al. 2019, Algorithm 4.
+
+    A shrink after m + 1 rows costs less than one at every row.
 
     Parameters
     ----------
@@ -167,7 +176,9 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
 
 
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Return Robust Frequent Directions with the doubled buffer of Algorithm 5 of RFD: a shrink after m + 1 rows.
+    """Create a Robust Frequent Directions sketch with a doubled buffer (Luo et al. 2019, Algorithm 5).
+
+    A shrink after m + 1 rows costs less than one at every row.
 
     Parameters
     ----------
@@ -201,7 +212,9 @@ def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **
 
 
 def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedNewton:
-    """Return the sketched online Newton step of Algorithm 6 of RFD, with the loss (z - y)^2 and scores cut at 1.
+    """Create a sketched online Newton learner as printed in Luo et al. 2019, Algorithm 6.
+
+    The loss is (z - y)^2 for the score z, and scores are constrained to [-1, 1].
 
     With alpha0 = 0 it is RFD0, which has no parameter to tune.
 
@@ -246,7 +259,9 @@ def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedN
 
 # -- adaptive subgradient methods: ADA-FD ------------------------------------------------------------------------------
 def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return ADA-FD as Algorithms 1 and 2 of ADA-FD print it: a shrink for every row.
+    """Create a sketched AdaGrad learner as printed in Wan and Zhang 2022, Algorithms 1 and 2.
+
+    The sketch shrinks at every row. With ``form="dual_averaging"`` it is Algorithm 2.
 
     Parameters
     ----------
@@ -281,7 +296,9 @@ def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, *
 
 
 def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return ADA-FFD as Algorithms 3 and 4 of ADA-FD print it: a buffer of 2 tau rows, shrunk when it is full.
+    """Create a sketched AdaGrad learner with a doubled buffer (Wan and Zhang 2022, Algorithms 3 and 4).
+
+    The buffer of 2 tau rows shrinks when it is full.
 
     With ``form="dual_averaging"`` it is Algorithm 4.
 
@@ -319,7 +336,7 @@ def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, 
 
 
 def fd_son(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return FD-SON, equation 6 of ADA-FD, the sketched Newton step that the paper compares with.
+    """Create the sketched online Newton learner with which Wan and Zhang 2022 (equation 6) compare ADA-FD.
 
     Parameters
     ----------
@@ -364,7 +381,7 @@ def _adaptive(
 
 # -- online sketching hashing: FROSH -----------------------------------------------------------------------------------
 def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return Faster Frequent Directions, Algorithm 2 of FROSH: rows go through a Hadamard transform that samples them.
+    """Create a Frequent Directions sketch of rows compressed by a Hadamard transform (Chen et al. 2021, Algorithm 2).
 
     It shrinks when its buffer is full; the printed algorithm shrinks after every block of mapped rows (docs/papers).
 
@@ -397,7 +414,9 @@ def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirect
 
 
 def frosh(n_bits: int, **given: Any) -> SketchHash:
-    """Return FROSH, Algorithm 1 of FROSH: codes are the signs of rows along leading directions, without a rotation.
+    """Create a FROSH hashing model as printed in Chen et al. 2021, Algorithm 1.
+
+    Codes are the signs of rows along leading directions, without a rotation.
 
     Models of parts of the rows merge, which is DFROSH, Algorithm 3. A stream of blocks is a tree of sketches here,
     where the paper prints one sketch: docs/papers has what that changes.
@@ -431,7 +450,9 @@ def frosh(n_bits: int, **given: Any) -> SketchHash:
 
 # -- generalized low-rank models by greedy pursuit: GLRL ---------------------------------------------------------------
 def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
-    """Return R1MP, Algorithm 1 of GLRL: the square loss, all coefficients fitted again after every rank.
+    """Create a low-rank model fitted by rank-one matrix pursuit (Yao and Kwok 2016, Algorithm 1).
+
+    It has the square loss, and fits all coefficients again after every rank.
 
     Parameters
     ----------
@@ -462,7 +483,9 @@ def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
 
 
 def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Return GLRL, Algorithm 2 of GLRL, of a smooth loss: all coefficients are fitted again after every rank.
+    """Create a low-rank model for a smooth loss, fitted by greedy pursuit (Yao and Kwok 2016, Algorithm 2).
+
+    All coefficients are fitted again after every rank.
 
     Parameters
     ----------
@@ -496,7 +519,9 @@ def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Return EGLRL, the economic form of Algorithm 2 of GLRL: one coefficient for all ranks so far, one for the new.
+    """Create a low-rank model fitted by economic greedy pursuit (Yao and Kwok 2016, economic form of Algorithm 2).
+
+    After every rank it fits one coefficient for all earlier ranks together, and one for the new rank.
 
     Parameters
     ----------
@@ -530,7 +555,9 @@ def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: float, **given: Any) -> LowRankModel:
-    """Return Algorithm 3 of GLRL, of losses with kinks: steps of size c1 / sqrt(t) along a low-rank subgradient.
+    """Create a low-rank model for a nonsmooth loss, fitted by subgradient steps (Yao and Kwok 2016, Algorithm 3).
+
+    Step t has size c1 / sqrt(t), along a low-rank approximation of the subgradient.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``python -m fastsketch.warm_up``: compile ahead of time what models otherwise compile at their first call.
+"""``python -m fastsketch.warm_up``: a command that compiles ahead of time what models compile at their first call.
 
 The first update of a SketchedNewton and the first fit of a LowRankModel compile loops by Numba, and keep them in
 NUMBA_CACHE_DIR or the user's cache folder. Run this once when the image of a container is built: its processes then
@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Compile all loops, and print how many were compiled, kept and read, in which folders, and the seconds it took."""
+    """Compile all Numba loops ahead of time, and print counts, cache folders and seconds as a line of JSON."""
     from fastsketch._kernels import jit
     from fastsketch._kernels.lowrank import block_loop
     from fastsketch._kernels.online import projection

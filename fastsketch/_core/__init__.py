@@ -1,1 +1,1 @@
-"""Arrays, losses, random numbers and threads, on which all other subpackages are built."""
+"""Foundations of all subpackages: array validation, losses, random numbers and thread limits."""

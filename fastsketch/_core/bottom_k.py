@@ -1,4 +1,4 @@
-"""Bottom-k reservoir sampling: each row has a random priority, and the rows of the k smallest are kept.
+"""Bottom-k reservoir sampling: rows get random priorities, and the k rows of the smallest priorities are the sample.
 
 Cohen and Kaplan (2007, PODC, "Summarizing data using bottom-k sketches"). The sample does not depend on the order of
 rows, and the samples of two streams merge into that of both, as priorities depend on the row only.
@@ -21,56 +21,68 @@ FEW, JOINED = 8, 32
 
 
 class Piece(NamedTuple):
-    """Some rows (n, d), array or CSR, with their priorities and weights (n,); arrays are never changed."""
+    """Rows with their random priorities and weights; the arrays are never changed.
+
+    rows (n, d) are an array or CSR, priority and weight have shape (n,).
+    """
 
     rows: Any
     priority: Priorities
     weight: NDArray[np.float64] | None = None
 
     def chosen(self, which: Any) -> "Piece":
-        """Return some of the rows."""
+        """Select rows by indices, a mask or a slice, and return them as a new Piece."""
         return Piece(self.rows[which], self.priority[which], None if self.weight is None else self.weight[which])
 
 
 class BottomK:
-    """A sample of at most `size` rows, those of the smallest priorities; up to twice as many are held in between."""
+    """Random sample of at most `size` rows: those with the smallest random priorities.
+
+    Between two cleanups it holds up to twice as many rows.
+    """
 
     def __init__(self, size: int, empty: Piece) -> None:
         self._size, self._empty = size, empty
         self._hold(empty)
 
     def _hold(self, sample: Piece) -> None:
-        """Replace the sample by these rows, which are in order of priority."""
+        """Replace the sample by the given rows, which are sorted by priority."""
         n = len(sample.priority)
         self._pieces, self._n_held, self._in_order, self._n_small = [sample], n, True, 0
         # rows of higher priority cannot belong to the sample
         self._limit: np.uint64 | None = sample.priority[-1] if n >= self._size else None
 
     def copy(self) -> Self:
-        """Return an independent reservoir; arrays are shared, as they never change."""
+        """Return an independent copy of the reservoir; the arrays are shared, because they never change."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _pieces=list(self._pieces))
         return other
 
     @property
     def n_held(self) -> int:
-        """Return the number of rows held, up to twice the size."""
+        """Return the number of rows in memory, which is at most twice the sample size."""
         return self._n_held
 
     def may_stay(self, priority: Priorities) -> NDArray[np.intp]:
-        """Return the indices of the rows, given their priorities (n,), that may belong to the sample."""
+        """Return the indices of the rows whose priorities are small enough to enter the sample.
+
+        priority has shape (n,).
+        """
         may = np.arange(len(priority)) if self._limit is None else np.flatnonzero(priority < self._limit)
         if len(may) > self._size > 0:
             may = np.sort(may[np.argpartition(priority[may], self._size - 1)[: self._size]])
         return may
 
     def merge(self, other: Self) -> None:
-        """Add the rows of another reservoir."""
+        """Add the rows of another reservoir, which does not change."""
         for piece in other._pieces:
             self.offer(piece)
 
     def offer(self, piece: Piece) -> None:
-        """Add the rows that may belong to the sample: copies, or the piece itself while the sample is not full."""
+        """Add those of the given rows whose priorities are small enough to enter the sample.
+
+        The rows are copied, except while the sample is not full.
+        """
         if self._limit is not None:
             chosen = np.flatnonzero(piece.priority < self._limit)
             if not chosen.size:
@@ -88,7 +100,7 @@ class BottomK:
             self._trim()
 
     def _trim(self) -> None:
-        """Drop the rows that do not belong to the sample."""
+        """Drop the rows whose priorities are too large for the sample."""
         priority = np.concatenate([piece.priority for piece in self._pieces])
         limit = np.partition(priority, self._size - 1)[self._size - 1]
         self._pieces = [
@@ -97,7 +109,7 @@ class BottomK:
         self._n_held, self._limit, self._n_small = sum(len(piece.priority) for piece in self._pieces), limit, 0
 
     def settled(self) -> Piece:
-        """Return the sample as one piece, sorted by priority."""
+        """Return the sample as one Piece sorted by priority, and store it in this form."""
         pieces = self._pieces  # read once, as another thread may sort it meanwhile
         if len(pieces) == 1 and self._in_order:
             return pieces[0]
@@ -123,7 +135,7 @@ class BottomK:
 
 
 def stacked(parts: list[Any]) -> Any:
-    """Concatenate rows: CSR if all parts are, else an array."""
+    """Concatenate rows: to CSR if all parts are sparse, else to a dense array."""
     if len(parts) == 1:
         return parts[0]
     if all(is_sparse(rows) for rows in parts):
@@ -134,7 +146,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yield the same rows in the same order, about COPIED_ROWS at a time."""
+    """Yield the rows of all pieces in the same order, in pieces of about COPIED_ROWS rows."""
     group: list[Piece] = []
     n = 0
     for piece in pieces:

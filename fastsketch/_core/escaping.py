@@ -1,4 +1,4 @@
-"""Escape text from files for printing: control characters could command the terminal, or forge lines."""
+"""Escaping of untrusted text before printing: control characters could command the terminal, or forge lines."""
 
 import re
 
@@ -9,7 +9,9 @@ _CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def escaped(text: object) -> str:
-    r"""Return text on one line, with control characters as in Python source: ``\x1b``, ``\n``, ``\u202e``.
+    r"""Escape control characters as in Python source, so that the text prints on one line.
+
+    Examples of such escapes are ``\x1b``, ``\n`` and ``\u202e``.
 
     Examples
     --------

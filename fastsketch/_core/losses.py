@@ -1,4 +1,4 @@
-"""The table of losses, for all learners: number, value, slope, curvature and kind of target.
+"""The table of losses for all learners: formulas of value and derivatives, and the kind of targets.
 
 A loss compares a score z with a target y; p is its parameter, if it has one. Compiled loops refer to losses by the
 numbers in _kernels/losses.pxd and compute the same formulas; tests compare both with this table.
@@ -33,7 +33,10 @@ OnlineLossName = Literal["square", "logistic", "squared_hinge", "huber", "absolu
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss. The formulas take arrays of one shape (z, y) and the parameter."""
+    """One loss function: formulas of its value and derivatives, and its properties.
+
+    The formulas take scores and targets (z, y), arrays of one shape, and the parameter of the loss.
+    """
 
     number: int
     value: Formula
@@ -141,7 +144,10 @@ ONLINE_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.online)
 
 
 def as_loss_parameter(loss: str, given: float | None) -> float:
-    """Return the checked parameter of a loss: by default that of the table, 0 for a loss without parameter."""
+    """Validate the parameter of a loss, and return it; None gives the default of the loss.
+
+    0 for a loss without a parameter.
+    """
     about = LOSSES[loss]
     if about.parameter is None:
         if given is not None:
@@ -156,7 +162,10 @@ def as_loss_parameter(loss: str, given: float | None) -> float:
 
 
 def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArray[Any]:
-    """Return finite targets as the loss takes them, with labels 0 and 1 as -1 and +1; ValueError for others."""
+    """Validate finite targets for a loss, and return them; labels 0 and 1 become -1 and +1.
+
+    ValueError for targets that the loss does not allow.
+    """
     kind = LOSSES[loss].targets
     if kind == "label":
         ones = values == 1
@@ -175,6 +184,6 @@ def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArra
 
 
 def expected(loss: str, z: NDArray[Any]) -> NDArray[Any]:
-    """Return the expected target at score z: the probability of +1 for "logistic", the rate for "poisson", else z."""
+    """Convert scores to expected targets: a probability for "logistic", a rate for "poisson", else the score itself."""
     mean = LOSSES[loss].mean
     return z if mean is None else mean(z)

@@ -1,4 +1,4 @@
-"""Print the progress of a job: a line on a terminal, or JSON lines for programs."""
+"""Progress of a job, printed as a line on a terminal or as JSON lines for programs."""
 
 import json
 import sys
@@ -13,7 +13,9 @@ PAUSE = 0.5
 
 
 class ProgressLine:
-    """Progress as a line ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` or as JSON, at most twice a second.
+    """Printer of a job's progress as a line of text or JSON, at most twice a second.
+
+    The line is ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``.
 
     rows, seconds: rows and time of an earlier run that is resumed.
     """
@@ -37,7 +39,11 @@ class ProgressLine:
         self._first: float | None = None  # fraction at the first call
 
     def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
-        """Show the progress: fraction in [0, 1], rows so far, and further entries."""
+        """Print the progress, unless the last line was printed less than half a second ago.
+
+        fraction: share of the job that is done, in [0, 1]. rows: number of rows so far. more: further entries of the
+        line. A final line is always printed.
+        """
         now = time.perf_counter()
         self._first = fraction if self._first is None else self._first
         if not self._shown or (now - self._last < self._pause and not final):

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of (key, seed, position) only, and the list of all keys in use.
+"""Counter-based random numbers, which depend only on key, seed and position, and the list of all keys in use.
 
 NumPy's Philox is counter-based: any part of any stream can be computed anywhere, in any order. Only its raw 64-bit
 output is used, which is the same in every version of NumPy.
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 
 class Key(IntEnum):
-    """First half of the generator's key; the seed is the other. The meaning of a number never changes."""
+    """Purpose of a random sequence, which forms the generator's key together with the seed.
+
+    The meaning of a number never changes.
+    """
 
     SRHT = 0
     COUNTSKETCH = 1
@@ -31,7 +34,10 @@ class Key(IntEnum):
 
 
 class Normal(IntEnum):
-    """Streams of ``random_normal``. Above 2**32 they are families, whose members the lower 32 bits count."""
+    """Numbers of the random streams that ``random_normal`` generates.
+
+    Above 2**32 they are families, whose members the lower 32 bits count.
+    """
 
     ROTATION = 0
     COMPLETION = 1
@@ -40,7 +46,7 @@ class Normal(IntEnum):
 
 
 def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, first: int = 0) -> NDArray[np.uint64]:
-    """Return n random uint64 (n,), a function of the other arguments: from number `first` of their sequence on."""
+    """Return n random 64-bit integers from position `first` of the sequence that the other arguments determine."""
     # Philox makes four numbers from each value of its counter
     generator = np.random.Philox(
         key=np.array([seed, key], np.uint64), counter=np.array([first // 4, stream, index, 0], np.uint64)
@@ -50,19 +56,22 @@ def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, first: 
 
 @lru_cache(maxsize=64)
 def raw_block(seed: int, key: Key, index: int, n: int) -> NDArray[np.uint64]:
-    """Return n random uint64 (n,), read-only and cached, as a stream of single rows needs one number at a time."""
+    """Return n random 64-bit integers of one sequence, read-only and cached.
+
+    A stream of single rows needs one number at a time.
+    """
     numbers = raw_numbers(seed, key, index, 0, n)
     numbers.flags.writeable = False
     return numbers
 
 
 def random_normal(seed: int, stream: int, n: int) -> NDArray[np.float64]:
-    """Return n standard normal numbers (n,), a function of the other arguments."""
+    """Return n standard normal numbers that depend on nothing but the arguments."""
     return as_normal(raw_numbers(seed, Key.NORMAL, 0, stream, n))
 
 
 def as_normal(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Convert raw numbers to standard normal ones, by inversion."""
+    """Convert random 64-bit integers to standard normal numbers, by inversion of the distribution function."""
     from scipy.special import ndtri
 
     # uniform in the open interval (0, 1), in steps of 2**-53

@@ -1,4 +1,4 @@
-"""Check and convert sparse matrices, so that compiled code may read their arrays without bounds checks.
+"""Checks and conversions of sparse matrices, so that compiled code may read their arrays without bounds checks.
 
 SciPy and our kernels do not check the arrays of a container: an index outside of the matrix would access memory outside
 of the arrays, and the flags of order that a container carries may be wrong. All arrays are therefore checked here,
@@ -28,17 +28,17 @@ _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class _Fault(ValueError):
-    """An inconsistency of a container; its message describes it."""
+    """Error for an inconsistent sparse matrix; the message describes what is wrong."""
 
 
 def check_width(n_columns: int, name: str) -> None:
-    """Raise ValueError for more columns than the kernels can index, before anything else is checked."""
+    """Raise ValueError if there are more columns than the kernels can index."""
     if n_columns > MOST_COLUMNS:
         raise ValueError(f"{name} must have fewer than 2**31 columns, got {n_columns}")
 
 
 def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: bool = False) -> Any:
-    """Convert a scipy.sparse container to consistent CSR with ascending columns and without duplicates.
+    """Convert a scipy.sparse matrix to consistent CSR with ascending columns and without duplicates.
 
     The container itself is returned if it is that already. Duplicates are added up, in int64 if sums of small integers
     need it, or refused. data has a native dtype that SciPy computes with, and no entry after the last row. `numbered`:
@@ -70,7 +70,10 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
 
 # -- compressed formats ------------------------------------------------------------------------------------------------
 def _checked(csr: Any) -> tuple[Any, bool]:
-    """Return (checked CSR, whether the columns of its rows ascend); the same container if its arrays are fine."""
+    """Validate a CSR matrix; return it, and whether the columns of every row ascend.
+
+    The same object is returned if its arrays are fine. Inconsistent arrays raise _Fault.
+    """
     indptr, indices, data = csr.indptr, csr.indices, csr.data
     plain = _is_index(indptr) and _is_index(indices) and indptr.dtype == indices.dtype and _is_data(data, 1)
     if not plain:
@@ -85,7 +88,9 @@ def _checked(csr: Any) -> tuple[Any, bool]:
 def _look(
     indptr: Array, indices: Array, data: Array, n: int, width: int, *, names: tuple[str, str] = ("row", "column")
 ) -> bool:
-    """Return whether indices, all below `width`, ascend in each of n rows; raise _Fault for inconsistent arrays.
+    """Return True if the column indices of every row ascend; raise _Fault if the arrays are inconsistent.
+
+    All indices must be below `width`.
 
     names: what rows and indices are called in errors.
     """
@@ -110,7 +115,10 @@ def _look(
 
 # -- the other formats -------------------------------------------------------------------------------------------------
 def _converted(matrix: Any) -> Any:
-    """Convert to CSR, possibly with duplicates, to be checked; raise _Fault where SciPy could not convert."""
+    """Convert a sparse matrix of another format to CSR; raise _Fault if its arrays are inconsistent.
+
+    Duplicates may remain, and the result must still be validated.
+    """
     kind, shape = matrix.format, matrix.shape
     try:
         m, n = shape
@@ -140,7 +148,7 @@ def _converted(matrix: Any) -> Any:
 
 
 def _of_lists(matrix: Any, n: int) -> Any:
-    """Convert LIL to CSR."""
+    """Convert a sparse matrix in LIL format to CSR."""
     rows, values = list(matrix.rows), list(matrix.data)
     lengths = [len(row) for row in rows]
     if len(rows) != n or lengths != [len(value) for value in values]:
@@ -158,7 +166,7 @@ def _look_at_diagonals(matrix: Any) -> None:
 
 
 def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
-    """Return (rows, columns, values) of COO, DOK or DIA."""
+    """Return the row indices, column indices and values of a COO, DOK or DIA matrix."""
     entries = matrix if matrix.format == "coo" else matrix.tocoo()
     row, column, data = _as_index(entries.row, "row"), _as_index(entries.col, "col"), _as_data(entries.data, 1)
     if not len(row) == len(column) == len(data):
@@ -171,7 +179,7 @@ def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
 def _is_index(array: Any) -> bool:
-    """Return whether the kernel can read an array of indices in place."""
+    """Return True if the kernels can read an index array without conversion."""
     if type(array) is not np.ndarray or array.ndim != 1:
         return False
     flags = array.flags
@@ -179,14 +187,14 @@ def _is_index(array: Any) -> bool:
 
 
 def _is_data(array: Any, ndim: int) -> bool:
-    """Return whether SciPy can compute with these values without conversion."""
+    """Return True if SciPy can compute with an array of values without conversion."""
     if type(array) is not np.ndarray or array.ndim != ndim:
         return False
     return array.dtype.isnative and array.dtype != FLOAT16 and array.dtype.char != LONG_DOUBLE
 
 
 def _as_index(array: Any, what: str) -> Array:
-    """Convert an array of indices for the kernel.
+    """Convert an index array to contiguous int64, as the kernels need it.
 
     A uint64 that overflows becomes negative, and is refused later.
     """
@@ -197,7 +205,7 @@ def _as_index(array: Any, what: str) -> Array:
 
 
 def _as_data(array: Any, ndim: int) -> Array:
-    """Convert values to a native dtype that SciPy computes with and state files can hold."""
+    """Convert matrix values to a native dtype that SciPy computes with and state files can hold."""
     out: Array = np.asarray(array)
     if out.ndim != ndim or out.dtype.kind not in "fiub":
         raise _Fault(f"data must hold real numbers in {ndim} dimensions, got dtype {out.dtype} and shape {out.shape}")
@@ -207,7 +215,10 @@ def _as_data(array: Any, ndim: int) -> Array:
 
 
 def without_long_double(values: Array) -> Array:
-    """Convert long double to float64, where values that overflow become infinite; return other values unchanged."""
+    """Convert a long double array to float64, and return any other array unchanged.
+
+    Values that overflow become infinite.
+    """
     if values.dtype.char != LONG_DOUBLE:
         return values
     with np.errstate(over="ignore"):
@@ -215,14 +226,17 @@ def without_long_double(values: Array) -> Array:
 
 
 def dense_as_csr(rows: Array) -> Any:
-    """Convert checked dense rows to CSR, also from dtypes that SciPy refuses (float16, other byte order)."""
+    """Convert dense rows to CSR, also from dtypes that SciPy refuses, such as float16."""
     from scipy.sparse import csr_array
 
     return csr_array(_as_data(rows, 2))
 
 
 def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) -> Any:
-    """Return a new container without flags, given (data, indices, indptr), for "coo" (data, rows, columns)."""
+    """Create a SciPy sparse array of the given format from its three arrays, without cached flags.
+
+    They are (data, indices, indptr), or for "coo" (data, rows, columns).
+    """
     from scipy import sparse
 
     if kind == "coo":
@@ -233,7 +247,7 @@ def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) 
 
 # -- duplicates --------------------------------------------------------------------------------------------------------
 def _add_up(csr: Any) -> None:
-    """Sort the columns of each row and add up duplicates in place, without overflow of small integers."""
+    """Sort the columns of each row and sum duplicates, in place; sums of small integers do not overflow."""
     dtype = csr.data.dtype
     small = dtype.kind in "iu" and dtype.itemsize < INT64.itemsize
     if small:
@@ -244,7 +258,7 @@ def _add_up(csr: Any) -> None:
 
 
 def _refuse_duplicates(csr: Any, name: str) -> None:
-    """Sort the columns of each row in place; ValueError names the first entry that is stored more than once."""
+    """Sort the columns of each row in place; raise ValueError if an entry is stored more than once."""
     csr.sort_indices()
     indptr, indices = csr.indptr, csr.indices
     same = indices[1:] == indices[:-1]

@@ -1,4 +1,4 @@
-"""Limits of the number of threads of fastsketch and the numerical libraries, for the whole process.
+"""Process-wide limits on the number of threads of fastsketch, Numba and BLAS.
 
 The kernels have one pool of threads (``_kernels/pool.pyx``), NumPy and SciPy each bring an OpenBLAS with its own pool,
 and a limit set by one Python thread affects all of them. All active limits are therefore in one set under one lock: the
@@ -24,7 +24,7 @@ _controller: tuple[int, list[Any]] | None = None
 
 
 def _blas_libraries() -> list[Any]:
-    """Return controllers of the BLAS pools loaded so far; cached until another library is loaded."""
+    """Return threadpoolctl controllers of the loaded BLAS libraries, cached until another library is loaded."""
     global _controller
     from threadpoolctl import ThreadpoolController
 
@@ -38,7 +38,7 @@ def _blas_libraries() -> list[Any]:
 
 
 class _Pool:
-    """The threads of the kernels, with the interface of a controller of threadpoolctl."""
+    """The thread pool of the fastsketch kernels, with the interface of a threadpoolctl controller."""
 
     filepath = "the pool of the kernels"
 
@@ -65,7 +65,10 @@ def _set(library: Any, n: int) -> None:
 
 
 def _apply() -> None:
-    """Set every pool to the smallest active limit, or restore it; may be called any number of times."""
+    """Set every thread pool to the smallest active limit, or restore its size if no limit is active.
+
+    It may be called any number of times.
+    """
     limits = list(_limits)
     if limits:
         smallest = min(entry.limit for entry in limits)
@@ -85,7 +88,10 @@ def _apply() -> None:
 
 
 class _Limit:
-    """A limit that is active from __enter__ to __exit__, or until it is collected and ``settle`` is called."""
+    """Context manager that limits the number of threads inside a ``with`` block.
+
+    After an interrupt the limit ends when it is collected and ``settle`` is called.
+    """
 
     def __init__(self, limit: int, own: bool) -> None:
         self.limit = limit
@@ -128,7 +134,7 @@ class _Limit:
 
 
 def _forked() -> None:
-    """Forget the limits of other threads in a child of fork, where those threads are gone."""
+    """Drop the limits of threads that do not exist in a forked child process."""
     global _lock
     _lock = threading.RLock()
     for entry in [e for e in _limits if e.thread != threading.get_ident()]:
@@ -142,7 +148,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def settle() -> None:
-    """End the limit that an interrupt in __enter__ or __exit__ has left; called after an exception in a kernel."""
+    """End a thread limit that an interrupted ``with`` block has left behind.
+
+    Called after an exception in a kernel.
+    """
     if _before:
         with _lock:
             # They are searched for, as the traceback keeps them alive. Limits of kernels do not nest within a thread.
@@ -192,7 +201,9 @@ def thread_limit(n: int) -> _Limit:
 
 
 def blas_limit() -> _Limit:
-    """Return a context manager in which BLAS has one thread, so that its bits are those of a worker process.
+    """Return a context manager that limits BLAS to one thread.
+
+    So results are bitwise identical to those of a worker process.
 
     The pool of the kernels is not limited.
     """
@@ -204,7 +215,7 @@ Result = TypeVar("Result")
 
 
 def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Decorate a function such that BLAS has one thread in it, as its bits depend on the number of threads.
+    """Decorate a function so that BLAS has one thread in it, which makes its results reproducible.
 
     For short functions, because BLAS has one thread in the whole process meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Check and convert the arguments of public functions, with messages that name the argument."""
+"""Checks and conversions of the arguments of public functions, with messages that name the argument."""
 
 import array
 import math
@@ -14,15 +14,15 @@ from fastsketch._core.sparse import as_csr, check_width, without_long_double
 
 
 class SparseRows(Protocol):
-    """A scipy.sparse container, or an object with the same conversion to CSR."""
+    """Type of sparse rows: a scipy.sparse container, or another object with ``shape`` and ``tocsr``."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and columns."""
+        """The number of rows and of columns."""
         ...
 
     def tocsr(self) -> Any:
-        """Convert to CSR."""
+        """Convert to a CSR matrix."""
         ...
 
 
@@ -36,7 +36,10 @@ _BOOL: tuple[type, ...] = (bool, np.bool_)
 
 
 def as_integer(value: Any, name: str, minimum: int, below: int | None = None) -> int:
-    """Return value as int, or raise TypeError / ValueError naming the argument."""
+    """Validate an integer argument, and return it as an int; TypeError or ValueError names the argument.
+
+    It must be at least `minimum`, and less than `below` if that is given.
+    """
     if isinstance(value, _BOOL) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     value = int(value)
@@ -52,12 +55,12 @@ def as_integer(value: Any, name: str, minimum: int, below: int | None = None) ->
 
 
 def as_seed(value: Any, name: str = "seed") -> int:
-    """Return an integer in [0, 2**64): a seed of any generator of the library."""
+    """Validate a random seed, and return it as an int in [0, 2**64)."""
     return as_integer(value, name, 0, 1 << 64)
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """Return a bool or numpy.bool_ as bool; TypeError for anything else."""
+    """Validate a boolean argument, and return it as a bool; TypeError for anything else."""
     if not isinstance(value, _BOOL):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
@@ -66,7 +69,10 @@ def as_flag(value: Any, name: str) -> bool:
 def as_real(
     value: Any, name: str, low: float, high: float, *, low_open: bool = False, high_open: bool = False
 ) -> float:
-    """Return value as float in [low, high], without open ends, or raise TypeError / ValueError naming the argument."""
+    """Validate a real number in [low, high], and return it as a float; errors name the argument.
+
+    `low_open` and `high_open` exclude the ends.
+    """
     if isinstance(value, _BOOL) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     try:
@@ -82,7 +88,7 @@ def as_real(
 
 
 def as_choice(value: Any, name: str, choices: Iterable[str | None]) -> str:
-    """Return value if it is one of the choices, or raise TypeError / ValueError naming the argument."""
+    """Validate a string that must be one of the choices, and return it; errors name the argument."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
     if value not in choices:
@@ -91,7 +97,7 @@ def as_choice(value: Any, name: str, choices: Iterable[str | None]) -> str:
 
 
 def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
-    """Return float32 or float64, in the byte order of this machine."""
+    """Validate a dtype that must be float32 or float64, and return it in native byte order."""
     try:
         found = np.dtype(dtype)
     except TypeError as error:
@@ -102,13 +108,13 @@ def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
 
 
 def is_sparse(value: Any) -> bool:
-    """Return whether value is a scipy.sparse container, without importing scipy.sparse."""
+    """Return True if the value is a scipy.sparse container, without importing scipy.sparse."""
     module = sys.modules.get("scipy.sparse")
     return module is not None and module.issparse(value)
 
 
 def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the default dtype of a model for its first rows: float32 for float16 and float32, else float64."""
+    """Choose the default dtype of a model from its first rows: float32 for float16 and float32, else float64."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
@@ -118,7 +124,9 @@ _BUFFERS: tuple[type, ...] = (str, bytes, bytearray, memoryview, array.array, ra
 
 
 def refuse_final_nul(values: Any, name: str) -> None:
-    """Raise ValueError naming the first string that ends in NUL, in a list or an array of objects.
+    """Raise ValueError if a string in a list or an array of objects ends in a NUL character.
+
+    The message names the first such string.
 
     NumPy's arrays of strings, which labels become, drop NUL at the end: two different labels would become equal.
     """
@@ -135,7 +143,9 @@ def refuse_final_nul(values: Any, name: str) -> None:
 
 
 def require_array_like(values: Any, name: str) -> None:
-    """Raise TypeError for a masked array, or an object that is not an array, table, sparse matrix or list of rows.
+    """Raise TypeError for values that NumPy would not convert safely, for example masked arrays.
+
+    Arrays, tables, sparse matrices and lists of rows are accepted.
 
     Called for all rows, targets and weights before NumPy converts them. NumPy would drop the mask of a masked array,
     and iterate over the items of any other object that has a length, which may never end (an AnnData). Items of a list,
@@ -171,7 +181,7 @@ def require_array_like(values: Any, name: str) -> None:
 
 
 def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
-    """Convert rows to a 2-d array of real numbers, or to CSR in canonical form, without unnecessary copies.
+    """Convert rows to a 2-d array of real numbers, or to canonical CSR, without unnecessary copies.
 
     A vector becomes one row. Long double becomes float64, as state files do not hold long double. Entries are not
     checked: the kernels look for NaN and infinity, slice by slice.
@@ -204,7 +214,10 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
 
 
 def _from_nullable(frame: Any, objects: NDArray[Any]) -> NDArray[Any]:
-    """Convert a pandas data frame of nullable numbers to floats, missing ones to NaN; others stay objects."""
+    """Convert a pandas data frame of nullable numbers to floats, with missing values as NaN.
+
+    If a column is not numeric, `objects` is returned, the frame as an array of objects.
+    """
     kinds: list[Any] = list(frame.dtypes) if objects.ndim == 2 else [None]
     if not all(getattr(kind, "kind", "O") in "fiub" for kind in kinds):
         return objects
@@ -213,7 +226,7 @@ def _from_nullable(frame: Any, objects: NDArray[Any]) -> NDArray[Any]:
 
 
 def refuse_dicts(rows: Any, name: str) -> None:
-    """Raise TypeError for a dict or a list of dicts, which only the online learners take."""
+    """Raise TypeError if rows are a dict or a list of dicts, which only online learners accept."""
     first: Any = rows
     if isinstance(rows, list) and rows:
         first = cast("list[Any]", rows)[0]
@@ -225,7 +238,7 @@ def refuse_dicts(rows: Any, name: str) -> None:
 
 
 def refuse_iterator(rows: Any, name: str) -> None:
-    """Raise TypeError for a generator or another iterator, which cannot become an array."""
+    """Raise TypeError if rows are a generator or another iterator, which cannot become an array."""
     if hasattr(rows, "__next__"):
         raise TypeError(
             f"{name} must be an array, not a {type(rows).__name__}: np.array(list(...)) has all rows in memory, and "
@@ -234,7 +247,7 @@ def refuse_iterator(rows: Any, name: str) -> None:
 
 
 def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArray[np.float64] | None:
-    """Return weights as a contiguous float64 vector of n_rows finite numbers >= 0, or None.
+    """Validate sample weights, and return them as a float64 vector of finite numbers >= 0; None stays None.
 
     A scalar is the weight of every row.
     """
@@ -249,7 +262,10 @@ def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArra
 
 
 def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.float64]:
-    """Return a contiguous float64 vector of n_rows finite numbers; for one row a scalar is allowed."""
+    """Validate finite real targets, and return them as a float64 vector with one entry per row.
+
+    For one row a scalar is allowed. The vector is contiguous.
+    """
     if n_rows == 1 and isinstance(values, float) and math.isfinite(values):
         return np.array([values])  # single rows of a stream: NumPy's checks would take longer than learning the row
     out = _as_column(values, n_rows, name, fill=n_rows == 1)
@@ -259,7 +275,10 @@ def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.fl
 
 
 def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np.float64]:
-    """Return a contiguous float64 vector (n_rows,); with `fill` a scalar is repeated."""
+    """Convert values to a contiguous float64 vector with one entry per row.
+
+    With `fill` a scalar is repeated.
+    """
     require_array_like(values, name)
     try:
         out: NDArray[Any] = np.asarray(values)
@@ -275,7 +294,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """Convert values to an array; ValueError for lists of unequal lengths."""
+    """Convert values to an array; raise ValueError for nested lists of unequal lengths."""
     require_array_like(values, name)
     try:
         return np.asarray(values)
@@ -284,7 +303,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
-    """Return a finite vector (d,) or matrix (d, k) as an array, without a copy where possible."""
+    """Validate a finite vector (d,) or matrix (d, k), and return it as an array without unnecessary copies."""
     out = without_long_double(as_array(v, name))
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
@@ -296,12 +315,15 @@ def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
 
 
 def no_mask(values: NDArray[Any]) -> str:
-    """Return the hint for an error message if a mask was given instead of indices."""
+    """Return a hint for an error message if a boolean mask was given instead of indices, else ""."""
     return ": np.flatnonzero gives those of a mask" if values.dtype.kind == "b" else ""
 
 
 def as_integer_vector(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return a vector of integers (n,) in its own dtype; TypeError or ValueError for anything else."""
+    """Validate a vector of integers, and return it in its own dtype.
+
+    TypeError or ValueError for anything else.
+    """
     out = as_array(values, name)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
@@ -313,7 +335,7 @@ def as_integer_vector(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Return distinct indices in [0, size), ascending; IndexError names indices outside of that range."""
+    """Return the distinct indices in ascending order; raise IndexError if any is outside [0, size)."""
     out = as_integer_vector(values, name)
     outside = np.unique(out[(out < 0) | (out >= size)])
     if outside.size:
@@ -323,7 +345,10 @@ def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
 
 
 def not_finite(row: int, dtype: Any = None, name: str = "rows", column: int | None = None) -> ValueError:
-    """Return the ValueError for a row with a NaN or an infinity, perhaps only after conversion to float32."""
+    """Create the ValueError for a row that contains a NaN or an infinity, and return it.
+
+    dtype: float32 if the row may have overflowed in a conversion.
+    """
     narrow = " (as float32)" if dtype == np.float32 else ""
     where = "" if column is None else f" in column {column}"
     return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}{where}")
@@ -334,14 +359,16 @@ FEW = 4096
 
 
 def all_finite(values: NDArray[Any]) -> bool:
-    """Return whether every entry is finite."""
+    """Return True if every entry is finite."""
     if values.size <= FEW and values.dtype.char in "fd" and math.isfinite(np.vdot(values, values)):
         return True
     return bool(np.isfinite(values).all())
 
 
 def check_finite(rows: Any, name: str = "rows", offset: int = 0, dtype: Any = None) -> None:
-    """Raise ValueError naming row (counted from offset) and column of the first entry that is not finite.
+    """Raise ValueError if an entry of the rows is NaN or infinite.
+
+    The message names the first such row (counted from `offset`) and its column.
 
     dtype: that to which the rows were converted, for the message.
     """
@@ -362,7 +389,7 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0, dtype: Any = No
 def rows_with_weight(
     rows: Any, weights: NDArray[np.float64] | None, *columns: Any, checked: bool = False
 ) -> tuple[Any, ...]:
-    """Remove the rows of weight 0: return (rows, weights, *columns).
+    """Remove the rows of weight 0 from rows, weights and further columns, and return all of these.
 
     Rows are an array or CSR (n, d), `columns` arrays of length n. Unless `checked`, ValueError names a row that is not
     finite, removed rows included. If no weight is 0 the arguments are returned unchanged.
@@ -376,6 +403,9 @@ def rows_with_weight(
 
 
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array with this dtype, C-contiguous and aligned, as kernels need it; unchanged if it is so."""
+    """Return a C-contiguous, aligned array of the given dtype, without a copy if it is so already.
+
+    Kernels need such arrays.
+    """
     out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which does not copy an unaligned array
     return out if out.flags.aligned else out.copy()

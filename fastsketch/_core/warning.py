@@ -1,4 +1,4 @@
-"""Warnings that name the line of the user's program."""
+"""A warning function that names the line of the user's program."""
 
 import inspect
 import warnings
@@ -9,7 +9,7 @@ PASSED_OVER = ("fastsketch", "sklearn", "joblib", "contextlib")
 
 
 def warn_caller(message: str, category: type[UserWarning] = UserWarning) -> None:
-    """Warn at the innermost line of code outside of this library.
+    """Warn the user, naming the innermost line of code outside of this library.
 
     ``skip_file_prefixes`` of ``warnings.warn`` would do the same, but needs Python 3.12.
     """

@@ -57,7 +57,10 @@ class Examples(NamedTuple):
 
 @dataclass(slots=True)
 class ModelState(Generic[S]):
-    """Everything that an online linear model has learned: learners, labels, columns, scaling and metrics."""
+    """Everything that an online linear model has learned: learners, labels, columns, scaling and metrics.
+
+    A batch changes it as a whole or not at all.
+    """
 
     states: States[S]
     labels: ClassLabels | None  # None for real targets

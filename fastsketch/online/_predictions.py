@@ -86,8 +86,9 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
         Shape (d,) float64; for more than two classes (n_classes, d), in the order of ``classes``.
 
-        With scale="moments" the score of a sparse row is w'x divided by a length: about that of the scaled row itself for texts, the mean length of rows for tables. For real targets,
-        columns that every row has are already divided by that length here.
+        With scale="moments" the score of a sparse row is w'x divided by a length: about that of the scaled row itself
+        for texts, the mean length of rows for tables. For real targets, columns that every row has are already divided
+        by that length here.
         """
         w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
         w, _ = model_state.inputs.for_features(w)
