@@ -1,4 +1,4 @@
-"""The algorithms of four papers exactly as printed: each function returns a model with the settings of the paper.
+"""The algorithms of four papers as printed: each function returns a model with the settings of the paper.
 
 The models themselves have defaults that are more accurate on real data: intercepts, scaled columns, biases, sweeps,
 rotated codes. These functions set only what the printed algorithm prescribes. Every other argument of the model may be
@@ -214,7 +214,7 @@ def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **
 def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedNewton:
     """Create a sketched online Newton learner as printed in Luo et al. 2019, Algorithm 6.
 
-    The loss is (z - y)^2 for the score z, and scores are constrained to [-1, 1].
+    The loss is (z - y)^2 for the score z, and after each step the score of that row is constrained to [-1, 1].
 
     With alpha0 = 0 it is RFD0, which has no parameter to tune.
 

@@ -1,1 +1,4 @@
-"""What every model is: declared parameters, batches that are taken whole or not at all, states and merges."""
+"""Base classes of all models: parameters, learning of batches, state files and merging.
+
+A batch is learned completely or not at all.
+"""

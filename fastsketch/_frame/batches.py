@@ -1,4 +1,4 @@
-"""Rows as a model accepts them: arrays in memory, tables with column names, and rows that are read in chunks.
+"""Conversion of the rows that models accept: arrays in memory, tables, and sources that are read in chunks.
 
 Arrays, sparse matrices and lists are used as they are. Everything else that has columns, a table or an array outside of
 memory (in a file, on other machines), becomes a source (``fastsketch.data.sources``) that is read chunk by chunk.
@@ -26,7 +26,7 @@ SHOWN = 3
 
 
 def as_source(rows: Any) -> Source | None:
-    """Return a source that reads these rows chunk by chunk; None for rows in memory.
+    """Return a source that reads tables, files and lazy arrays in chunks; None for arrays and lists in memory.
 
     Arrays of any library that expose their memory are in memory. Tables, data sets of HDF5 and Zarr, dask arrays and
     memory-mapped files are read chunk by chunk. A text is the name of files.
@@ -50,7 +50,7 @@ def as_source(rows: Any) -> Source | None:
 
 
 def is_table(rows: Any) -> bool:
-    """Return whether rows are a data frame or table: of pandas, polars, pyarrow and similar libraries."""
+    """Return True if rows are a data frame or table, for example from pandas, polars or pyarrow."""
     return hasattr(rows, "__arrow_c_stream__") or (hasattr(rows, "iloc") and hasattr(rows, "columns"))
 
 
@@ -62,23 +62,26 @@ def _opened_table(rows: Any) -> Source | None:
 
 
 def labels_of(rows: Any) -> list[Any]:
-    """Return the labels of the columns of a table, of any type."""
+    """Return a list of the column labels of a table, which may be of any type."""
     labels: Any = getattr(rows, "column_names", None) or getattr(rows, "columns", ())
     return list(labels)
 
 
 def names_of(rows: Any, name: str = "rows") -> FeatureNames | None:
-    """Return the names of the columns of a table: see ``names_of_labels``; None for everything else."""
+    """Return the column names of a table; None for rows that are not a table.
+
+    ``names_of_labels`` converts labels to names.
+    """
     return names_of_labels(labels_of(rows), name) if is_table(rows) else None
 
 
 def names_in(rows: Any) -> FeatureNames | None:
-    """Return the names of the columns of a table or a source; None for everything else."""
+    """Return the column names of a table or a source; None for other rows."""
     return rows.feature_names if isinstance(rows, Source) else names_of(rows)
 
 
 def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> None:
-    """Raise ValueError unless the named columns of rows are the ones that were learned, in the same order.
+    """Raise ValueError if rows have column names that differ from the learned ones or are in another order.
 
     Every method that takes rows calls this function, or ``agreed``. Rows without column names (arrays, sparse matrices,
     lists) are accepted. If `feature_names` is None everything is accepted, except a data frame whose columns are
@@ -89,7 +92,9 @@ def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "
 
 
 def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> list[int] | None:
-    """Return the positions in `rows` of the columns that were learned, matched by name.
+    """Return the positions in `rows` of the columns that the model has learned, matched by name.
+
+    None if nothing needs to be reordered.
 
     For models whose columns are items. None if rows have no names, or the same in the same order; ValueError if a name
     is missing or unknown. Labels of a data frame that are not strings are compared as text, unless they are 0 to n - 1
@@ -111,14 +116,16 @@ def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "row
 
 
 def with_columns(rows: Any, order: list[int] | None, name: str = "rows") -> Any:
-    """Return rows with the columns at these positions, which ``column_order`` returned."""
+    """Select columns by their positions, as returned by ``column_order``; None returns rows unchanged."""
     if order is None:
         return rows
     return open_rows(rows, columns=order) if isinstance(rows, Source) else as_rows(rows, name=name)[:, order]
 
 
 def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str = "rows") -> FeatureNames | None:
-    """Return the column names of two sets of rows, which must be equal unless one set has none.
+    """Compare the column names of two sets of rows, and return them; ValueError if they differ.
+
+    If only one set has names, these are returned.
 
     ValueError explains what differs, and what to do.
     """
@@ -152,7 +159,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
-    """Return the column names in a file; ValueError unless there is one string for each feature."""
+    """Validate the column names in a state file, and return them as a tuple; None stays None.
+
+    ValueError unless there is one string for each feature.
+    """
     if names is None:
         return None
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
@@ -164,7 +174,10 @@ def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
 
 
 class WeightedChunks:
-    """The rows of a source with their weights, chunk by chunk; ``row`` is the first row of the current chunk."""
+    """The rows of a source with their sample weights, as an iterable of chunks.
+
+    ``row`` is the index of the first row of the current chunk.
+    """
 
     def __init__(self, source: Source, sample_weight: ArrayLike | None) -> None:
         self.source = source

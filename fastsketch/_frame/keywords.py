@@ -1,4 +1,4 @@
-"""Errors for unknown keywords of estimators and optimisers, which suggest the nearest parameter."""
+"""Errors for unknown keyword arguments of estimators and optimisers, which suggest the most similar parameter."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ Face = TypeVar("Face")
 
 
 def named_keywords(cls: type[Face]) -> type[Face]:
-    """Decorate a class so that an unknown keyword raises TypeError with the most similar parameter.
+    """Decorate a class so that an unknown keyword raises a TypeError that suggests the most similar parameter.
 
     ``get_params`` and ``clone`` see the same signature as before.
     """

@@ -1,4 +1,4 @@
-"""Read models from files and bytes: find the class that a file names, and rebuild the model.
+"""Functions that read models from files and bytes, and that find the class which a file names.
 
 A class is known once its module is imported. The file names the module, and public packages of the library are imported
 when needed; ``Model`` registers classes in ``kinds``.
@@ -119,7 +119,7 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
 
 @contextlib.contextmanager
 def state_being_read(name: str) -> Generator[None]:
-    """Count the nested states that are being read; StateError beyond DEEPEST.
+    """Limit how deeply states are nested while one is read in a ``with`` block; StateError beyond DEEPEST.
 
     A model may contain the states of others, as a window or an estimator does, but these contain no further ones. A
     file with deeper nesting would take many times its size of memory before it is refused.
@@ -134,7 +134,7 @@ def state_being_read(name: str) -> Generator[None]:
 
 
 def inner_model(arrays: dict[str, NDArray[Any]], name: str, kinds: type[Any] | tuple[type[Any], ...]) -> Any:
-    """Return the model whose state is in an array of another state.
+    """Read the model that is stored in one array of another model's state, and return it.
 
     Its kind is read first; the rest is read only if that is one of `kinds`.
 
@@ -168,7 +168,10 @@ def received(
     arrays: dict[str, NDArray[Any]],
     feature_names: Any,
 ) -> Any:
-    """Restore the model that ``__reduce__`` took apart, perhaps in another process; StateError if inconsistent."""
+    """Rebuild a model from its pickled parts; StateError if they are inconsistent.
+
+    ``__reduce__`` has taken it apart, perhaps in another process.
+    """
     # copies: unpickled arrays may be read-only, or share memory with another model
     own = {name: np.array(array) for name, array in arrays.items()}
     try:
@@ -180,7 +183,7 @@ def received(
 
 
 def _class_of(kind: str, home: Any) -> type[Any] | None:
-    """Return the class of a kind, after importing its package if necessary; None if it is unknown.
+    """Return the model class of a given name, after importing its package; None if it is unknown.
 
     A class outside of the library is found by its name if the module differs, as "__main__" of a script does.
     """
@@ -195,18 +198,21 @@ def _class_of(kind: str, home: Any) -> type[Any] | None:
 
 
 def home_of(cls: type) -> str:
-    """Return the name of the module whose import registers a class: for ours the public package."""
+    """Return the name of the module to import for a class, which for this library is the public package."""
     public = cls.__module__.partition("._")[0]
     return public if public.startswith("fastsketch.") else cls.__module__
 
 
 def import_home(home: Any) -> None:
-    """Import a public package of the library, and nothing else: the name may come from an untrusted file."""
+    """Import a public package of this library by its name, and ignore any other name.
+
+    The name may come from an untrusted file.
+    """
     if isinstance(home, str) and re.fullmatch(r"fastsketch(\.[a-z]+){1,2}", home):
         with contextlib.suppress(ImportError):
             import_module(home)
 
 
 def name_of(source: files.Source) -> str:
-    """Return the name of a source for messages."""
+    """Return the name of a file for messages, or "the state" for an open stream."""
     return "the state" if isinstance(source, io.IOBase) else str(source)

@@ -1,4 +1,4 @@
-"""Base of all models: parameters, notes, names of columns, copies, bytes, files, facts, merges, thread safety.
+"""Base classes Model and MergeableModel: parameters, learning, copies, files, merging and thread safety.
 
 A model declares its parameters (``_parameters``) and defines the following hooks:
 
@@ -81,18 +81,18 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
 class Model(Parametrized, abstract=True):
-    """Base class of models, which learn from rows and are saved in files."""
+    """Abstract base of all models, which learn from rows and can be saved in files."""
 
     notes: dict[str, Any]
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Make the constructor, and register the class for reading files unless it is `abstract`."""
+        """Create the constructor of a subclass, and register the class for reading files unless it is abstract."""
         super().__init_subclass__(abstract=abstract, **kwargs)
         if not abstract:
             kinds[home_of(cls), cls.__name__] = cls
 
     def _set_up(self, given: dict[str, Any]) -> None:
-        """Check and store the arguments, then begin."""
+        """Check and store the constructor's arguments, and set the state of a model without rows."""
         values: dict[str, Any] = {}
         for name, declared in self._declared.items():
             value = given.get(name, declared.default)
@@ -106,48 +106,54 @@ class Model(Parametrized, abstract=True):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _begin(self) -> None:
-        """Set the attributes of a model that has seen nothing."""
+        """Set the attributes of a model that has not learned any rows."""
         raise NotImplementedError
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the state that a file holds in addition to parameters and notes: JSON values, and arrays (views are
-        allowed).
+        """Return the learned state for a file, as (JSON values, arrays by name).
+
+        Parameters and notes are not included. The arrays may be views.
         """
         raise NotImplementedError
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Set the state to one that ``_state`` returned, on a model that has just begun; it may keep the arrays."""
+        """Set the state to one that ``_state`` returned; the model has not learned any rows.
+
+        It may keep the arrays.
+        """
         raise NotImplementedError
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Raise ValueError unless a model of these parameters could have this state, which may come from an untrusted
-        file.
+        """Raise ValueError if a state, perhaps from an untrusted file, is impossible for these parameters.
 
         Called on a model that has just begun. Must not allocate more memory than the arrays take.
         """
 
     def _keep_in_memory(self, other: Any) -> None:
-        """Copy to `other` what no file holds (nothing by default)."""
+        """Copy to another model the attributes that files do not store (default: none)."""
 
     def _facts(self) -> dict[str, Any]:
-        """Return the entries that ``facts`` adds to the counts and the parameters."""
+        """Return the entries that this kind of model adds to ``facts`` (default: none)."""
         return {}
 
     def _learns_targets(self) -> bool:
-        """Return whether ``update`` takes targets."""
+        """Return True if ``update`` has a parameter `targets`."""
         return "targets" in signature(cast(Any, self).update).parameters
 
     def _in_order(self) -> str | None:
-        """Return why rows must be learned in their order, as a clause for a message; None if they need not."""
+        """Return the reason why rows must be learned in order, for a message; None if their order is free."""
         return f"a {type(self).__name__} does not merge"
 
     def _certificate(self) -> dict[str, float]:
-        """Return the bounds that need no computation; reports sum them over parts (default: none)."""
+        """Return error bounds by name that are known without computation (default: none).
+
+        Reports sum them over the parts of a job.
+        """
         return {}
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows seen."""
+        """Return the number of rows learned so far."""
         raise NotImplementedError
 
     @property
@@ -159,22 +165,25 @@ class Model(Parametrized, abstract=True):
     @property
     @reads
     def feature_names(self) -> FeatureNames | None:
-        """Return the names of the columns, from the first rows that had names (a table, a source); None before.
+        """Return the column names of the first rows that had names; None before.
 
         For models of items with ids, and rows without names, these are the ids as text.
         """
         return self._column_names()
 
     def _column_names(self) -> FeatureNames | None:
-        """Return ``feature_names``, for calls from within the model."""
+        """Return ``feature_names``, without the thread guard, for calls from within the model."""
         return self._feature_names
 
     def _update(self, rows: Any, sample_weight: Any) -> Any:
-        """Learn from rows in memory, all or none of them, for a model whose ``update`` is ``_take_rows``."""
+        """Learn rows in memory, either all of them or none.
+
+        For models whose ``update`` calls ``_take_rows``.
+        """
         raise NotImplementedError
 
     def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
-        """Learn from rows by ``_update``: check the names of columns, and read sources chunk by chunk.
+        """Learn rows of any kind by ``_update``, checking column names and reading sources in chunks.
 
         If there are several chunks, they are learned by a copy of the model, whose state replaces this one's at the
         end.
@@ -212,26 +221,32 @@ class Model(Parametrized, abstract=True):
         return self
 
     def _require_columns(self, rows: Any) -> None:
-        """Raise ValueError if rows that are only read are a table of other columns, or in another order."""
+        """Raise ValueError if rows for prediction have other column names than the learned ones, or another order."""
         if type(rows) not in (np.ndarray, list, dict):
             self._agreed(names_in(rows), "rows")
 
     def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
-        """Return the names of the columns, given those of new rows; ValueError if they differ from earlier names."""
+        """Return the column names after comparing new and earlier ones; ValueError if they differ."""
         return agreed(names, self._feature_names, whose)
 
     def _column_order(self, rows: Any, name: str = "rows") -> list[int] | None:
-        """Match the columns of rows with those of a model of items by name: see ``column_order``."""
+        """Return the positions in `rows` of the learned columns, matched by name; None if no order is needed.
+
+        For models whose columns are items with names.
+        """
         in_memory = isinstance(rows, np.ndarray | list | tuple) or is_sparse(rows)
         return None if in_memory else column_order(rows, self._column_names(), name)
 
     def _name_columns(self, source: Source) -> None:
-        """Take the names of a source whose rows come next, on a model that is not shared yet."""
+        """Store the column names of a source whose rows are learned next.
+
+        For a model that no other thread knows yet.
+        """
         self._feature_names = agreed(source.feature_names, self._feature_names, source.name)
 
     @contextlib.contextmanager
     def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
-        """Set the names of the columns while rows are learned, and restore them if none was learned.
+        """Set the column names for a ``with`` block; restore them if it fails before any row is learned.
 
         ValueError if earlier rows had other names.
         """
@@ -275,7 +290,7 @@ class Model(Parametrized, abstract=True):
     # -- keeping it ------------------------------------------------------------------------------------------------
     @reads
     def copy(self) -> Self:
-        """Return an independent model in the same state.
+        """Return an independent copy of the model in the same state.
 
         Examples
         --------
@@ -288,7 +303,7 @@ class Model(Parametrized, abstract=True):
         return self._copied()
 
     def _copied(self) -> Self:
-        """Return a copy, for calls from within the model."""
+        """Return an independent copy, without the thread guard, for calls from within the model."""
         state, arrays = self._state()
         other = type(self)._built(
             self.parameters,
@@ -308,7 +323,7 @@ class Model(Parametrized, abstract=True):
 
     @reads
     def to_bytes(self) -> bytes:
-        """Return the state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits.
+        """Return the model as bytes, from which ``fs.from_bytes`` restores it bitwise identically.
 
         Examples
         --------
@@ -321,7 +336,7 @@ class Model(Parametrized, abstract=True):
         return files.pack(about_of(self, state), arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file that ``fs.load`` reads; an existing file is replaced atomically.
+        """Save the model to a file that ``fs.load`` reads; an existing file is replaced atomically.
 
         Parameters
         ----------
@@ -400,22 +415,25 @@ class Model(Parametrized, abstract=True):
 
 
 class MergeableModel(Model, abstract=True):
-    """A model of which two, that have seen different rows, can be merged."""
+    """Abstract base of models that can be merged after they have learned different rows."""
 
     # Parameters in which two models may differ and still merge.
     _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
 
     # Any instead of Self in these two, as type checkers refuse overrides of methods with an argument of type Self
     def _merge(self, other: Any) -> None:
-        """Add the rows of `other`; both have seen rows of the same width and dtype. Atomic; `other` does not change."""
+        """Add the rows of another model to this one, completely or not at all; `other` does not change.
+
+        Both have seen rows of the same width and dtype.
+        """
         raise NotImplementedError
 
     def _joins_columns(self, other: Any) -> bool:
-        """Return whether rows of another width can be added, because both models know their columns by names."""
+        """Return True if a model with other columns can be merged, because both match columns by name."""
         return False
 
     def _must_agree(self) -> dict[str, Any]:
-        """Return the parameters in which two models must agree to merge."""
+        """Return the parameters that must be equal in two models before they can be merged."""
         return {name: value for name, value in vars(self._values).items() if name not in self._MAY_DIFFER}
 
     @changes
@@ -460,7 +478,7 @@ class MergeableModel(Model, abstract=True):
         other._take(self)
 
     def _take(self, other: Any) -> None:
-        """Add what `other` has seen, if the two match."""
+        """Merge another model into this one, or raise ValueError if the two do not match."""
         mine, theirs = self._must_agree(), other._must_agree()
         for name in {**mine, **theirs}:
             if not same(theirs.get(name), mine.get(name)):
@@ -484,47 +502,56 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned separately and merged ---------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return the index of each piece's first block, if pieces of a stream of these lengths merge to its bits."""
+        """Return each piece's first block index, if merging the pieces gives the same bits as one pass.
+
+        None if it does not (the default). lengths: numbers of rows of consecutive pieces of one stream.
+        """
         return None
 
     def _in_order(self) -> str | None:
         return None
 
     def _part_rows(self, n_features: int) -> int:
-        """Return the number of which the rows of a part must be a multiple for ``_first_blocks``."""
+        """Return the number of rows of which every part must have a multiple, so that ``_first_blocks`` applies."""
         return 1
 
     def _state_bytes(self, n_features: int) -> int:
-        """Estimate the memory of a part's model once its rows are learned; 0 if that is little (the default)."""
+        """Estimate the memory in bytes of a model that has learned one part of a job; 0 if it is small (default)."""
         return 0
 
     def _check_passes(self, passes: int) -> None:
-        """Raise ValueError unless models of these parameters can use this many passes, at least two."""
+        """Raise ValueError if these models cannot use the given number of passes over the rows (at least two)."""
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _passes_again(self, passes: int) -> Generator[Any, Any, Any]:
-        """Yield models that read the rows again, at most `passes`; each is sent back. Return the better model."""
+        """Yield models that must read the rows again, at most `passes`, and return the better model.
+
+        The caller sends every model back when it has read the rows.
+        """
         raise NotImplementedError
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
-        """Return an empty model of the same parameters for a part of a job, or for its blocks from `first_block` on."""
+        """Create an empty model with the same parameters, to learn one part of a job.
+
+        It learns the part's blocks from `first_block` on.
+        """
         return type(self)(**self.parameters)
 
     def _for_block(self, number: int) -> Self:
-        """Return an empty model of the same parameters for block `number` of a window."""
+        """Create an empty model with the same parameters, to learn one block of a sliding window."""
         return self._for_part(number)
 
     def _complete_part(self) -> None:
-        """End a part: release what is only needed for further rows (nothing by default)."""
+        """Release memory that is only needed to learn further rows (default: nothing)."""
 
     def _adopt(self, other: Any) -> None:
-        """Copy the state of a model of the same parameters; this one has seen nothing."""
+        """Copy the state of another model with the same parameters into this model, which has no rows yet."""
         state, arrays = other._state()
         self._restore(state, {name: array.copy() for name, array in arrays.items()})
 
 
 def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the header of a model's file."""
+    """Return the header of a model's file: its kind, parameters, notes, state and column names."""
     about = {
         "kind": type(model).__name__,
         "home": home_of(type(model)),

@@ -1,4 +1,4 @@
-"""Declared parameters: type, default and check of a constructor's argument in one line of its class.
+"""Declared parameters: the type, default and check of a constructor's argument in one line of its class.
 
     class Mean(Model):
         scale: float = real(default=1.0, low=0.0)
@@ -42,7 +42,7 @@ REQUIRED: Final = object()
 
 
 class Parameter(property):
-    """One argument of a model's constructor, and the read-only attribute of the same name."""
+    """One argument of a model's constructor, and the read-only attribute with the same name."""
 
     def __init__(
         self,
@@ -76,7 +76,9 @@ def _refuse_change(name: str, instance: Any, value: Any) -> None:
 
 
 def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True) -> Any:
-    """Declare an argument with its own check: check(value, name) returns the value to store, or raises.
+    """Declare a constructor argument of a model, with its own validation function.
+
+    check(value, name) returns the value to store, or raises.
 
     reads: the method of the model that returns the attribute, if that is not the argument itself.
     """
@@ -86,7 +88,7 @@ def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None
 def integer(
     *, default: Any = REQUIRED, at_least: int = 0, below: int = 1 << 62, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """Declare an integer in [at_least, below)."""
+    """Declare an integer argument of a model's constructor, in [at_least, below)."""
     return Parameter(partial(as_integer, minimum=at_least, below=below), default, not kw_only, not init)
 
 
@@ -99,13 +101,16 @@ def real(
     high_open: bool = False,
     kw_only: bool = True,
 ) -> Any:
-    """Declare a float in [low, high]; `low_open` and `high_open` exclude the ends."""
+    """Declare a float argument of a model's constructor, in [low, high].
+
+    `low_open` and `high_open` exclude the ends.
+    """
     check = partial(as_real, low=low, high=high, low_open=low_open, high_open=high_open)
     return Parameter(check, default, not kw_only)
 
 
 def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bool = True) -> Any:
-    """Declare one of several strings, or None if it is among the choices."""
+    """Declare a constructor argument with several allowed strings, perhaps including None."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
@@ -115,29 +120,29 @@ def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bo
 
 
 def flag(*, default: Any = REQUIRED) -> Any:
-    """Declare a flag: True or False."""
+    """Declare a boolean argument of a model's constructor."""
     return Parameter(as_flag, default)
 
 
 def seed(*, default: Any = 0) -> Any:
-    """Declare a seed: an integer in [0, 2**64)."""
+    """Declare a random seed as a constructor argument: an integer in [0, 2**64)."""
     return Parameter(as_seed, default)
 
 
 def float_dtype(*, default: Any = None) -> Any:
-    """Declare a dtype: float32, float64, or None for that of the first batch."""
+    """Declare a dtype as a constructor argument: float32, float64, or None for the dtype of the first batch."""
     return Parameter(as_dtype, default)
 
 
 # -- the base class ------------------------------------------------------------------------------------------------
 class Parametrized:
-    """Base of classes whose constructor takes the declared parameters by keyword, and checks them."""
+    """Base class that creates keyword constructors from declared parameters and checks their arguments."""
 
     _declared: ClassVar[dict[str, Parameter]] = {}
     _values: SimpleNamespace
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Make the constructor from the declared parameters."""
+        """Create the constructor of a subclass from its declared parameters."""
         super().__init_subclass__(**kwargs)
         own = _own_parameters(cls)
         if "__init__" in vars(cls):
@@ -156,15 +161,20 @@ class Parametrized:
         raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
 
     def _check(self) -> None:
-        """Raise ValueError for parameters that contradict each other; each has passed its own check."""
+        """Raise ValueError if parameters contradict each other (default: no check).
+
+        Each has already passed its own check.
+        """
 
     def _resolved(self) -> dict[str, Any]:
-        """Return the values in use of parameters that were None or "auto"."""
+        """Return the values in use for parameters that were None or "auto" (default: none)."""
         return {}
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return the arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
+        """Return the constructor's arguments as a dict, from which a new model like this one can be created.
+
+        ``type(model)(**model.parameters)`` creates it.
 
         Examples
         --------
@@ -176,7 +186,7 @@ class Parametrized:
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """Return the parameters, with the value in use of each that was None or "auto" once it is known.
+        """Return all parameters, with the values in use for those given as None or "auto" as soon as they are known.
 
         Examples
         --------
@@ -188,7 +198,7 @@ class Parametrized:
         return {**vars(self._values), **self._resolved()}
 
     def _given(self) -> str:
-        """Return the arguments that differ from their defaults, as source text."""
+        """Return the constructor's arguments that differ from their defaults, as source text."""
         return ", ".join(
             f"{name}={plain(value)!r}"
             for name, value in self.parameters.items()
@@ -202,7 +212,7 @@ def _own_parameters(cls: type) -> dict[str, Parameter]:
 
 # -- constructors --------------------------------------------------------------------------------------------------
 def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
-    """Return the __init__ of a model's class, with the signature of its declared parameters.
+    """Create the ``__init__`` method of a model class, with the signature of its declared parameters.
 
     It passes the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or superfluous.
     """
@@ -244,7 +254,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
 
 
 def bare_names(cls: type[Owner]) -> type[Owner]:
-    """Decorate a class so that errors of inherited methods do not name the base classes that define them."""
+    """Decorate a class so that errors in inherited methods do not name the base classes."""
     for base in cls.__mro__[1:]:
         for method in vars(base).values() if base.__module__.startswith("fastsketch.") else ():
             function = unwrap(getattr(method, "__func__", method))
@@ -254,7 +264,7 @@ def bare_names(cls: type[Owner]) -> type[Owner]:
 
 
 def annotation_of(cls: type, name: str) -> Any:
-    """Return the annotation of a name in a class or the first of its bases that has one."""
+    """Return the type annotation of an attribute, from the class or the first base that has one."""
     for base in cls.__mro__:
         declared = get_annotations(base)
         if name in declared:
@@ -263,7 +273,7 @@ def annotation_of(cls: type, name: str) -> Any:
 
 
 def unknown_keyword(what: str, key: str, known: Mapping[str, Any], owner: type | None = None) -> str:
-    """Return the message for an unknown keyword.
+    """Return the error message for an unknown keyword argument.
 
     It names the method of `owner` that takes the keyword, or the most similar known one, or if `owner` is given and
     nothing is similar, all known ones.
@@ -278,7 +288,7 @@ def unknown_keyword(what: str, key: str, known: Mapping[str, Any], owner: type |
 
 
 def _taken_by(owner: type, key: str) -> str | None:
-    """Return the name of the first public method of a class that has a parameter of this name."""
+    """Return the name of the first public method of a class that has a given parameter; None if none has."""
     for base in owner.__mro__:
         for name, method in vars(base).items():
             function = unwrap(getattr(method, "__func__", method))
@@ -297,7 +307,7 @@ JSON: Final = frozenset({bool, int, float, str, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: dtypes to names, dataclasses to dicts, NumPy numbers to Python's."""
+    """Convert a value for JSON: dtypes to names, dataclasses to dicts, NumPy values to Python values."""
     if isinstance(value, np.dtype):
         return value.name
     if is_dataclass(value) and not isinstance(value, type):
@@ -315,7 +325,7 @@ def plain(value: Any) -> Any:
 
 
 def same(one: Any, two: Any) -> bool:
-    """Return whether two values are equal and of the same type."""
+    """Return True if two values are equal and of the same type."""
     return type(one) is type(two) and bool(one == two)
 
 
@@ -325,7 +335,9 @@ NUMBERS: Final = {int: "a whole number", float: "a number"}
 
 
 def from_text(text: str, name: str, annotation: Any) -> Any:
-    """Parse the text of a value of the annotated type; the parameter's check follows later.
+    """Parse text, for example from the command line, as a value of the annotated type.
+
+    The parameter's own check follows later.
 
     "none" is None, "yes" and "no" are True and False, sequences and pairs have commas between their items, and a dict
     is A=X,B=Y with numbers X, Y.
@@ -357,7 +369,7 @@ def from_text(text: str, name: str, annotation: Any) -> Any:
 
 
 def names_in(text: str, name: str) -> list[str]:
-    """Return the names between commas; a name that contains commas is in double quotes."""
+    """Split text at commas into a list of names; a name that contains commas is in double quotes."""
     try:
         (names,) = csv.reader([text], strict=True, skipinitialspace=True)
     except (csv.Error, ValueError) as error:
@@ -369,7 +381,7 @@ def names_in(text: str, name: str) -> list[str]:
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """Return the types and words that an annotation allows: members of a union, choices of a Literal."""
+    """Return the set of types and literal values that an annotation allows."""
     kind = getattr(annotation, "__origin__", None)
     if isinstance(kind, type) and kind is not UnionType:  # dict[str, float]; a union is a type from Python 3.14 on
         return {kind}
@@ -395,7 +407,7 @@ def _numbers_by_name(text: str, name: str) -> dict[str, float]:
 
 
 def described(item: Any) -> dict[str, str]:
-    """Return the parameter descriptions of a docstring: {name: "name : type" and text}."""
+    """Extract the parameter descriptions from a docstring, as a dict {name: text}."""
     _, _, section = (getdoc(item) or "").partition("Parameters\n----------\n")
     texts: dict[str, str] = {}
     names: list[str] = []

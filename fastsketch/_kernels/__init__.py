@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: the compiled loops. Nothing here keeps state or validates."""
+"""Compiled loops that take and return arrays, without state and without validation of their arguments."""
 
 import scipy
 

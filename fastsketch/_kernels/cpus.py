@@ -1,4 +1,4 @@
-"""How many cores this process may really use."""
+"""The number of CPU cores that this process may use."""
 
 import math
 import os
@@ -8,7 +8,10 @@ _GROUPS, _MINE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def groups_of(controller: str) -> list[Path]:
-    """Return folders with the limits of a controller for the control groups of this process, and for those above."""
+    """Return the folders that may hold this process's cgroup limits for a controller, such as "cpu".
+
+    Those of parent groups are included.
+    """
     try:
         lines = _MINE.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -30,7 +33,7 @@ def groups_of(controller: str) -> list[Path]:
 
 
 def _quota() -> float:
-    """Return cores by the limits of the control groups that this process is in; infinite without any."""
+    """Return the CPU quota of this process's control groups in cores; infinity without a quota."""
     return min((_limit_of(folder) for folder in groups_of("cpu")), default=math.inf)
 
 
@@ -47,9 +50,9 @@ def _limit_of(folder: Path) -> float:
 
 
 def limits() -> dict[str, float | None]:
-    """Return what bounds the cores.
+    """Return the limits on the number of CPU cores as a dict: affinity, container quota and OMP_NUM_THREADS.
 
-    Affinity, the quota of a container in cores, OMP_NUM_THREADS; None for what is not set.
+    The quota is in cores, and may be a fraction. A limit that is not set is None.
     """
     quota = _quota()
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
@@ -61,6 +64,9 @@ def limits() -> dict[str, float | None]:
 
 
 def usable(bounds: dict[str, float | None] | None = None) -> int:
-    """Return the smallest of these limits, or of those now, rounded up."""
+    """Return the number of usable CPU cores: the smallest limit, rounded up.
+
+    bounds: what ``limits()`` returned, by default the current limits.
+    """
     known = [limit for limit in (bounds or limits()).values() if limit is not None]
     return max(1, math.ceil(min(known)))

@@ -1,4 +1,4 @@
-"""Numba, and where it keeps what it has compiled: a cache is a help, never a condition.
+"""Compilation by Numba with a cache on disk, which may be missing, read-only or damaged without an error.
 
 Numba writes to NUMBA_CACHE_DIR, a folder beside the source or one of the user's, and refuses to compile with cache=True
 where none can be written to. Here nothing goes beside the source, where it would outlive an uninstall; a function is
@@ -32,7 +32,7 @@ folders = set()
 
 
 class _Places(FunctionCache._impl_class):
-    """Where numba keeps a cache, but for the folder beside the source."""
+    """Folders in which numba looks for a cache, except for the folder next to the source."""
 
     _locator_classes = [one for one in FunctionCache._impl_class._locator_classes if "InTree" not in one.__name__]
 
@@ -42,7 +42,10 @@ class _Cache(FunctionCache):
 
 
 def _for_reading(function):
-    """Return caches whose folders exist, writable or not: numba itself knows only those that it can write to."""
+    """Return the caches of a function that exist on disk, writable or not.
+
+    numba itself finds only those that it can write to.
+    """
     found = []
     for locator in _Places._locator_classes:
         # numba asks ensure_cache_path whether a folder will do, and it makes a file to find out
@@ -61,7 +64,7 @@ def _must_exist(self):
 
 
 class _Caches:
-    """In place of a function's cache: as numba's, but nothing that befalls it reaches the caller."""
+    """Replacement for a numba function's cache, whose errors never reach the caller."""
 
     def __init__(self, function):
         try:
@@ -100,7 +103,10 @@ class _Caches:
 
 
 def c_function(function, signature, **options):
-    """Return a C function of this signature, compiled at once; its ``address`` is good for as long as it is kept."""
+    """Compile a Python function to a C function with the given signature, and return it.
+
+    Its ``address`` is valid as long as the object exists.
+    """
     made = CFunc(function, normalize_signature(signature), locals={}, options=options)
     vars(made)["_cache"] = _Caches(function)
     made.compile()

@@ -1,4 +1,4 @@
-"""What threadpoolctl knows of the pools of threads in this process: scipy's BLAS, and how it sees the kernels' own."""
+"""Access to thread pools by threadpoolctl: scipy's BLAS, and the pool of the kernels."""
 
 # pyright: basic
 # threadpoolctl has no types; what the pool calls is typed in thread_pools.pyi.
@@ -17,7 +17,9 @@ _FUNCTIONS = {
 
 
 def blas_of_scipy():
-    """Return (file, addresses of the functions that get and set its number of threads); None if unknown.
+    """Return scipy's BLAS library as (file, address of its thread-count getter, address of its setter).
+
+    None if it is unknown.
 
     None too before scipy.linalg.cython_blas is loaded, which calls it.
     """
@@ -38,7 +40,7 @@ def blas_of_scipy():
 
 
 class FastsketchController(threadpoolctl.LibController):
-    """How threadpoolctl sees the kernels' pool."""
+    """Controller with which threadpoolctl reads and sets the size of the kernels' thread pool."""
 
     user_api = "fastsketch"
     internal_api = "fastsketch"
