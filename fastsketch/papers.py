@@ -74,7 +74,7 @@ def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> d
 
 # -- Robust Frequent Directions: RFD -----------------------------------------------------------------------------------
 def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Create a Frequent Directions sketch as printed in Luo et al. 2019, Algorithm 1, which shrinks at every row.
+    """Create a Frequent Directions sketch that shrinks at every row (Luo and others 2019, Algorithm 1).
 
     It does so once the sketch is full.
 
@@ -108,7 +108,7 @@ def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
 
 
 def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Create a Robust Frequent Directions sketch as printed in Luo et al. 2019, Algorithm 2.
+    """Create a Robust Frequent Directions sketch that shrinks at every row (Luo and others 2019, Algorithm 2).
 
     It shrinks at every row, once the sketch is full.
 
@@ -143,7 +143,7 @@ def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given
 
 
 def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Create a Frequent Directions sketch with a doubled buffer, as printed in Luo et al. 2019, Algorithm 4.
+    """Create a Frequent Directions sketch with a doubled buffer (Luo and others 2019, Algorithm 4).
 
     A shrink after m + 1 rows costs less than one at every row.
 
@@ -176,7 +176,7 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
 
 
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Create a Robust Frequent Directions sketch with a doubled buffer (Luo et al. 2019, Algorithm 5).
+    """Create a Robust Frequent Directions sketch with a doubled buffer (Luo and others 2019, Algorithm 5).
 
     A shrink after m + 1 rows costs less than one at every row.
 
@@ -212,7 +212,7 @@ def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **
 
 
 def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedNewton:
-    """Create a sketched online Newton learner as printed in Luo et al. 2019, Algorithm 6.
+    """Create a sketched online Newton learner for the square loss (Luo and others 2019, Algorithm 6).
 
     The loss is (z - y)^2 for the score z, and after each step the score of that row is constrained to [-1, 1].
 
@@ -259,7 +259,7 @@ def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedN
 
 # -- adaptive subgradient methods: ADA-FD ------------------------------------------------------------------------------
 def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Create a sketched AdaGrad learner as printed in Wan and Zhang 2022, Algorithms 1 and 2.
+    """Create a sketched AdaGrad learner that shrinks at every row (Wan and Zhang 2022, Algorithms 1 and 2).
 
     The sketch shrinks at every row. With ``form="dual_averaging"`` it is Algorithm 2.
 
@@ -336,7 +336,7 @@ def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, 
 
 
 def fd_son(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Create the sketched online Newton learner with which Wan and Zhang 2022 (equation 6) compare ADA-FD.
+    """Create a sketched online Newton learner with a learning rate (Wan and Zhang 2022, equation 6).
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ def _adaptive(
 
 # -- online sketching hashing: FROSH -----------------------------------------------------------------------------------
 def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Create a Frequent Directions sketch of rows compressed by a Hadamard transform (Chen et al. 2021, Algorithm 2).
+    """Create a Frequent Directions sketch with Hadamard-transformed rows (Chen and others 2021, Algorithm 2).
 
     It shrinks when its buffer is full; the printed algorithm shrinks after every block of mapped rows (docs/papers).
 
@@ -414,7 +414,7 @@ def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirect
 
 
 def frosh(n_bits: int, **given: Any) -> SketchHash:
-    """Create a FROSH hashing model as printed in Chen et al. 2021, Algorithm 1.
+    """Create a hashing model by the FROSH algorithm, without a rotation of the codes (Chen and others 2021).
 
     Codes are the signs of rows along leading directions, without a rotation.
 
@@ -483,7 +483,7 @@ def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
 
 
 def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Create a low-rank model for a smooth loss, fitted by greedy pursuit (Yao and Kwok 2016, Algorithm 2).
+    """Create a low-rank model with a smooth loss, fitted by greedy pursuit (Yao and Kwok 2016, Algorithm 2).
 
     All coefficients are fitted again after every rank.
 
@@ -519,7 +519,7 @@ def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Create a low-rank model fitted by economic greedy pursuit (Yao and Kwok 2016, economic form of Algorithm 2).
+    """Create a low-rank model fitted by the economic form of greedy pursuit (Yao and Kwok 2016, Algorithm 2).
 
     After every rank it fits one coefficient for all earlier ranks together, and one for the new rank.
 
@@ -555,7 +555,7 @@ def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: float, **given: Any) -> LowRankModel:
-    """Create a low-rank model for a nonsmooth loss, fitted by subgradient steps (Yao and Kwok 2016, Algorithm 3).
+    """Create a low-rank model with a nonsmooth loss, fitted by subgradient steps (Yao and Kwok 2016, Algorithm 3).
 
     Step t has size c1 / sqrt(t), along a low-rank approximation of the subgradient.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class Key(IntEnum):
-    """Purpose of a random sequence, which forms the generator's key together with the seed.
+    """Identifiers of the purposes of random numbers; each forms the generator's key together with the seed.
 
     The meaning of a number never changes.
     """
@@ -34,7 +34,7 @@ class Key(IntEnum):
 
 
 class Normal(IntEnum):
-    """Numbers of the random streams that ``random_normal`` generates.
+    """Identifiers of the random streams that ``random_normal`` generates.
 
     Above 2**32 they are families, whose members the lower 32 bits count.
     """

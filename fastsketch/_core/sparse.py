@@ -32,7 +32,7 @@ class _Fault(ValueError):
 
 
 def check_width(n_columns: int, name: str) -> None:
-    """Raise ValueError if there are more columns than the kernels can index."""
+    """Raise ValueError if there are more columns than 32-bit indices allow."""
     if n_columns > MOST_COLUMNS:
         raise ValueError(f"{name} must have fewer than 2**31 columns, got {n_columns}")
 
@@ -179,7 +179,7 @@ def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
 def _is_index(array: Any) -> bool:
-    """Return True if the kernels can read an index array without conversion."""
+    """Return True if compiled code can read an index array without conversion."""
     if type(array) is not np.ndarray or array.ndim != 1:
         return False
     flags = array.flags
@@ -194,7 +194,7 @@ def _is_data(array: Any, ndim: int) -> bool:
 
 
 def _as_index(array: Any, what: str) -> Array:
-    """Convert an index array to contiguous int64, as the kernels need it.
+    """Convert an index array to contiguous int64, as compiled code needs it.
 
     A uint64 that overflows becomes negative, and is refused later.
     """

@@ -38,7 +38,7 @@ def _blas_libraries() -> list[Any]:
 
 
 class _Pool:
-    """The thread pool of the fastsketch kernels, with the interface of a threadpoolctl controller."""
+    """The thread pool of fastsketch's compiled code, with the interface of a threadpoolctl controller."""
 
     filepath = "the pool of the kernels"
 

@@ -119,7 +119,7 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
 
 @contextlib.contextmanager
 def state_being_read(name: str) -> Generator[None]:
-    """Limit how deeply states are nested while one is read in a ``with`` block; StateError beyond DEEPEST.
+    """Limit how deeply states are nested while one is read in a ``with`` block; StateError if it is too deep.
 
     A model may contain the states of others, as a window or an estimator does, but these contain no further ones. A
     file with deeper nesting would take many times its size of memory before it is refused.

@@ -502,7 +502,7 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned separately and merged ---------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return each piece's first block index, if merging the pieces gives the same bits as one pass.
+        """Return the index of each piece's first block, if merged pieces give the same bits as one pass; else None.
 
         None if it does not (the default). lengths: numbers of rows of consecutive pieces of one stream.
         """

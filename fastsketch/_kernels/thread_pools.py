@@ -1,4 +1,4 @@
-"""Access to thread pools by threadpoolctl: scipy's BLAS, and the pool of the kernels."""
+"""Access to thread pools by threadpoolctl: scipy's BLAS, and fastsketch's own pool."""
 
 # pyright: basic
 # threadpoolctl has no types; what the pool calls is typed in thread_pools.pyi.
@@ -40,7 +40,7 @@ def blas_of_scipy():
 
 
 class FastsketchController(threadpoolctl.LibController):
-    """Controller with which threadpoolctl reads and sets the size of the kernels' thread pool."""
+    """Controller with which threadpoolctl reads and sets the size of fastsketch's own thread pool."""
 
     user_api = "fastsketch"
     internal_api = "fastsketch"

@@ -1,4 +1,4 @@
-"""States of the adaptive subgradient methods, with a sketched, full or diagonal matrix H.
+"""States of the adaptive subgradient methods, with a sketched, full or diagonal second-order matrix.
 
 The updates are in _kernels/online.
 """
@@ -56,7 +56,7 @@ def _validate_scalar(scalar: Floats) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveSetting:
-    """Parameters of an adaptive subgradient method, as the kernels read them."""
+    """Parameters of an adaptive subgradient method, as its compiled code reads them."""
 
     method: int  # DIAGONAL, GRADIENT or ADAM; for sketches the shrink rule: EVERY_ROUND, WHEN_FULL or NEVER
     loss: int
@@ -94,7 +94,7 @@ class AdaptiveSparseRows(KeptRows):
 
 @dataclass(slots=True)
 class SketchedState(LearnedState):
-    """State of an adaptive method with a sketched or full H: the sketch's eigendecomposition and the weights.
+    """State of an adaptive method with a sketched or full second-order matrix: its eigendecomposition and weights.
 
     S'S = V diag(lam) V' with V = C'T, and w = scale (base + Z b) + C'steps.
     """
@@ -212,7 +212,7 @@ class SketchedState(LearnedState):
 def start_sketched(
     setting: AdaptiveSetting, delta: float, *, d: int, slots: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> SketchedState:
-    """Create the initial state of an adaptive method with a sketched or full H.
+    """Create the initial state of an adaptive method with a sketched or full second-order matrix.
 
     With zeros=outline it has the right shapes but takes no memory.
 
@@ -253,7 +253,7 @@ def start_sketched(
 # -- H diagonal --------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class DiagonalState(LearnedState):
-    """State of an adaptive method with a diagonal H, for example AdaGrad or Adam."""
+    """State of an adaptive method with a diagonal second-order matrix, for example AdaGrad or Adam."""
 
     setting: AdaptiveSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
@@ -297,7 +297,7 @@ class DiagonalState(LearnedState):
 def start_diagonal(
     setting: AdaptiveSetting, delta: float, *, d: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> DiagonalState:
-    """Create the initial state of an adaptive method with a diagonal H.
+    """Create the initial state of an adaptive method with a diagonal second-order matrix.
 
     With zeros=outline it has the right shapes but takes no memory.
     """

@@ -227,7 +227,7 @@ PLUS.flags.writeable = MINUS.flags.writeable = False
 
 @dataclass(slots=True)
 class States(Generic[S]):
-    """All learners of a model, for every class and decay rate, with their diagonal learners and calibrations."""
+    """All learners of a model, for every class and decay rate, with diagonal AdaGrad learners and calibrations."""
 
     held: list[S]  # one for two classes or real targets, else one for each class
     signs: list[float]  # of each state: the target of its class
@@ -283,7 +283,7 @@ class States(Generic[S]):
         )
 
     def all(self) -> list[LearnedState]:
-        """Return a list of all learners: first the main ones of every decay rate, then the diagonal ones."""
+        """Return a list of all learners: first the main ones of every decay rate, then the diagonal AdaGrad ones."""
         if not self.faster:
             return [*self.held, *self.beside]
         held: list[LearnedState] = [state for states in self.paces for state in states.held]
@@ -299,7 +299,7 @@ class States(Generic[S]):
 
     @property
     def n_members(self) -> int:
-        """Return how many scores the calibration combines for each row: 2 with a diagonal learner, else 1."""
+        """Return how many scores are combined for each row: 2 with a diagonal AdaGrad learner, else 1."""
         return 2 if self.beside else 1
 
     def totals(self) -> tuple[int, float, int]:

@@ -140,11 +140,11 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return False
 
     def _may_blend(self) -> bool:
-        """Return False if this model is itself a diagonal learner, which makes blending with one pointless."""
+        """Return False if this model is itself a diagonal learner such as AdaGrad; others may be blended with one."""
         return True
 
     def _blends_numbers(self) -> bool:
-        """Return True if a model with loss="square" is by default blended with a diagonal learner."""
+        """Return True if a model with loss="square" is by default blended with a diagonal AdaGrad learner."""
         return False
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -482,7 +482,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return ModelState(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
 
     def _new_states(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
-        """Create the learner of a new class, and the diagonal learner to blend it with (or None)."""
+        """Create the learner of a new class, and the diagonal AdaGrad learner to blend it with (or None)."""
         states = self._begun_at(decay, columns, sparse, [1.0], lambda _: columns.first_room())
         return states.held[0], states.beside[0] if states.beside else None
 
@@ -494,7 +494,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Create the initial learners of all decay rates.
+        """Create the initial learners for all decay rates, and the weights that combine them.
 
         `slots` maps the prefix of a learner's array names to its capacity.
         """

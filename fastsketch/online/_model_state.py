@@ -93,7 +93,7 @@ class ModelState(Generic[S]):
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def with_slots(self, x: Any) -> RowBatch:
-        """Convert rows for learning, without scaling them; the columns of sparse rows become slots.
+        """Convert rows for learning, without scaling; sparse columns are numbered in order of first occurrence.
 
         New columns get the next free slots.
         """
@@ -102,7 +102,7 @@ class ModelState(Generic[S]):
         return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
     def with_known_slots(self, x: Any, n_slots: int) -> RowBatch:
-        """Convert rows for prediction, without scaling them; the columns of sparse rows become slots.
+        """Convert rows for prediction, without scaling; sparse columns are numbered as in learning.
 
         Columns for which coefficients (..., n_slots) have no entry get slot n_slots.
         """
@@ -111,7 +111,7 @@ class ModelState(Generic[S]):
         return self.columns.look_up(cast(Csr, self.inputs.with_intercept(to_csr(x))), n_slots)
 
     def n_slots(self) -> int:
-        """Return the number of slots in use (sparse rows), or the number of columns (dense rows)."""
+        """Return the number of columns learned: for sparse rows those that have occurred, for dense rows all."""
         return max(state.n_slots for state in self.states.all())
 
     def has_room(self) -> bool:
@@ -153,7 +153,7 @@ class ModelState(Generic[S]):
 
     # -- from states to classes ------------------------------------------------------------------------------------
     def sign(self) -> float:
-        """Return the factor, 1 or -1, by which positive scores of the first learner mean the last sorted class.
+        """Return 1 or -1, the factor that makes a single learner's positive scores mean the last sorted class.
 
         1 for real targets.
         """

@@ -51,7 +51,7 @@ CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BO
 
 @dataclass(frozen=True, slots=True)
 class NewtonSetting:
-    """Parameters of a SketchedNewton, as the kernels read them."""
+    """Parameters of a SketchedNewton, as its compiled code reads them."""
 
     method: str
     sketch_size: int
@@ -113,7 +113,7 @@ class NewtonState(LearnedState):
         return NewtonRounds(self, self.setting)
 
     def rounds_for(self, batch: RowBatch) -> NewtonRounds:
-        """Return the kernel object that runs the updates, after initialising alpha and reserving memory.
+        """Return the compiled object that runs the updates, after initialising alpha and reserving memory.
 
         Unless alpha0 is given, alpha is a multiple of the squared length of the first nonzero row.
         """

@@ -1,4 +1,4 @@
-"""Preparation of rows for online models: feature names become columns, columns become slots, features are scaled.
+"""Preparation of rows for online models: feature names become columns, sparse columns are numbered, values are scaled.
 
 Slots are assigned in the order in which columns first appear, so that results depend neither on the width of rows, nor
 on the capacity of arrays, nor on batches. All states of a model share one map of columns to slots. The intercept is an
@@ -225,7 +225,7 @@ FEW_SLOTS = 64
 
 
 class ColumnSlots:
-    """Mapping from the columns of sparse rows to slots, which are positions in the learners' arrays.
+    """Numbering of the columns of sparse rows in the order of their first occurrence; the numbers are called slots.
 
     It also has the width of the rows. For dense rows the mapping is empty.
 
@@ -240,7 +240,7 @@ class ColumnSlots:
         self.map = ColumnMap(columns)
 
     def copied(self, n_slots: int) -> Self:
-        """Return an independent copy of the mapping with the first n_slots slots."""
+        """Return an independent copy of the numbering, with its first n_slots columns."""
         return type(self)(self.width, self.array(n_slots))
 
     def __len__(self) -> int:
@@ -252,11 +252,11 @@ class ColumnSlots:
         return MOST_COLUMNS if self.width is None else self.width
 
     def first_room(self) -> int:
-        """Return the number of slots to allocate for a new learner."""
+        """Return the number of columns for which a new learner's arrays get capacity."""
         return max(len(self), min(self.most, FEW_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
-        """Replace the columns of sparse rows by slots; new columns get the next free slots.
+        """Replace the columns of sparse rows by their numbers (slots); new columns get the next free numbers.
 
         Slots from n_slots on, which a rejected batch has left, are free.
         """
@@ -264,15 +264,15 @@ class ColumnSlots:
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
     def look_up(self, rows: Csr, n_slots: int) -> Csr:
-        """Replace the columns of sparse rows by slots; columns without a slot below n_slots get n_slots."""
+        """Replace the columns of sparse rows by their numbers (slots); unknown columns get the number n_slots."""
         return rows._replace(indices=self.map.find(rows.indices, n_slots))
 
     def array(self, n_slots: int) -> Counts:
-        """Return an array (n_slots,) with the column of each slot."""
+        """Return the first n_slots columns, in the order of their first occurrence."""
         return self.map.array()[:n_slots]
 
     def by_column(self, coef: Floats) -> Floats:
-        """Convert coefficients in slot order to column order, and drop the intercept.
+        """Convert coefficients from the order of first occurrence to the order of columns, without the intercept.
 
         coef has shape (..., n_slots), the result (..., d).
         """
@@ -284,7 +284,7 @@ class ColumnSlots:
         return out
 
     def intercept(self, coef: Floats) -> Floats:
-        """Return the intercept out of coefficients in slot order; 0 if there is none.
+        """Return the intercept from coefficients in the order of first occurrence; 0 if there is none.
 
         coef has shape (..., n_slots), the result (...).
         """
@@ -327,7 +327,7 @@ class ColumnSlots:
 
 
 def products(rows: Csr, coef: Floats) -> Floats:
-    """Compute the scores of sparse rows whose columns are slots, for one or more coefficient vectors.
+    """Compute the scores of sparse rows for one or more coefficient vectors.
 
     Shape (n,), or (n, k) for k vectors. Slots beyond the coefficients are ignored.
     """
@@ -374,11 +374,11 @@ class Inputs(Arrays):
         return out
 
     def has_slots(self, n_slots: int) -> bool:
-        """Return True if the moment arrays have capacity for n_slots slots, or if there are none."""
+        """Return True if the moment arrays have capacity for n_slots columns, or if there are none."""
         return self.moments is None or n_slots <= self.moments.shape[-1]
 
     def make_slots(self, n_used: int, n_slots: int) -> None:
-        """Enlarge the moment arrays to at least n_slots slots, and keep the first n_used."""
+        """Enlarge the moment arrays to a capacity of at least n_slots columns, and keep the first n_used."""
         if self.moments is not None and not self.has_slots(n_slots):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
@@ -480,7 +480,10 @@ class Inputs(Arrays):
         return [(array, ... if array is self.moment_totals else at) for array in self.arrays()]
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the arrays for a state file by name, without the internal mark NO_MEAN."""
+        """Return the arrays for a state file by name.
+
+        A mark NO_MEAN, which is only for memory, becomes 0.
+        """
         out = super(Inputs, self).saved(n_slots)
         if self.moment_totals is not None and self.moment_totals[LONG] == NO_MEAN:
             out["moment_totals"] = np.maximum(self.moment_totals, 0.0)

@@ -51,7 +51,7 @@ class Rescaling(NamedTuple):
     growth: Floats  # factor by which the divisor of column j changes
 
     def n_slots(self, n_seen: int) -> int:
-        """Return the number of slots in use by a state and by the columns of this change together.
+        """Return the number of columns that a learner's state and this change cover together.
 
         n_seen: the number in use by the state.
         """
@@ -126,7 +126,7 @@ class Arrays:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def copied(self, n_slots: int = 0) -> Self:
-        """Return a deep copy; of arrays with one entry per slot, only the first n_slots are copied.
+        """Return a deep copy; of arrays with spare capacity, only the first n_slots entries are copied.
 
         These are the slots in use. The copy has the same capacity.
         """
@@ -142,7 +142,7 @@ class Arrays:
         return type(self)(**copies)
 
     def widen(self, n_slots: int, room: int) -> None:
-        """Enlarge arrays with one entry per slot to `room` slots, and keep the first n_slots, which are in use."""
+        """Enlarge the arrays that have spare capacity to `room` entries, and keep their first n_slots entries."""
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
@@ -151,7 +151,7 @@ class Arrays:
                 setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name for a state file.
+        """Return the arrays by name for a state file, without spare capacity.
 
         Arrays with one entry per slot are views of the first n_slots.
         """
@@ -206,12 +206,12 @@ class Arrays:
 
 
 def _used(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
-    """Return a view of the first n_slots entries along the slot axis; without such an axis the array itself."""
+    """Return the first n_slots entries of an array along an axis, as a view; with axis None the array itself."""
     return array if axis is None else array[..., :n_slots] if axis == -1 else array[:n_slots]
 
 
 def _with_room(array: NDArray[Any], axis: int | None, n_slots: int, room: int) -> NDArray[Any]:
-    """Return a copy with `room` entries along the slot axis: the first n_slots copied, the others zero."""
+    """Return a copy with `room` entries along an axis: the first n_slots entries copied, the others zero."""
     shape = (*array.shape[:-1], room) if axis == -1 else (room, *array.shape[1:])
     out = np.zeros(shape, array.dtype)
     _used(out, axis, n_slots)[...] = _used(array, axis, n_slots)
@@ -276,15 +276,15 @@ class LearnedState(Arrays, ABC):
 
     @property
     def n_slots(self) -> int:
-        """Return the number of slots in use (sparse rows), or the number of columns (dense rows)."""
+        """Return the number of columns learned: for sparse rows those that have occurred, for dense rows all."""
         return int(self.count[SEEN])
 
     def has_slots(self, n_slots: int) -> bool:
-        """Return True if the arrays have capacity for n_slots slots."""
+        """Return True if the arrays have capacity for n_slots columns."""
         return n_slots <= len(self.base)
 
     def make_slots(self, n_slots: int) -> None:
-        """Enlarge the arrays to at least n_slots slots, if they have fewer."""
+        """Enlarge the arrays to a capacity of at least n_slots columns, if they have less."""
         if not self.has_slots(n_slots):
             # doubled; results do not depend on the capacity
             self.widen(self.n_slots, max(2 * len(self.base), n_slots))
@@ -338,7 +338,7 @@ class LearnedState(Arrays, ABC):
 
     @property
     def rounds(self) -> Any:
-        """Return the kernel object that runs the updates, and create it if necessary.
+        """Return the compiled object that runs the updates, and create it if necessary.
 
         It has pointers to the arrays.
         """
@@ -348,7 +348,7 @@ class LearnedState(Arrays, ABC):
 
     @abstractmethod
     def begin_rounds(self) -> Any:
-        """Create the kernel object that runs the updates on the arrays of this state."""
+        """Create the compiled object that runs the updates on the arrays of this state."""
 
     @classmethod
     def learn(
@@ -364,7 +364,7 @@ class LearnedState(Arrays, ABC):
         learn([state.rounds_for(batch) for state in states], *flat(batch), targets, sample_weight, scores)
 
     def rounds_for(self, batch: RowBatch) -> Any:
-        """Return the kernel object that runs the updates, prepared for the given rows."""
+        """Return the compiled object that runs the updates, prepared for the given rows."""
         return self.rounds
 
     @property
@@ -378,12 +378,12 @@ class LearnedState(Arrays, ABC):
         return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
 
     def fade(self, factor: float) -> None:
-        """Discount earlier rows by a factor, in the matrix H of the updates."""
+        """Discount earlier rows by a factor, in the second-order matrix of the updates."""
         raise NotImplementedError
 
     @abstractmethod
     def coef(self) -> Floats:
-        """Return the weight vector w: by column for dense rows, by slot for sparse rows."""
+        """Return the weight vector w; for sparse rows, its columns are in the order of their first occurrence."""
 
 
 def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str, Any]:
@@ -405,5 +405,5 @@ def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
 
 
 def flat(batch: RowBatch) -> tuple[Floats, Places | None, Counts | None]:
-    """Return a batch as kernel arguments (data, indices, indptr); for dense rows the last two are None."""
+    """Return a batch as the arrays (data, indices, indptr) for compiled code; for dense rows the last two are None."""
     return batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
