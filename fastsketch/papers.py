@@ -145,7 +145,7 @@ def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given
 def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
     """Create a Frequent Directions sketch with a doubled buffer (Luo and others 2019, Algorithm 4).
 
-    A shrink after m + 1 rows costs less than one at every row.
+    It shrinks after m + 1 rows, which costs less than at every row.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
     """Create a Robust Frequent Directions sketch with a doubled buffer (Luo and others 2019, Algorithm 5).
 
-    A shrink after m + 1 rows costs less than one at every row.
+    It shrinks after m + 1 rows, which costs less than at every row.
 
     Parameters
     ----------
@@ -259,9 +259,9 @@ def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedN
 
 # -- adaptive subgradient methods: ADA-FD ------------------------------------------------------------------------------
 def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Create a sketched AdaGrad learner that shrinks at every row (Wan and Zhang 2022, Algorithms 1 and 2).
+    """Create a sketched AdaGrad learner, the sketch shrinking at every row (Wan and Zhang 2022, Algorithms 1 and 2).
 
-    The sketch shrinks at every row. With ``form="dual_averaging"`` it is Algorithm 2.
+    With ``form="dual_averaging"`` it is Algorithm 2.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirect
 
 
 def frosh(n_bits: int, **given: Any) -> SketchHash:
-    """Create a hashing model by the FROSH algorithm, without a rotation of the codes (Chen and others 2021).
+    """Create a hashing model by the FROSH algorithm (Chen and others 2021, Algorithm 1).
 
     Codes are the signs of rows along leading directions, without a rotation.
 

@@ -1,4 +1,4 @@
-"""SketchedNewton: a linear model learned by online Newton steps with a sketched curvature matrix (Luo and others, 2019)."""
+"""SketchedNewton: a linear model learned by online Newton steps with a sketched curvature matrix (Luo et al. 2019)."""
 
 from math import floor
 from typing import Any, Literal
