@@ -39,7 +39,7 @@ class ProgressLine:
         self._first: float | None = None  # fraction at the first call
 
     def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
-        """Print the progress, unless the last line was printed less than half a second ago.
+        """Print the progress, if printing is on and the last line is not too recent.
 
         fraction: share of the job that is done, in [0, 1]. rows: number of rows so far. more: further entries of the
         line. A final line is always printed.

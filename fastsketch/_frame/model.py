@@ -230,7 +230,7 @@ class Model(Parametrized, abstract=True):
         return agreed(names, self._feature_names, whose)
 
     def _column_order(self, rows: Any, name: str = "rows") -> list[int] | None:
-        """Return the positions in `rows` of the learned columns, matched by name; None if no order is needed.
+        """Return the positions in `rows` of the learned columns, matched by name; None if no reordering is needed.
 
         For models whose columns are items with names.
         """
@@ -512,7 +512,7 @@ class MergeableModel(Model, abstract=True):
         return None
 
     def _part_rows(self, n_features: int) -> int:
-        """Return the number of rows of which every part must have a multiple, so that ``_first_blocks`` applies."""
+        """Return the required block size: the number of rows in every part of a job must be a multiple of it."""
         return 1
 
     def _state_bytes(self, n_features: int) -> int:

@@ -194,7 +194,7 @@ def pace_name(number: int) -> str:
 
 # -- the states --------------------------------------------------------------------------------------------------------
 def n_states(n_classes: int) -> int:
-    """Return the number of learners for a number of classes: one for up to two, else one per class."""
+    """Return how many learners a model needs: one for up to two classes, else one per class."""
     return n_classes if n_classes > 2 else 1
 
 

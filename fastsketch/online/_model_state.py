@@ -1,4 +1,4 @@
-"""ModelState: everything that an online linear model has learned, with methods to learn batches and to fill files."""
+"""ModelState: everything that an online linear model has learned, with methods that learn batches and read files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

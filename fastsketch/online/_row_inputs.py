@@ -227,7 +227,7 @@ FEW_SLOTS = 64
 class ColumnSlots:
     """Numbering of the columns of sparse rows in the order of their first occurrence; the numbers are called slots.
 
-    It also has the width of the rows. For dense rows the mapping is empty.
+    It also has the width of the rows. For dense rows the numbering is empty.
 
     The argument n_slots of its methods is the number of slots in rows that the states have learned. Slots beyond it
     belong to a batch that was refused or interrupted, and are assigned again.
@@ -295,9 +295,9 @@ class ColumnSlots:
     def checked(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
     ) -> Self:
-        """Raise ValueError if the columns in a state file are inconsistent; else return an empty mapping.
+        """Raise ValueError if the columns in a state file are inconsistent; else return an empty numbering.
 
-        The mapping has the width of the rows in the file.
+        The numbering has the width of the rows in the file.
         """
         bases = [array for name, array in arrays.items() if name.rpartition(".")[2] == "base"]
         slots = max((base.shape[-1] for base in bases if base.ndim), default=0)

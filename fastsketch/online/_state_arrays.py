@@ -77,7 +77,7 @@ class Rescaling(NamedTuple):
         rows.kept_data[used] = rows.kept_data[used] * ratio[slots] + shift[slots]
 
     def weights(self, w: Floats) -> Floats:
-        """Return coefficients for the new scales, which give the same scores as w gave before.
+        """Convert coefficients to the new scales, so that rows keep the scores that w gave them.
 
         If the divisor of a column grew by a factor g > 2, its weight is also multiplied by (2 / g)^2, because it was
         not learned from such values, as in normalised online learning (Ross, Mineiro and Langford 2013).
@@ -231,7 +231,7 @@ class KeptRows(Arrays):
         return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + more
 
     def make_room(self, n_rows: int, more: int) -> None:
-        """Replace the arrays by longer ones, with capacity for `more` nonzeros after the first n_rows rows.
+        """Replace the arrays by longer ones, with capacity for at least `more` nonzeros after the first n_rows rows.
 
         Kernel objects with pointers to the old arrays must be dropped before.
         """
