@@ -1,4 +1,4 @@
-"""Ridge regression from one pass: a sketch of the rows, exact products with the targets, a penalty chosen on rows."""
+"""Ridge regression in one pass over the rows, with the penalty chosen by cross-validation."""
 
 from fastsketch.ridge._sketched_ridge import SketchedRidge
 

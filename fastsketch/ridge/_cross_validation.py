@@ -1,4 +1,4 @@
-"""Choice of the ridge by cross-validation: generalised, from sums alone, or leave-one-out on rows that are at hand.
+"""Choice of the ridge penalty by generalised cross-validation or by exact leave-one-out cross-validation.
 
 Both compute the error of every ridge of a grid from one eigendecomposition.
 """
@@ -19,7 +19,9 @@ ROUNDING = 1e-12
 
 
 def grid(least: float, largest: float, n: int) -> Matrix:
-    """Return a grid of ridges (p,), ascending, PER_DECADE in each decade.
+    """Return a logarithmic grid of ridge penalties in ascending order.
+
+    It has PER_DECADE ridges in each decade, shape (p,).
 
     It begins at n eps times the eigenvalue `least`; below that ``numpy.linalg.matrix_rank`` regards values as rounding.
     It ends at n times the largest eigenvalue, where coefficients are an n-th of those of regressions on single columns.
@@ -32,7 +34,9 @@ def grid(least: float, largest: float, n: int) -> Matrix:
 
 
 class GeneralisedCrossValidation:
-    """Generalised cross-validation of every ridge, corrected by the leverages of a sample of rows where there is one.
+    """Generalised cross-validation (GCV) scores of a grid of ridge penalties.
+
+    If a sample of rows is available, its leverages can correct the scores.
 
     Golub, Heath and Wahba (1979, Technometrics 21:215, equation 1.4): with the hat matrix H(r) of a ridge r,
 
@@ -48,7 +52,10 @@ class GeneralisedCrossValidation:
     """
 
     def __init__(self, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> None:
-        """Compute the eigenvectors of X'X (d, d) of all n rows, in units of the penalty (d,)."""
+        """Compute the eigendecomposition of the scaled Gram matrix X'X, and the grid of ridges.
+
+        `gram` (d, d) is of all n rows. It is divided by the square roots of `penalty` (d,) on both sides.
+        """
         root = _root_of_inverse(moments, penalty)
         system = gram * root * root[:, np.newaxis]
         # in units of the longest column and of the targets, so that squares cannot overflow
@@ -64,7 +71,11 @@ class GeneralisedCrossValidation:
         self.ridges = grid(self._unit * largest, self._unit * largest, side)
 
     def scores(self, shares: Matrix) -> Matrix:
-        """Compute V (p,) of every ridge, summed over targets with weights (c,); infinite without degrees of freedom."""
+        """Compute the generalised cross-validation score of every ridge in the grid.
+
+        The scores (p,) are summed over targets with the weights `shares` (c,). A ridge that leaves no degrees of
+        freedom scores infinity.
+        """
         free = self._moments.n_effective - self._center - float(len(self._values))
         trace = free + self._left().sum(axis=1)
         squares = self._residual(shares)
@@ -72,7 +83,9 @@ class GeneralisedCrossValidation:
         return np.divide(squares, (trace / self._moments.n_effective) ** 2, out=out, where=trace > 0)
 
     def leave_one_out(self, shares: Matrix, rows: Rows) -> Matrix:
-        """Estimate the leave-one-out error (p,) of every ridge, summed over targets with weights (c,).
+        """Estimate the leave-one-out error of every ridge in the grid from a sample of rows.
+
+        The errors (p,) are summed over targets with the weights `shares` (c,).
 
         This is a ratio estimate (Cochran 1977, Sampling Techniques, chapter 6): the mean squared residual of all rows,
         known exactly, times the ratio of leave-one-out errors to residuals in the sample. It is exact for a sample of
@@ -93,12 +106,15 @@ class GeneralisedCrossValidation:
         return self._residual(shares) * ratios
 
     def _left(self) -> Matrix:
-        """Return r / (s + r), (p, k)."""
+        """Return the factor ridge / (eigenvalue + ridge) of every ridge and eigenvalue, shape (p, k)."""
         ridges = self.ridges[:, np.newaxis] / self._unit
         return ridges / (self._values + ridges)
 
     def _residual(self, shares: Matrix) -> Matrix:
-        """Return the squared residuals (p,) of all rows, relative to the squares of their targets."""
+        """Return the sum of squared residuals of all rows at every ridge, relative to the targets' sum of squares.
+
+        Shape (p,), summed over targets with the weights `shares`.
+        """
         explained = self._cross**2 / self._values[:, np.newaxis]
         residual = np.maximum(1.0 - explained.sum(axis=0), 0.0) + self._left() ** 2 @ explained
         out: Matrix = residual @ shares
@@ -106,7 +122,7 @@ class GeneralisedCrossValidation:
 
 
 class LeaveOneOut:
-    """Exact leave-one-out predictions of every row (n, d) at every ridge, from one decomposition.
+    """Exact leave-one-out predictions of ridge regression for every row at any ridge, from one decomposition.
 
     X are weighted, centred rows, D a penalty, U the eigenvectors of X D^-1 X' that are orthogonal to the mean, S their
     eigenvalues. At ridge r the leave-one-out residual of row i is (U r / (S + r) U'y)_i, the residual of its target,
@@ -145,7 +161,10 @@ class LeaveOneOut:
         self.ridges = grid(max(least, max(n, d) * EPS * largest), largest, max(n, d))
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets (n, c) of each row by the other rows."""
+        """Predict the targets of each row by a fit to all other rows.
+
+        The result has shape (n, c), and is infinite where the other rows do not determine it.
+        """
         if ridge > 0:
             by = 1.0 / (self._values / ridge + 1.0)
         else:  # least squares
@@ -158,11 +177,11 @@ class LeaveOneOut:
         return self._y - off
 
     def errors(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute the error of each row at every ridge of the grid, (p, n)."""
+        """Compute the leave-one-out error of each row at every ridge of the grid, shape (n_ridges, n_rows)."""
         return np.stack([scorer.errors(self.predict(float(ridge)), rows) for ridge in self.ridges])
 
     def residuals(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute the leave-one-out residuals (n, c), each at the ridge that is best for the other rows.
+        """Compute the leave-one-out residuals (n, c), each at the ridge that has the least error on the other rows.
 
         A ridge that a row has helped to choose makes its residual too small: for ten rows, intervals would cover a
         tenth less.
@@ -176,12 +195,15 @@ class LeaveOneOut:
 
 
 def _root_of_inverse(moments: Moments, penalty: Matrix) -> Matrix:
-    """Return penalty^(-1/2) (d,), and 0 for constant columns, whose deviations are only rounding."""
+    """Return penalty^(-1/2) for each column, and 0 for constant columns.
+
+    The deviations of a constant column are only rounding.
+    """
     return np.where(moments.variance > 0, penalty**-0.5, 0.0)
 
 
 def _kernel(x: Any, mean: Matrix, by: Matrix) -> Matrix:
-    """Compute (X - mean) diag(by)^2 (X - mean)' (n, n) of rows, array or CSR."""
+    """Compute the Gram matrix (n, n) of centred rows, dense or CSR, with columns multiplied by `by`."""
     if not is_sparse(x):
         scaled: Matrix = (x - mean) * by
         return scaled @ scaled.T

@@ -1,4 +1,4 @@
-"""Models of X'X and solvers for (X'X + penalty) W = Z: the sum itself, or a sketch with a diagonal correction.
+"""Exact and sketched Gram matrices X'X, with solvers for the ridge equations (X'X + penalty) W = Z.
 
 A sketch stands for Z Q Z' + diag(lost). The columns of Z (d, t) are its rows; Q removes from every eigenvalue what the
 sketch has added to it; and lost_j restores what is missing of the sum of squares of column j, which is known exactly,
@@ -26,12 +26,12 @@ LEAST_SHARE = 1e-12
 
 
 class GramSum(NamedTuple):
-    """X'X itself, (d, d)."""
+    """Exact Gram matrix X'X of the rows, shape (d, d)."""
 
     gram: Matrix
 
     def solver(self, penalty: Matrix) -> Solver:
-        """Return a function that solves (X'X + diag(penalty)) W = Z (d, c).
+        """Return a function that solves (X'X + diag(penalty)) W = Z for any right-hand sides Z (d, c).
 
         A singular system has the shortest solution.
         """
@@ -46,7 +46,10 @@ class GramSum(NamedTuple):
 
 
 class GramModel(NamedTuple):
-    """Model of X'X from a sketch, in stored units: one of them is `unit` squared units of the rows."""
+    """Approximation of the Gram matrix X'X by a low-rank sketch plus a diagonal.
+
+    All arrays are in stored units: one of these is `unit` squared units of the rows.
+    """
 
     z: NDArray[Any]  # (d, t), or only the rows of `columns`; all others are 0
     root: Matrix  # (t, r), Q = root root'
@@ -55,7 +58,10 @@ class GramModel(NamedTuple):
     columns: slice | NDArray[np.int64] = slice(None)
 
     def solver(self, penalty: Matrix) -> Solver:
-        """Return a function that solves (Z Q Z' + diag(lost + penalty)) W = right (d, c), in units of the rows."""
+        """Return a function that solves (approximate X'X + diag(penalty)) W = Z for any right-hand sides Z (d, c).
+
+        The approximation is Z Q Z' + diag(lost). Solutions are in the units of the rows.
+        """
         diagonal, level = scaled_diagonal(self.lost + penalty / self.unit)
         # M of the system divided by its level
         inner = inner_of(gram_of(self.z, diagonal[self.columns]) / level, self.root) / level
@@ -72,7 +78,7 @@ class GramModel(NamedTuple):
 
 
 def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
-    """Return (D divided by its mean, the mean).
+    """Divide a diagonal by its mean. Return the result, with a positive lower limit, and the mean.
 
     So nothing overflows in float32, and nothing is zero.
     """
@@ -83,7 +89,7 @@ def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
 
 
 def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
-    """Compute Z' diag(1 / diagonal) Z (t, t) in float64, by blocks of rows."""
+    """Compute the matrix Z' diag(1 / diagonal) Z in float64, block by block."""
     out = np.zeros((z.shape[1], z.shape[1]))
     by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
     for start in range(0, len(z), BLOCK):
@@ -95,7 +101,10 @@ def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
 
 
 def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> Matrix:
-    """Compute Z_j' turn Z_j for every row Z_j of Z, (d,), or with `squared` |Z_j' turn|^2."""
+    """Compute the quadratic form z' A z of every row z of a matrix, where A is `turn`.
+
+    The result has shape (d,). With `squared` it is |z' A|^2 instead.
+    """
     out = np.empty(len(z))
     for start in range(0, len(z), BLOCK):
         own = z[start : start + BLOCK]
@@ -105,7 +114,7 @@ def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> 
 
 
 def inner_of(products: Matrix, root: Matrix) -> Matrix:
-    """Compute M = (Q^-1 + G)^-1 for Q = root root'."""
+    """Compute (Q^-1 + G)^-1 for the Gram matrix G = `products` and Q = root root'."""
     # root (I + root' G root)^-1 root'
     turned = root.T @ products @ root
     turned[np.diag_indices_from(turned)] += 1.0

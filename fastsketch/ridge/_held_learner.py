@@ -1,4 +1,4 @@
-"""Base of models that sketch rows and hold some of them out: atomic updates, fading, merging, state files."""
+"""Base class of models that sketch most rows and keep a random sample of held-out rows."""
 
 # pyright: reportPrivateUsage=false
 
@@ -18,7 +18,7 @@ OF_SKETCH, HELD = "sketch_", "held"
 
 
 class HeldOutLearner(MergeableModel, abstract=True):
-    """A sketch of rows, and a reservoir of rows that the sketch has not seen, on which a ridge is chosen."""
+    """Base of models that sketch rows and keep a random sample of held-out rows, on which the ridge is chosen."""
 
     # parameters that subclasses declare
     decay: float
@@ -36,25 +36,28 @@ class HeldOutLearner(MergeableModel, abstract=True):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
-        """Return an empty sketch."""
+        """Return an empty sketch with the parameters of this model."""
         raise NotImplementedError
 
     def _faded(self, factor: float) -> dict[str, Any]:
-        """Return the attributes whose sums are multiplied by a factor, by name."""
+        """Return copies, by name, of the attributes that ``fade`` changes, with weights multiplied by `factor`."""
         raise NotImplementedError
 
     def _rows_held(self, held: HeldOut) -> Any:
-        """Return the rows of a reservoir in the form that the sketch takes."""
+        """Return the rows of a reservoir of held-out rows, in the form that the sketch learns."""
         return held.rows
 
     # -- learning --------------------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Return the number of rows learned, empty ones included."""
+        """Return the number of rows learned, including empty rows."""
         return self._n
 
     def _settle(self, learned: dict[str, Any], rows: Any, weights: Any) -> None:
-        """Assign the learned attributes and update the sketch among them with rows, atomically."""
+        """Assign the learned attributes, and update the new sketch with rows.
+
+        If the sketch refuses the rows, all attributes are restored. `learned` contains the sketch under "_sketch".
+        """
         sketch: FrequentDirections = learned["_sketch"]
         before, n_rows = {name: getattr(self, name) for name in self.LEARNED}, sketch.n_rows
         try:
@@ -69,7 +72,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Multiply the weight of everything learned so far by a factor: decay by batch, or by day.
+        """Multiply the weight of everything learned so far by a factor, for instance once a day.
 
         Parameters
         ----------
@@ -99,7 +102,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self
 
     def _eat(self, sketch: FrequentDirections, held: HeldOut) -> FrequentDirections:
-        """Update a sketch with held-out rows, at the weights to which they have decayed. Return the sketch."""
+        """Update a sketch in place with held-out rows, at their decayed weights. Return the sketch."""
         rows = self._rows_held(held)
         if self.decay == 1.0:
             return sketch.update(rows, held.weight) if len(held) else sketch
@@ -121,12 +124,18 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._empty_sketch(n_features)._state_bytes(n_features)
 
     def _known_held(self, *, came: int | None = None) -> HeldOut:
-        """Return the held-out rows with the weights to which they have decayed. Rows must have been learned."""
+        """Return the held-out rows with their decayed weights.
+
+        At least one row must have been learned.
+        """
         assert self._held is not None
         return self._held.aged(self.decay, self._n, came=came)
 
     def _joined(self, other: Self) -> tuple[dict[str, Any], HeldOut]:
-        """Return (attributes of the merged model, rows that leave the reservoir and are still to be sketched)."""
+        """Return the attributes of the merged model, and the held-out rows that do not fit in its reservoir.
+
+        The caller adds these rows to the merged sketch. Neither model is changed.
+        """
         n = self._n + other._n
         rows = held_out.joined([model._known_held(came=n - 1) for model in (self, other)])
         held, rest = rows.chosen(slice(0, self.reservoir_size)), rows.chosen(slice(self.reservoir_size, None))
@@ -135,7 +144,11 @@ class HeldOutLearner(MergeableModel, abstract=True):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _held_state(self) -> tuple[Any, Arrays, Arrays]:
-        """Return (state of the sketch, arrays of the reservoir, arrays of the sketch). Rows must have been learned."""
+        """Return the sketch and the held-out rows for a state file.
+
+        The result is (JSON state of the sketch, arrays of the held-out rows, arrays of the sketch). Rows must have been
+        learned.
+        """
         assert self._held is not None
         about, arrays = self._sketch._state()
         of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
@@ -144,7 +157,10 @@ class HeldOutLearner(MergeableModel, abstract=True):
     def _validate_held(
         self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int, size: int, fewest: int, dtype: Any
     ) -> None:
-        """Raise ValueError unless these could be a sketch of d columns and a reservoir of rows of `width` columns."""
+        """Raise ValueError if the state cannot be that of a sketch with d columns and its held-out rows.
+
+        Held-out rows have `width` columns.
+        """
         about = state["sketch"]["engine"]
         if about is not None and about["n_features"] != d:
             raise ValueError(f"its sketch has {about['n_features']} columns, its sums have {d}")
@@ -153,12 +169,12 @@ class HeldOutLearner(MergeableModel, abstract=True):
         self._empty_sketch(d)._validate(state["sketch"], _of_sketch(arrays))
 
     def _restore_held(self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int) -> None:
-        """Set the sketch and the reservoir from a state file."""
+        """Restore the sketch and the held-out rows of this model from a state file."""
         self._n, self._sketch = state["n_rows"], self._empty_sketch(d)
         self._held = held_out.from_arrays(arrays, width, HELD)
         self._sketch._restore(state["sketch"], _of_sketch(arrays))
 
 
 def _of_sketch(arrays: Arrays) -> Arrays:
-    """Return the arrays of the sketch, under the names that it has given them."""
+    """Select the arrays of the sketch from a state file, with the prefix of their names removed."""
     return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}

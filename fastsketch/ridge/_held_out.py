@@ -1,4 +1,4 @@
-"""A uniform sample of rows that is kept out of a sketch, so that a ridge can be chosen on them (bottom-k sampling).
+"""A uniform random sample of rows (bottom-k reservoir), held out of a sketch so that a ridge can be chosen on them.
 
 Every row that may be held out (for users: those with two items at least) has a pseudorandom key, a function of the
 seed, its position in the stream and its content. The rows with the smallest keys are held out. So the sample depends
@@ -33,7 +33,7 @@ SHUFFLES = (
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Held-out rows (users) in the order of their keys.
+    """Reservoir of held-out rows (users), sorted by their random keys.
 
     Immutable: methods return new objects.
     """
@@ -48,27 +48,32 @@ class HeldOut:
 
     @property
     def n_events(self) -> int:
-        """Return the number of stored entries, ten times as fast as scipy's ``nnz``."""
+        """Return the number of stored entries of the held-out rows.
+
+        Ten times as fast as scipy's ``nnz``.
+        """
         return len(self.rows.data)
 
     def chosen(self, where: slice | NDArray[np.int64]) -> "HeldOut":
-        """Return the rows at these positions, in this order."""
+        """Return the held-out rows at the given positions, in the given order."""
         taken = self.rows.dtype != object and isinstance(where, np.ndarray)
         rows = lines(self.rows, cast("NDArray[np.int64]", where)) if taken else self.rows[where]
         return HeldOut(rows, self.weight[where], self.key[where], self.came[where])
 
     def own(self) -> "HeldOut":
-        """Return a copy of the rows, whose arrays may belong to the caller."""
+        """Return a reservoir with copies of the rows' arrays, which may belong to the caller."""
         rows = copy(self.rows)
         rows.data, rows.indices, rows.indptr = rows.data.copy(), rows.indices.copy(), rows.indptr.copy()
         return HeldOut(rows, self.weight, self.key, self.came)
 
     def faded(self, factor: float) -> "HeldOut":
-        """Return the rows with weights multiplied by a factor."""
+        """Return the held-out rows with their weights multiplied by a factor."""
         return replace(self, weight=self.weight * factor)
 
     def aged(self, decay: float, n_rows: int, *, came: int | None = None) -> "HeldOut":
-        """Return the rows with the weights to which they have decayed after n_rows rows, as if they had arrived last.
+        """Return the held-out rows with weights decayed for all rows that have arrived since then.
+
+        `n_rows` is the length of the stream. The result counts its rows as if they had arrived last.
 
         `came` replaces their number in the stream, if they continue in another stream.
         """
@@ -77,7 +82,10 @@ class HeldOut:
         return replace(self, weight=self.weight * decay**age, came=last)
 
     def with_items(self, places: NDArray[np.int64], width: int) -> "HeldOut":
-        """Return the rows with items moved to other columns of a matrix of this width."""
+        """Return the held-out rows with their items (columns) renumbered, in a matrix of `width` columns.
+
+        `places` has the new column of each item.
+        """
         rows, indices = self.rows, places[self.rows.indices].astype(np.int32)
         moved: Any = type(rows)((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
         moved.sort_indices()
@@ -85,12 +93,12 @@ class HeldOut:
 
 
 def empty(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
-    """Return an empty reservoir."""
+    """Return an empty reservoir of held-out rows."""
     return HeldOut(empty_rows(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
 def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
-    """Return CSR rows without stored entries."""
+    """Return a CSR matrix without stored entries."""
     from scipy.sparse import csr_array
 
     return csr_array((n_rows, n_items), dtype=dtype)
@@ -99,9 +107,9 @@ def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
 def offer(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
 ) -> tuple[HeldOut, HeldOut]:
-    """Offer CSR rows `first`, `first` + 1, ... of a stream to a reservoir.
+    """Offer new CSR rows to a reservoir. Return the new reservoir, and the rows for the sketch in order.
 
-    Return (reservoir, rows for the sketch in order).
+    The rows have the positions `first`, `first` + 1, ... in the stream.
 
     With decay < 1 the sketch gets one row for each that arrives, an empty one if need be, since rows age its contents.
     """
@@ -130,7 +138,10 @@ def offer(
 def exchange(
     held: Keys, key: Keys, able: NDArray[np.bool_], *, size: int, given: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the sources of the new reservoir in the order of keys: i < r is position i of the old one, r + j is row j.
+    """Select the rows of a reservoir after a batch. Return their source indices, in ascending order of keys.
+
+    The rows are those with the smallest keys (a bottom-k sample). Source i < r is position i of the old reservoir of r
+    rows, source r + j is row j of the batch. `given` is changed in place.
 
     Parameters
     ----------
@@ -179,7 +190,10 @@ def exchange(
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Stack CSR matrices of one width vertically, in a tenth of the time of scipy's ``vstack`` for short ones."""
+    """Stack CSR matrices of the same width vertically.
+
+    For short ones this takes a tenth of the time of scipy's ``vstack``.
+    """
     ends: NDArray[np.int64] = np.cumsum([0, *(part.indptr[-1] for part in parts)])
     indptr = np.concatenate([parts[0].indptr[:1], *(p.indptr[1:] + end for p, end in zip(parts, ends, strict=False))])
     data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
@@ -187,7 +201,7 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 def lines(rows: Any, where: NDArray[np.int64]) -> Any:
-    """Return CSR rows at these positions, as rows[where], but faster for short ones."""
+    """Return the CSR rows at the given positions, like ``rows[where]`` but faster for few rows."""
     before: NDArray[np.int64] = rows.indptr
     starts = before[where]
     lengths = before[where + 1] - starts
@@ -198,7 +212,7 @@ def lines(rows: Any, where: NDArray[np.int64]) -> Any:
 
 
 def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
-    """Concatenate reservoirs.
+    """Concatenate reservoirs of held-out rows, in the given order.
 
     The rows stay dense if all of them are, else they become CSR.
     """
@@ -210,7 +224,10 @@ def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
 
 
 def csr_of(held: HeldOut) -> Any:
-    """Return the rows as CSR; dense ones with every entry stored."""
+    """Return the rows of a reservoir as a CSR matrix.
+
+    Of dense rows every entry is stored.
+    """
     from scipy.sparse import csr_array
 
     if held.rows.dtype != object:
@@ -222,14 +239,16 @@ def csr_of(held: HeldOut) -> Any:
 
 
 def apart(rows: NDArray[np.float64]) -> NDArray[Any]:
-    """Return dense rows (r, d) as an object array of r arrays, so that rows are replaced one by one."""
+    """Split a dense matrix into an object array with a copy of each row, so that rows can be replaced one by one."""
     out = np.empty(len(rows), object)
     out[:] = [row.copy() for row in rows]
     return out
 
 
 def joined(parts: Sequence[HeldOut]) -> HeldOut:
-    """Merge reservoirs: all rows in the order of their keys, whatever the order of the reservoirs.
+    """Merge reservoirs into one that has all their rows, sorted by keys.
+
+    The result does not depend on the order of the reservoirs.
 
     Equal content at the same position of two streams has equal keys. Such rows are ordered by their values and weights.
     """
@@ -240,18 +259,21 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
 
 
 def undone(decay: float) -> int:
-    """Return the number of rows over which powers of a decay are divided out without loss of digits."""
+    """Return the number of rows over which powers of a decay can be divided out without loss of precision."""
     return max(1, int(np.log(MOST_UNDONE) / -np.log(decay))) if decay < 1.0 else 2**62
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 def keys_of(rows: Any, first: int, seed: int) -> Keys:
-    """Return the keys (k,) of CSR rows `first`, `first` + 1, ... of a stream."""
+    """Return the pseudorandom sampling keys (k,) of CSR rows `first`, `first` + 1, ... of a stream."""
     return numbered(_sums(rows, _names(rows)), first, seed)
 
 
 def numbered(content: Keys, first: int, seed: int) -> Keys:
-    """Return the keys (k,) of rows `first`, `first` + 1, ... of a stream, given a hash of the content of each."""
+    """Return the pseudorandom sampling keys of rows `first`, `first` + 1, ... of a stream.
+
+    `content` has a hash of the content of each row; the keys have the same shape (k,).
+    """
     k = len(content)
     if k == 0:
         return np.empty(0, np.uint64)
@@ -263,12 +285,15 @@ def numbered(content: Keys, first: int, seed: int) -> Keys:
 
 
 def _names(rows: Any) -> Keys:
-    """Return a pseudorandom number for the column of every entry; their sums distinguish sets of columns."""
+    """Return a hash of the column number of every stored entry.
+
+    The sum over a row distinguishes sets of columns.
+    """
     return mixed(rows.indices.astype(np.uint64))
 
 
 def _sums(rows: Any, values: Keys) -> Keys:
-    """Sum the entries of every row, modulo 2**64."""
+    """Sum one value of each stored entry over every CSR row, modulo 2**64."""
     sums = np.zeros(len(values) + 1, np.uint64)
     np.add.accumulate(values, out=sums[1:])
     at = sums[rows.indptr]
@@ -276,7 +301,10 @@ def _sums(rows: Any, values: Keys) -> Keys:
 
 
 def mixed(values: Keys) -> Keys:
-    """Permute 64-bit numbers so that they look random: the last steps of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Hash 64-bit integers by a permutation that looks random.
+
+    These are the last steps of SplitMix64 (Steele, Lea, Flood 2014).
+    """
     out = values + STEP
     for shift, factor in SHUFFLES:
         out ^= out >> shift
@@ -287,12 +315,12 @@ def mixed(values: Keys) -> Keys:
 
 # -- state -------------------------------------------------------------------------------------------------------------
 def names_of(prefix: str) -> list[str]:
-    """Return the names of the arrays of a reservoir in a state file."""
+    """Return the names that the arrays of a reservoir have in a state file."""
     return [f"{prefix}_{name}" for name in ("indptr", "indices", "data", "weight", "key", "came")]
 
 
 def arrays_of(held: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a reservoir for a state file."""
+    """Return the arrays of a reservoir by name, for a state file."""
     rows = csr_of(held)
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
     arrays = indptr, indices, rows.data, held.weight, held.key, held.came
@@ -300,7 +328,7 @@ def arrays_of(held: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
 
 
 def from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
-    """Return the reservoir that ``arrays_of`` has written."""
+    """Restore a reservoir from the arrays that ``arrays_of`` returned."""
     from scipy.sparse import csr_array
 
     indptr, indices, data, weight, key, came = (arrays[name] for name in names_of(prefix))
@@ -310,7 +338,7 @@ def from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
 def validate(
     arrays: checks.Arrays, prefix: str, n_items: int, *, size: int, fewest: int, n_rows: int, dtype: np.dtype[Any]
 ) -> None:
-    """Raise ValueError unless the arrays could be a reservoir of a stream of n_rows rows.
+    """Raise ValueError if the arrays cannot be a reservoir of a stream of n_rows rows.
 
     It has at most `size` rows, each with `fewest` positive entries or more. With `fewest` 0 entries may be any numbers.
     """

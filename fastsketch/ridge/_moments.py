@@ -27,7 +27,7 @@ ROUNDING = 64 * EPS
 
 
 def times(rows: Any, right: Matrix) -> Matrix:
-    """Compute X B (n, c) of rows X (n, d), array or CSR, and B (d, c)."""
+    """Compute the matrix product X B of dense or CSR rows X (n, d) and B (d, c)."""
     right = np.ascontiguousarray(right)
     if is_sparse(rows):
         return rows_times(*_entries(rows), right)
@@ -35,7 +35,7 @@ def times(rows: Any, right: Matrix) -> Matrix:
 
 
 def turned_times(rows: Any, right: Matrix) -> Matrix:
-    """Compute X'B (d, c) of rows X (n, d), array or CSR, and B (n, c)."""
+    """Compute the matrix product X'B of dense or CSR rows X (n, d) and B (n, c)."""
     right = np.ascontiguousarray(right)
     if is_sparse(rows):
         return turned_rows_times(*_entries(rows), right, rows.shape[1])
@@ -43,12 +43,15 @@ def turned_times(rows: Any, right: Matrix) -> Matrix:
 
 
 def _entries(rows: Any) -> tuple[Any, Any, Any]:
-    """Return the arrays of a CSR matrix in the dtypes of the kernels."""
+    """Return the three arrays of a CSR matrix, in the dtypes that the compiled kernels take."""
     return in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), in_place(rows.data, np.float64)
 
 
 class Moments(NamedTuple):
-    """Weighted sums over rows x (d,) and targets y (c,), of deviations from the means, or from 0 without centring."""
+    """Weighted means, sums of squares and cross products of rows (n, d) and targets (n, c).
+
+    Sums are of deviations from the means, or from 0 without centring.
+    """
 
     weight: float
     weight_norm: float  # square root of the sum of squared weights
@@ -84,9 +87,9 @@ class Moments(NamedTuple):
         return cls(total, weight_norm, mean, target_mean, squares, target_squares, turned_times(rows, weighted))
 
     def plus(self, other: Self) -> Self:
-        """Return the moments of the rows of both.
+        """Return the moments of two sets of rows together.
 
-        Without weight in total, these moments.
+        If the total weight is 0 the result is `self`.
         """
         total = self.weight + other.weight
         if total <= LEAST_SHARE * self.weight:
@@ -108,23 +111,32 @@ class Moments(NamedTuple):
         )
 
     def without(self, other: Self) -> Self:
-        """Return the moments of all rows except those of `other`, which must be among them."""
+        """Return the moments with the rows of `other` removed; these must be among the rows of `self`."""
         weight_norm = sqrt(max(self.weight_norm - other.weight_norm, 0.0) * (self.weight_norm + other.weight_norm))
         return self.plus(other.faded(-1.0))._replace(weight_norm=weight_norm)
 
     @property
     def n_effective(self) -> float:
-        """Return Kish's effective number of rows, (sum of weights)^2 / sum of squared weights; 0 without rows."""
+        """Return Kish's effective number of rows, (sum of weights)^2 / sum of squared weights.
+
+        It is 0 without rows.
+        """
         return (self.weight / self.weight_norm) ** 2 if self.weight_norm > 0 else 0.0
 
     @property
     def variance(self) -> Matrix:
-        """Return the variance of each column (d,), 0 where it is not larger than the rounding of the mean."""
+        """Return the variance of each column, shape (d,).
+
+        It is 0 where it is within the rounding error of the mean.
+        """
         return self._variance(self.squares, self.mean)
 
     @property
     def target_variance(self) -> Matrix:
-        """Return the variance of each target (c,), 0 where it is not larger than the rounding of the mean."""
+        """Return the variance of each target, shape (c,).
+
+        It is 0 where it is within the rounding error of the mean.
+        """
         return self._variance(self.target_squares, self.target_mean)
 
     def _variance(self, squares: Matrix, mean: Matrix) -> Matrix:
@@ -135,7 +147,7 @@ class Moments(NamedTuple):
         return np.where(variance > (rounding * mean) ** 2, variance, 0.0)
 
     def is_finite(self) -> bool:
-        """Return whether all sums are finite."""
+        """Return True if all sums are finite."""
         return all(bool(np.isfinite(sums).all()) for sums in self)
 
     def faded(self, factor: float) -> Self:
@@ -150,13 +162,13 @@ class Moments(NamedTuple):
 
 
 def column_lengths(matrix: Matrix) -> Matrix:
-    """Compute the length of each column (m,), also where squares of entries would overflow or underflow."""
+    """Compute the Euclidean norm of each column, without overflow or underflow of the squares."""
     top = np.maximum(np.abs(matrix).max(axis=0, initial=0.0), TINY)
     return top * np.linalg.norm(matrix / top, axis=0)
 
 
 class LeftOut:
-    """What left-out rows contribute to X'X around the mean mu of all rows.
+    """Contribution of left-out rows to the Gram matrix X'X of all rows, centred on the mean of all rows.
 
     X'X of the other rows, around their own mean mu' and of weight W', is H less sum w (x - mu)(x - mu)' of the left-out
     rows less W' (mu' - mu)(mu' - mu)'.
@@ -167,7 +179,7 @@ class LeftOut:
         self._moved: Matrix = rest.weight**0.5 * (rest.mean - whole.mean)
 
     def times(self, right: Matrix) -> Matrix:
-        """Compute the product with vectors (d, c)."""
+        """Multiply the left-out rows' contribution to X'X by vectors (d, c)."""
         of_rows = self._weights * (times(self._rows, right) - self._mean @ right)
         out = turned_times(self._rows, of_rows)
         out -= self._mean[:, np.newaxis] * of_rows.sum(axis=0)

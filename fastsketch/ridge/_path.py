@@ -1,4 +1,4 @@
-"""Search for the best ridge by the scores of held-out rows, and which other ridges are as good.
+"""Hill-climbing search for the ridge of the best held-out score, and the set of ridges that are as good.
 
 A few hundred rows determine the best ridge only roughly, so a loss below their standard error does not count.
 """
@@ -21,7 +21,7 @@ def climbed(
 ) -> dict[float, Values]:
     """Search for the best score by hill-climbing over powers of STEP.
 
-    Return the scores of all steps tried.
+    Return the scores of all steps tried, as {step: scores}.
 
     The search moves towards better scores until they are worse again.
 
@@ -41,18 +41,24 @@ def climbed(
 
 
 def best_step(tried: dict[float, Values]) -> float:
-    """Return the step of the best mean score; of equal ones the largest."""
+    """Return the step of the highest mean score; among equal ones the largest step."""
     return max(tried, key=lambda step: (tried[step].mean(), step))
 
 
 def as_good(tried: dict[float, Values]) -> list[float]:
-    """Return the steps whose scores are as good as the best, by ``is_as_good``."""
+    """Return the steps whose scores are statistically as good as the best, in ascending order.
+
+    The criterion is ``is_as_good``.
+    """
     best = tried[best_step(tried)]
     return [step for step in sorted(tried) if is_as_good(best - tried[step])]
 
 
 def is_as_good(behind: Values) -> bool:
-    """Return whether the mean loss against the best, given for each row, is at most SLACK standard errors."""
+    """Return True if the mean deficit against the best score is at most SLACK standard errors.
+
+    `behind` has the deficit of each row.
+    """
     return behind.mean() <= SLACK * error_of(behind)
 
 

@@ -1,4 +1,4 @@
-"""Coefficients from normal equations, the error that chooses the ridge, the search for it, conformal quantiles."""
+"""Ridge coefficients from normal equations, the choice of the ridge on held-out rows, and conformal quantiles."""
 
 # pyright: reportPrivateUsage=false
 
@@ -31,7 +31,7 @@ NEWTON_STEPS, MOST_FACTOR = 50, 1e4
 
 
 class RidgePath(NamedTuple):
-    """Ridges that were tried, and the cross-validated error of each.
+    """Ridges that were tried, with the cross-validated error of each.
 
     Attributes
     ----------
@@ -58,13 +58,13 @@ class RidgePath(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Coefficients (d, c) and intercepts (c,)."""
+    """Coefficients (d, c) and intercepts (c,) of a fitted linear regression."""
 
     coef: Matrix
     intercept: Matrix
 
     def predict(self, rows: Any) -> Matrix:
-        """Compute X W + b (n, c)."""
+        """Predict the targets (n, c) of rows, dense or CSR."""
         return times(rows, self.coef) + self.intercept
 
 
@@ -76,14 +76,11 @@ class Rows(NamedTuple):
     weight: Matrix  # (n,)
 
     def first(self, n: int) -> Self:
-        """Return the first n rows."""
+        """Return the first n held-out rows."""
         return type(self)(*(array[:n] for array in self))
 
     def counted(self) -> Matrix:
-        """Return the weight of each row in a choice (n,), 1 on average.
-
-        The FEWEST largest weights are cut to the smallest of them.
-        """
+        """Return the weight of each row for choosing the ridge, 1 on average, with the largest weights clipped."""
         if len(self.weight) <= FEWEST:
             return np.ones(len(self.weight))
         top = np.partition(self.weight, -FEWEST)[-FEWEST]
@@ -92,21 +89,24 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Normal equations (A + ridge diag(penalty)) W = Z, where A is X'X itself or a model of it from a sketch."""
+    """Normal equations of ridge regression, with an exact or a sketched Gram matrix X'X.
+
+    They are (A + ridge diag(penalty)) W = X'Y, where A is X'X or its approximation.
+    """
 
     gram: GramSum | GramModel  # A
     moments: Moments
     scaled: bool
 
     def solver(self, ridge: float) -> Solver:
-        """Return a function that solves the equations for any right-hand sides."""
+        """Return a function that solves the normal equations at a ridge for any right-hand sides."""
         penalty = ridge * penalty_of(self.moments, scaled=self.scaled)
         if isinstance(self.gram, GramModel):  # the divisors must exceed rounding
             penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost * self.gram.unit)
         return self.gram.solver(penalty)
 
     def preconditioner(self, ridge: float, *, n_rows: int) -> Solver:
-        """Return a function that approximately solves the equations of all n_rows rows, as a preconditioner.
+        """Return a function that approximately solves the normal equations of all n_rows rows, as a preconditioner.
 
         If the ridge is far below the squares that a sketch has lost, and rows are few, a diagonal of these squares
         slows convergence down: it leads into directions of which the rows say nothing. Then the same mean is added for
@@ -120,24 +120,26 @@ class Problem(NamedTuple):
         return self.solver(ridge)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
-        """Solve for the coefficients and intercepts at a ridge."""
+        """Solve the normal equations for the coefficients and intercepts at a ridge."""
         return completed(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
     @property
     def is_whole(self) -> bool:
-        """Return whether nothing of X'X was lost."""
+        """Return True if the Gram matrix X'X is complete, not reduced by a lossy sketch."""
         return isinstance(self.gram, GramSum) or not self.gram.lost.any()
 
 
 class Scorer(NamedTuple):
-    """Error of predictions by ``scoring``, and the factor on coefficients that minimises it."""
+    """Error of predictions by the measure ``scoring``, and the factor on coefficients that minimises it."""
 
     scoring: str
     moments: Moments  # of the rows learned
     is_whole: bool
 
     def factor(self, predicted: Matrix, rows: Rows) -> float:
-        """Return the least-squares factor on coefficients for rows that were not learned; 1 if nothing of X'X was lost.
+        """Return the factor on the coefficients that minimises the squared error of held-out rows.
+
+        It is 1 if nothing of X'X was lost.
 
         A sketch lacks a part of X'X but X'Y is complete, so coefficients are too long.
         """
@@ -149,7 +151,7 @@ class Scorer(NamedTuple):
         return above / below if above > 0 and below > 0 else 1.0
 
     def errors(self, predicted: Matrix, rows: Rows) -> Matrix:
-        """Compute the weighted error of each row (n,), at the best factor."""
+        """Compute the error of each held-out row times its weight (n,), after the best rescaling of the predictions."""
         if self.scoring == "log_loss":
             errors = log_losses(predicted, rows.y, rows.counted())
         else:
@@ -158,18 +160,24 @@ class Scorer(NamedTuple):
         return errors * rows.counted()
 
     def relative_shares(self) -> Matrix:
-        """Return the weight of each target's error relative to its variance (c,): 1 / c, or 0 for constant targets."""
+        """Return the weight of each target's error, where errors are already divided by the target's variance.
+
+        Shape (c,): 1 over the number of varying targets, or 0 for constant targets.
+        """
         varies = self.moments.target_variance > 0
         return varies / max(1.0, float(np.count_nonzero(varies)))
 
     def shares(self) -> Matrix:
-        """Return the weight of each target's squared error (c,): 1 / (variance c), or 0 for constant targets."""
+        """Return the weight of each target's squared error, inversely proportional to the target's variance.
+
+        Shape (c,): 1 / (variance c), or 0 for constant targets.
+        """
         variance = self.moments.target_variance
         return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
 
 
 def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
-    """Compute the log loss of each row (n,), at the best common factor of the scores.
+    """Compute the log loss of each row, after multiplying all scores by the factor of the smallest mean loss.
 
     If each row of the labels (n, c) has exactly one 1, the loss is that of the softmax of the scores; otherwise it is
     the mean of c logistic losses. The factor is found by Newton's method.
@@ -196,19 +204,22 @@ def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
 
 
 def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
-    """Return what one unit of ridge adds to the diagonal (d,): 1, or the variance of the column."""
+    """Return the diagonal that ridge 1 adds to X'X: the column variances if `scaled`, else ones.
+
+    A constant column has 1 in both cases.
+    """
     variance = moments.variance if scaled else np.ones(len(moments.mean))
     return np.where(variance > 0, variance, 1.0)
 
 
 def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
-    """Return coefficients, reduced to a rank if it is given, with their intercepts."""
+    """Return the coefficients with their intercepts, after reducing them to `rank` unless it is None."""
     coef = coef if rank is None else reduced(coef, moments.cross, rank)
     return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
 def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
-    """Return the model of X'X for a sketch of rows whose columns have these exact sums of squares."""
+    """Return an approximation of X'X: the sketch plus the diagonal that restores the columns' exact sums of squares."""
     reading = sketch._read()
     z, columns = reading.vt.T * reading.s, columns_of(sketch._seen_engine())
     # in units of a power of two, so that no product overflows
@@ -224,7 +235,7 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
 
 
 class Choice(NamedTuple):
-    """A ridge, and how it was found."""
+    """A chosen ridge, with the path of ridges that were tried."""
 
     ridge: float
     path: RidgePath | None
@@ -233,7 +244,7 @@ class Choice(NamedTuple):
 
 
 def least_of(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
-    """Return the path of ridges with the least error chosen; of equal errors the largest ridge."""
+    """Return a ridge path with the ridge of least error chosen; among equal errors the largest ridge."""
     best = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
     return RidgePath(best, ridges, errors, standard_errors, n_rows)
 
@@ -287,9 +298,10 @@ def chosen(
 
 
 def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
-    """Return the best coefficients of a given rank: W projected onto the leading eigenvectors of W'Z.
+    """Reduce coefficients to a given rank with the least loss of fit (reduced-rank regression).
 
-    With more targets than columns these are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
+    W is projected onto the leading eigenvectors of W'Z, where Z = `cross` is X'Y. With more targets than columns these
+    are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
     """
     if rank >= min(coef.shape):
         return coef
@@ -307,7 +319,7 @@ def _leading(matrix: Matrix, rank: int) -> Matrix:
 
 
 def quantile(residuals: Matrix, weights: Matrix, coverage: float, *, aged: bool = False) -> Matrix:
-    """Compute the split-conformal quantile (c,) of the sizes of the residuals (m, c) of each target.
+    """Compute the split-conformal quantile of the absolute residuals of each target, shape (c,).
 
     It is the quantile of level `coverage` of the residuals and one more row, whose residual may have any size. That row
     weighs as much, on average, as a row drawn in proportion to the weights; with `aged`, as much as the heaviest row.

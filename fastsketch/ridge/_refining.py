@@ -1,4 +1,4 @@
-"""Refining a ridge regression by further passes: preconditioned conjugate gradients, and the choice of the ridge."""
+"""Refining a ridge regression in further passes by preconditioned conjugate gradients, and choosing the ridge again."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -20,7 +20,7 @@ KNOWN = 0.03
 
 
 class Refinement(NamedTuple):
-    """How far refined coefficients W are from those of all rows in memory, W*.
+    """Residuals and error bounds of refined coefficients, compared with an exact fit to all rows.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Refinement(NamedTuple):
 
 
 class ConjugateGradients(NamedTuple):
-    """State of preconditioned conjugate gradients for (H + penalty) W = Z.
+    """State of preconditioned conjugate gradients for ridge equations (X'X + penalty) W = Z.
 
     Each column has step lengths of its own.
     """
@@ -56,12 +56,15 @@ class ConjugateGradients(NamedTuple):
 
     @classmethod
     def start(cls, right: Matrix, solve: Solver) -> Self:
-        """Return the state at W = 0."""
+        """Return the initial state, with the solution 0."""
         first = solve(right)
         return cls(np.zeros_like(right), right, first, np.einsum("ij,ij->j", right, first), np.zeros(right.shape[1]), 0)
 
     def step(self, image: Matrix, solve: Solver) -> Self:
-        """Return the state after a step, given `image`, the product of H + penalty with the direction."""
+        """Return the state after one conjugate gradient step; the old one is unchanged.
+
+        `image` is the product of X'X + penalty with the direction.
+        """
         # alpha = r'z / p'Hp; x += alpha p; r -= alpha H p; p = z + (r'z after / before) p
         alpha = _ratio(self.product, np.einsum("ij,ij->j", self.direction, image))
         residual = self.residual - alpha * image
@@ -74,7 +77,7 @@ class ConjugateGradients(NamedTuple):
 
 
 def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, largest_penalty: float) -> Matrix:
-    """Bound the difference between the residuals of the recursion and those of the coefficients, for each target (c,).
+    """Bound the difference between recursive and true residuals of conjugate gradients, for each target.
 
     Greenbaum (1997, SIAM J. Matrix Anal. Appl. 18:535): conjugate gradients update the solution and the residual
     separately, and the two drift apart by the rounding of every update and of every product with A = X'X + penalty. A
@@ -94,7 +97,7 @@ def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, large
 
 
 class Refined(NamedTuple):
-    """Result of a refinement."""
+    """Result of a refinement: the conjugate gradient state and the chosen ridge."""
 
     steps: ConjugateGradients
     choice: Choice
@@ -102,12 +105,12 @@ class Refined(NamedTuple):
 
     @property
     def passes(self) -> int:
-        """Return the number of passes so far."""
+        """Return the number of passes over the rows so far."""
         return self.to_choose + self.steps.passes
 
 
 class Krylov:
-    """Lanczos process for H = X'X that predicts held-out rows at every ridge; a process for each target.
+    """Lanczos iteration on X'X for each target, which predicts held-out rows at every ridge.
 
     With S = D^(-1/2) of the penalty D, each step on S H S adds a direction to V, which starts at S z. In the basis V, S
     H S is a tridiagonal matrix T, and S V (T + ridge)^-1 V'S z are the coefficients after as many steps of conjugate
@@ -125,11 +128,14 @@ class Krylov:
 
     @property
     def direction(self) -> Matrix:
-        """Return the vectors (d, c) whose products with H are needed next."""
+        """Return the vectors (d, c) to be multiplied by X'X for the next step."""
         return self._root * self._v
 
     def take(self, image: Matrix) -> None:
-        """Make a step, given `image`, the product of H with the direction."""
+        """Make one Lanczos step, given `image`, the product of X'X with ``direction``.
+
+        The state is changed in place.
+        """
         # r = S H S v - b v_before; a = v'r; r -= a v; b = |r|; v = r / b
         self._seen.append(times(self._rows, self.direction) - self._moments.mean @ self.direction)
         rest = self._root * image - self._beside[-1] * self._old
@@ -139,7 +145,7 @@ class Krylov:
         self._old, self._v = self._v, rest / np.maximum(self._beside[-1], TINY)
 
     def path(self) -> "KrylovPath":
-        """Return the predictions of the steps so far, for every ridge."""
+        """Return an object that predicts the held-out rows at any ridge, from the steps made so far."""
         k, beside = len(self._diagonal), np.array(self._beside[1:])
         tridiagonal = np.zeros((self._v.shape[1], k, k))
         at = np.arange(k)
@@ -151,7 +157,10 @@ class Krylov:
 
 
 class KrylovPath(NamedTuple):
-    """Eigenvalues (c, k) and eigenvectors (c, k, k) of T, and the held-out rows in their basis (n, c, k)."""
+    """Eigendecomposition of the Lanczos matrix of each target, with the held-out rows in this basis.
+
+    Eigenvalues are (c, k), eigenvectors (c, k, k), and rows (n, c, k) after k steps.
+    """
 
     values: Matrix
     vectors: Matrix
@@ -161,37 +170,43 @@ class KrylovPath(NamedTuple):
     target_mean: Matrix
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets of the held-out rows (n, c)."""
+        """Predict the targets (n, c) of the held-out rows at a ridge."""
         return self.target_mean + np.einsum("ncj,cj->nc", self.seen, self._solution(ridge))
 
     def residual(self, ridge: float) -> float:
-        """Return ||Z - (H + ridge D) W|| relative to ||Z||, averaged over targets."""
+        """Return the residual of the normal equations relative to their right-hand side, averaged over targets."""
         last = np.einsum("cj,cj->c", self.vectors[:, -1], self._solution(ridge))
         return float((np.abs(last) * (self.beyond / np.maximum(self.length, TINY))).mean())
 
     def least(self, first: float) -> float:
-        """Return the smallest ridge, by factors of STEP from `first`, at which the residual is at most KNOWN."""
+        """Return the smallest ridge at which the equations are solved accurately enough to judge it.
+
+        Ridges are reduced by factors of STEP; the residual must be at most KNOWN.
+        """
         ridge = first * MOST
         while ridge > first * LEAST and self.residual(ridge / STEP) <= KNOWN:
             ridge /= STEP
         return ridge
 
     def _solution(self, ridge: float) -> Matrix:
-        """Return the coefficients in the basis of eigenvectors (c, k)."""
+        """Return the coefficients at a ridge in the eigenvector basis, shape (c, k)."""
         return self.vectors[:, 0] / (self.values + ridge) * self.length[:, np.newaxis]
 
 
 @dataclass(frozen=True)
 class MeasuredForm(StoredForm):
-    """Rows that are multiplied in a further pass, and whose moments are measured the first time."""
+    """Form of the rows in a further pass, which also sums up their moments the first time.
+
+    So they can be compared with the rows learned.
+    """
 
     center: bool
     measured: list[Moments]  # moments of the rows so far; empty once they have been compared
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
-        """Multiply a block as ``StoredForm`` does.
+        """Multiply a block of rows: return X'X q and the number of rows.
 
-        In the first pass its moments are added up too; sparse rows stay sparse.
+        In the first pass this also adds the block's moments to ``measured``; sparse rows stay sparse.
         """
         n = int(rows.shape[0])
         if is_sparse(rows):
@@ -210,7 +225,10 @@ class MeasuredForm(StoredForm):
         return out
 
     def require(self, known: Moments, n_rows: int, n_read: int) -> None:
-        """Raise ValueError unless the first pass has read the rows that were learned, by number and moments."""
+        """Raise ValueError if the rows read in the first pass differ from those learned, by number or moments.
+
+        The measured moments are discarded, so later calls check nothing.
+        """
         if not self.measured:
             return
         read, weight = self.measured.pop(), max(known.weight, TINY)
@@ -227,5 +245,5 @@ class MeasuredForm(StoredForm):
 
 
 def _ratio(above: Matrix, below: Matrix) -> Matrix:
-    """Return above / below, and 0 where `below` is 0 because a column has converged."""
+    """Divide elementwise, with the result 0 where `below` is 0 because a column has converged."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

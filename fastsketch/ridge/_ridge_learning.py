@@ -1,4 +1,4 @@
-"""The state of a ridge regression: sums or a sketch of the rows, moments of rows and targets, a reservoir of rows.
+"""State of a ridge regression (Gram matrix or sketch, moments, held-out rows), which learns, merges, saves and loads.
 
 ``RidgeLearner`` learns, merges, saves and loads. ``SketchedRidge``, in _sketched_ridge.py, computes the answers.
 """
@@ -56,7 +56,7 @@ DOUBLE = np.dtype(np.float64)
 
 
 class RidgeLearner(HeldOutLearner, abstract=True):
-    """State of a ridge regression learned in one pass over rows and targets."""
+    """State of a ridge regression that is learned in one pass over rows and targets."""
 
     sketch_size: int = integer(default=128, at_least=2, below=1 << 16, kw_only=False)
     ridge: float | None = real(default=None, high=MOST_RIDGE)
@@ -82,7 +82,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
-        """Return an empty sketch for X'X, of solver "exact" if X'X itself is kept."""
+        """Return an empty sketch, or an empty exact sum if X'X fits in the memory."""
         return FrequentDirections(
             self.sketch_size,
             solver="exact" if self._sums(n_features) else "gram",
@@ -92,27 +92,30 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         )
 
     def _sums(self, n_features: int) -> bool:
-        """Return whether X'X itself is kept, not a sketch of the rows."""
+        """Return True if X'X is summed exactly, without a sketch."""
         return self.solver == "exact" or (self.solver == "auto" and 8 * n_features * n_features <= self.max_memory)
 
     @property
     def n_features(self) -> int | None:
-        """Return the number d of columns; None before the first batch."""
+        """Return the number of columns, or None before the first batch."""
         return None if self._moments is None else len(self._moments.mean)
 
     @property
     def n_targets(self) -> int | None:
-        """Return the number c of targets; None before the first batch."""
+        """Return the number of targets, or None before the first batch."""
         return None if self._moments is None else len(self._moments.target_mean)
 
     @property
     def is_exact(self) -> bool | None:
-        """Return whether coefficients are exact up to rounding; None before the first batch."""
+        """Return True if X'X is summed exactly, so that coefficients are exact up to rounding.
+
+        None before the first batch.
+        """
         return None if self.n_features is None else self._sums(self.n_features)
 
     @property
     def total_weight(self) -> float:
-        """Return the sum of the (decayed) weights of all rows."""
+        """Return the sum of the decayed weights of all rows."""
         return 0.0 if self._moments is None else self._moments.weight
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -162,7 +165,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return self._learn_source(source, targets, sample_weight)
 
     def _learn_source(self, source: Source, targets: Any, sample_weight: Any) -> Self:
-        """Learn all rows of a source on a copy, which replaces the state at the end."""
+        """Learn all rows of a source, or none if an error occurs. Return self.
+
+        A copy learns, and replaces the state at the end.
+        """
         work, beside = self._copied(), targets is None
         if beside and source.beside is None and not source.labelled:
             raise TypeError(
@@ -191,7 +197,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return self
 
     def _learn(self, rows: Any, targets: Any, sample_weight: Any) -> None:
-        """Learn checked rows in memory, completely or not at all.
+        """Check rows in memory with their targets and learn them, or none of them if an error occurs.
 
         With a sketch some rows go to the reservoir instead, see ``_hold_out``. With an exact sum the reservoir has
         copies.
@@ -227,13 +233,13 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._settle({**learned, "_refined": None}, x, weights)
 
     def _with_products(self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]) -> FrequentDirections:
-        """Return the exact sum plus that of sparse rows, which is computed from products of their nonzeros."""
+        """Return a copy of the exact sum X'X with sparse rows added, computed from products of their nonzeros."""
         block = self._empty_sketch(rows.shape[1])
         block._begin_with(column_products(rows, weights, block._setting).engine)
         return sketch.copy().merge(block)
 
     def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
-        """Check targets. Return them as float64 (n, c), and whether they were a vector."""
+        """Check targets. Return them as a float64 matrix, and whether they were a vector."""
         if is_sparse(targets):
             raise TypeError("targets must be an array of numbers, got a sparse one")
         y = as_array(targets, "targets")
@@ -266,7 +272,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _hold_out(
         self, held: HeldOut, x: Any, y: NDArray[np.float64], weights: NDArray[np.float64], *, exact: bool
     ) -> tuple[HeldOut, Any, NDArray[np.float64]]:
-        """Offer rows to the reservoir. Return (reservoir, rows for the sketch, their weights).
+        """Offer rows to the reservoir. Return the new reservoir, the rows for the sketch, and their weights.
 
         An exact sum learns all rows. A sketch learns those that are not in the reservoir: the row that a new one evicts
         takes the new row's position, with the weight to which it has decayed, or with decay a row of weight 0 does.
@@ -299,15 +305,15 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return left, out, out_weights
 
     def _faded(self, factor: float) -> dict[str, Any]:
-        """Return the moments with all weights multiplied by a factor, as attributes by name."""
+        """Return the moments with all weights multiplied by `factor`, and no refinement, as attributes by name."""
         return {"_moments": self._known().faded(factor), "_refined": None}
 
     def _rows_held(self, held: HeldOut) -> Any:
-        """Return the features of the rows in a reservoir."""
+        """Return the features of held-out rows, without their targets."""
         return self._split(held)[0]
 
     def _split(self, held: HeldOut) -> tuple[Any, NDArray[np.float64]]:
-        """Return (features, targets) of the rows in a reservoir.
+        """Return the features and the targets of held-out rows.
 
         Features are CSR if at most DENSE_ABOVE of them are nonzero.
         """
@@ -320,7 +326,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     def _for_block(self, number: int) -> Self:
         # otherwise rows of two blocks with equal targets and positions would have equal keys
-        """Return an empty model for block `number` of a stream.
+        """Return an empty model that learns block `number` of a stream.
 
         Its rows are numbered apart from those of other blocks.
         """
@@ -329,7 +335,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return model
 
     def _merge(self, other: Self) -> None:
-        """Add the state of another model. Rows that leave the common reservoir go to the sketch."""
+        """Merge another model into this one.
+
+        Rows that leave the common reservoir go to the sketch.
+        """
         if (self._flat, self.n_targets) != (other._flat, other.n_targets):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
         if self._scaled != other._scaled:
@@ -343,14 +352,14 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         vars(self).update(joined, _moments=self._known().plus(other._known()), _refined=None)
 
     def _known(self) -> Moments:
-        """Return the moments; ValueError if no rows have been learned."""
+        """Return the moments of all rows; raise ValueError if no rows have been learned."""
         if self._moments is None:
             raise ValueError("the model has seen no rows: call update first")
         return self._moments
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the state for a file: JSON values, and arrays by name."""
+        """Return the state for a file: a dict of JSON values, and arrays by name."""
         if self._moments is None:
             return {"n_rows": 0, "place": self._place}, {}
         weight, weight_norm, *sums = self._moments
@@ -368,7 +377,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return state, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Raise ValueError for a state that no model of these parameters could have."""
+        """Raise ValueError for a state that no model with these parameters can have."""
         n = checks.as_count(state["n_rows"], "n_rows")
         as_integer(state["place"], "place", 0, MOST_PLACE)
         if not arrays:
@@ -400,7 +409,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._validate_held(state, arrays, d, width=d + c, size=self.reservoir_size, fewest=0, dtype=DOUBLE)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Set the attributes from what ``_state`` returned."""
+        """Restore all attributes from the result of ``_state``."""
         self._begin()
         self._place = state["place"]
         if arrays:
@@ -423,7 +432,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 self._refined = Refined(steps, choice, state["to_choose"])
 
     def _norm_of_sample(self, state: dict[str, Any]) -> float:
-        """Estimate the norm of all row weights from the held-out rows, for a state file of an earlier version."""
+        """Estimate the root of the sum of squared row weights from the held-out rows.
+
+        It is missing in state files of earlier versions.
+        """
         weights = self._known_held().weight
         top = float(weights.max(initial=0.0))
         if not top > 0:
@@ -433,7 +445,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
 
 def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert an array of strings or objects to float64; ValueError names the first row that is not a number."""
+    """Convert an array of strings or objects to float64.
+
+    ValueError names the first row that is not a number.
+    """
     for place, word in np.ndenumerate(words):
         try:
             float(word)
@@ -444,12 +459,12 @@ def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _content(targets: NDArray[np.float64]) -> Keys:
-    """Return a 64-bit hash (n,) of the targets of each row."""
+    """Return a 64-bit hash of the targets of each row, shape (n,)."""
     return held_out.mixed(np.ascontiguousarray(targets + 0.0).view(np.uint64)).sum(axis=1, dtype=np.uint64)
 
 
 def _beside(rows: Any, targets: NDArray[np.float64]) -> Any:
-    """Return rows and targets (n, d + c), in float64: as CSR, or as an object array of dense rows."""
+    """Join rows and targets to a float64 matrix (n, d + c): CSR, or an object array of dense rows."""
     if not is_sparse(rows):
         return held_out.apart(np.hstack([rows, targets]))
     from scipy.sparse import csr_array, hstack
@@ -458,7 +473,7 @@ def _beside(rows: Any, targets: NDArray[np.float64]) -> Any:
 
 
 def _with_rows(rows: Any, places: NDArray[np.int64], others: Any) -> Any:
-    """Replace rows of an array or CSR matrix (n, d) at the given positions. An array may be changed in place."""
+    """Replace the rows of a matrix at the given positions, and return it. A dense one may be changed in place."""
     if not is_sparse(rows):
         out = rows.astype(np.float64, copy=False)
         out[places] = others.toarray() if is_sparse(others) else others

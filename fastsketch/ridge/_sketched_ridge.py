@@ -1,4 +1,4 @@
-"""``fastsketch.SketchedRidge``: the answers of a ridge regression learned in one pass.
+"""``fastsketch.SketchedRidge``: predictions, intervals and coefficients of a ridge regression learned in one pass.
 
 The state is in _ridge_learning.py. This class chooses the ridge, solves for the coefficients, measures residuals, and
 refines the coefficients over rows that are read again.
@@ -60,14 +60,14 @@ TOLERANCE = 1e-4
 
 
 class FittedRidge(NamedTuple):
-    """Coefficients and the choice of the ridge, kept until more is learned."""
+    """Coefficients at the chosen ridge, and how it was chosen; a cache that is valid until more is learned."""
 
     fit: Coefficients
     choice: Choice
 
 
 class PredictionInterval(NamedTuple):
-    """Lower and upper ends of intervals, of the shape of predictions."""
+    """Lower and upper ends of prediction intervals, in the shape of predictions."""
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -243,7 +243,7 @@ class SketchedRidge(RidgeLearner):
 
     @reads
     def coef(self, ridge: float | None = None) -> NDArray[np.float64]:
-        """Return the coefficients of the original columns.
+        """Return the coefficients, in the units of the original columns.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class SketchedRidge(RidgeLearner):
 
     @reads
     def intercept(self, ridge: float | None = None) -> Any:
-        """Return the intercept.
+        """Return the intercept, or the intercept of each target.
 
         Parameters
         ----------
@@ -319,14 +319,14 @@ class SketchedRidge(RidgeLearner):
         return path._replace(**own)
 
     def _as_read(self, rows: Any) -> Any:
-        """Return checked rows of a query."""
+        """Check rows of a query and return them as an array or CSR matrix."""
         self._require_columns(rows)
         x = as_rows(rows, self.n_features)
         check_finite(x)
         return x
 
     def _shaped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return predictions (n, c) in the shape of the targets: (n,) if these were vectors."""
+        """Return predictions (n, c) in the shape of the learned targets: as a vector if these were one."""
         return values[:, 0] if self._flat else values
 
     # -- reading the rows again ------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class SketchedRidge(RidgeLearner):
         passes: int = 50,
         tolerance: float = 1e-6,
     ) -> Refinement:
-        """Bring the coefficients closer to those of all rows in memory, by reading the rows again.
+        """Read the rows again, which brings the coefficients closer to an exact fit to all rows.
 
         Each pass is a step of conjugate gradients on the normal equations, for all targets together, with the sketch as
         preconditioner. Unless the ridge is given it is chosen again first, in at most three fifths of the passes: a
@@ -393,7 +393,7 @@ class SketchedRidge(RidgeLearner):
         return self._refinement_so_far(tolerance)
 
     def _refinement_so_far(self, tolerance: float) -> Refinement:
-        """Return residuals and error bounds of the refined coefficients."""
+        """Return the residuals and error bounds of the refined coefficients."""
         moments, refined = self._known(), self._refined
         assert refined is not None
         lengths = column_lengths(refined.steps.residual[:, : self.n_targets])
@@ -407,7 +407,10 @@ class SketchedRidge(RidgeLearner):
 
     # -- reading out -----------------------------------------------------------------------------------------------
     def _coefficients(self, ridge: float | None) -> Coefficients:
-        """Return the coefficients at the ridge in use, or at another. A warning says if these are not refined."""
+        """Return the coefficients and intercepts at the given ridge, or at the chosen one if it is None.
+
+        A warning is given if the chosen ridge's coefficients are refined and the returned ones are not.
+        """
         fitted = self._fitted()
         if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.choice.ridge:
             return fitted.fit
@@ -420,7 +423,7 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _solved(self, ridge: float, *, measured: bool = False, trial: Problem | None = None) -> Coefficients:
-        """Solve for the coefficients at a ridge.
+        """Solve the normal equations for the coefficients and intercepts at a ridge.
 
         Parameters
         ----------
@@ -440,7 +443,7 @@ class SketchedRidge(RidgeLearner):
         return completed(factor * fit.coef, whole.moments, None)
 
     def _fitted(self) -> FittedRidge:
-        """Return the coefficients and the choice of the ridge, computed at the first query after an update."""
+        """Return the coefficients and the chosen ridge; cached until more is learned."""
         if self._last is None:
             moments = self._require_rows()
             if self._refined is None:
@@ -453,7 +456,7 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
-        """Choose the ridge and solve for the coefficients of the sketch or the exact sum."""
+        """Choose the ridge, and solve for the coefficients from the sketch or the exact sum."""
         choice, trial = self._settled_choice(), None
         if choice is None:
             trial = self._problem(slice(0, self._measuring().stop))
@@ -468,19 +471,19 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _chosen_by(self, trial: Problem) -> Choice:
-        """Choose the ridge by the held-out rows, given the normal equations without them."""
+        """Choose the ridge of least error on held-out rows, given the normal equations without these rows."""
         rows, scorer = self._rows_of(slice(0, self._measuring().stop)), self._scorer(trial)
         first, low = self._first_ridge(trial.moments), self._low_ridge(trial.moments)
         return chosen(lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x), scorer, rows, first, low=low)
 
     def _require_rows(self) -> Moments:
-        """Return the moments; ValueError if no rows have been learned."""
+        """Return the moments of all rows; raise ValueError if no rows have been learned."""
         if not self._n:
             raise ValueError("the model has seen no rows: call update first")
         return self._known()
 
     def _settled_choice(self) -> Choice | None:
-        """Choose the ridge without held-out rows: given, or by cross-validation. None if held-out rows must choose."""
+        """Return the given ridge, or choose one by cross-validation; None if held-out rows must choose it."""
         if self.ridge is not None:
             return Choice(self.ridge, None, self.ridge)
         rows, moments = self._rows_at_hand(), self._known()
@@ -498,7 +501,7 @@ class SketchedRidge(RidgeLearner):
         return Choice(ridge, None, ridge)
 
     def _is_validated_by_sums(self) -> bool:
-        """Return whether generalised cross-validation applies.
+        """Return True if generalised cross-validation can choose the ridge.
 
         It needs X'X, squared errors and coefficients of full rank. With unequal weights it also needs more rows, by
         Kish's number, than coefficients: otherwise small ridges would leave no degrees of freedom, but much of the
@@ -512,7 +515,10 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _generalised(self, left_out: slice) -> Choice:
-        """Choose the ridge by generalised cross-validation of all rows except the given held-out ones."""
+        """Choose the ridge by generalised cross-validation of all rows except some held-out ones.
+
+        The slice `left_out` selects these among the held-out rows.
+        """
         n = self._n - (left_out.stop - left_out.start)
         problem = self._problem(left_out)
         assert isinstance(problem.gram, GramSum)
@@ -529,14 +535,20 @@ class SketchedRidge(RidgeLearner):
         return Choice(path.ridge, path, None)
 
     def _ridge_apart(self, choice: Choice) -> float:
-        """Return the ridge at which residuals are measured. The rows that measure them have not chosen it."""
+        """Return the ridge at which residuals for intervals are measured.
+
+        The rows that measure them have not taken part in its choice.
+        """
         if choice.apart is not None:
             return choice.apart
         measuring = self._measuring()
         return self._generalised(measuring).ridge if len(self._rows_of(measuring).weight) else choice.ridge
 
     def _rows_at_hand(self) -> Rows | None:
-        """Return all rows of positive weight if the reservoir has all of them, and X'X has lost nothing; else None."""
+        """Return all learned rows if the reservoir still has all of them, for exact leave-one-out; otherwise None.
+
+        Rows of weight 0 are dropped. None also if X'X has lost something, and with decay or a rank.
+        """
         weight = self._known_held().weight
         if self.decay < 1 or self.rank is not None or not 0 < len(weight) == self._n:
             return None
@@ -547,23 +559,28 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _leave_one_out(self, rows: Rows) -> LeaveOneOut:
-        """Return the leave-one-out predictions of rows, which must be all rows of the model."""
+        """Prepare leave-one-out predictions; `rows` must be all rows of the model."""
         moments = self._known()
         return LeaveOneOut(rows, moments, penalty_of(moments, scaled=self._scaled), center=self.fit_intercept)
 
     def _scorer(self, trial: Problem) -> Scorer:
-        """Return the scorer for predictions from these normal equations."""
+        """Return an object that scores predictions made from the given normal equations."""
         return Scorer(self.scoring, trial.moments, trial.is_whole)
 
     def _first_ridge(self, moments: Moments) -> float:
-        """Return the mean squared length of a weighted row, the ridge at which noise equals signal."""
+        """Return the mean squared length of a weighted row, where the search for the ridge starts.
+
+        At this ridge noise equals signal.
+        """
         length = float((moments.variance / penalty_of(moments, scaled=self._scaled)).sum())
         if moments.weight > 0:  # for a unit of weight: sum(w^2) / sum(w)
             length *= moments.weight_norm * (moments.weight_norm / moments.weight)
         return length if length > 0 else 1.0
 
     def _low_ridge(self, moments: Moments) -> float:
-        """Return the first ridge as it would be if all columns had the geometric mean of their squares.
+        """Return a lower starting ridge for the search, for columns of very different scales.
+
+        It is ``_first_ridge`` as if all columns had the geometric mean of their squares.
 
         A column in much larger units then counts less. Far above this ridge every ridge of a path predicts the mean
         alone, and their errors do not tell in which direction to search.
@@ -576,17 +593,23 @@ class SketchedRidge(RidgeLearner):
         return float(share) * self._first_ridge(moments)
 
     def _measuring(self) -> slice:
-        """Return which held-out rows measure residuals: the second of two tenths of all rows, none if these are few."""
+        """Return the slice of the held-out rows on which residuals are measured.
+
+        It is the second of two tenths of all rows, and is empty if these are few.
+        """
         n = min(len(self._known_held()), self._n // ONE_OF) // 2
         return slice(n, 2 * n) if 2 * n >= FEWEST else slice(0, 0)
 
     def _rows_of(self, which: slice | NDArray[np.int64]) -> Rows:
-        """Return some of the held-out rows, with targets and weights."""
+        """Return the selected held-out rows, with their targets and decayed weights."""
         held = self._known_held().chosen(which)
         return Rows(*self._split(held), held.weight)
 
     def _problem(self, left_out: slice) -> Problem:
-        """Return the normal equations of all rows except the given held-out ones."""
+        """Return the normal equations of all rows except some held-out ones.
+
+        The slice `left_out` selects these among the held-out rows.
+        """
         rest, out = self._rest(left_out)
         if self.is_exact:
             gram = self._sketch.gram()
@@ -596,7 +619,7 @@ class SketchedRidge(RidgeLearner):
         return Problem(gram_of_sketch(sketch, rest.squares), rest, self._scaled)
 
     def _rest(self, left_out: slice) -> tuple[Moments, LeftOut]:
-        """Return the moments of all rows except the given held-out ones, and what these contribute to X'X."""
+        """Return the moments without some held-out rows, and these rows' contribution to X'X."""
         moments, rows = self._known(), self._rows_of(left_out)
         rest = moments
         if len(rows.weight):
@@ -604,14 +627,17 @@ class SketchedRidge(RidgeLearner):
         return rest, LeftOut(moments, rest, rows.x, rows.weight)
 
     def _known_residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (residuals (m, c), weights (m,)) of the rows that measure them, computed once."""
+        """Return the residuals (m, c) and weights (m,) for prediction intervals; cached."""
         fitted = self._fitted()
         if self._residuals is None:
             self._residuals = self._measured(fitted)
         return self._residuals
 
     def _measured(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute (residuals (m, c), weights (m,)) of the rows that measure them."""
+        """Compute the residuals (m, c) and weights (m,) for prediction intervals.
+
+        They are leave-one-out residuals of all rows, or residuals of held-out rows by a fit without them.
+        """
         at_hand = self._rows_at_hand()
         if at_hand is not None:
             of_rows = self._leave_one_out(at_hand)
@@ -639,7 +665,10 @@ class SketchedRidge(RidgeLearner):
     def _read_again(
         self, rows: Source, sample_weight: Any, *, passes: int, tolerance: float, if_better: bool = False
     ) -> None:
-        """Refine over rows that are read again; with `if_better` only if that lowers the error on held-out rows."""
+        """Refine the coefficients in further passes over the rows.
+
+        With `if_better` the refinement is kept only if it lowers the error on held-out rows.
+        """
         moments, steps = self._require_rows(), self._refinement(passes, tolerance, if_better=if_better)
         view = MeasuredForm(len(moments.mean), DOUBLE, moments.mean, 1.0, self.fit_intercept, [moments.faded(0.0)])
         again = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names)
@@ -655,7 +684,7 @@ class SketchedRidge(RidgeLearner):
     def _refinement(
         self, passes: int, tolerance: float, *, if_better: bool
     ) -> Generator[Matrix, Matrix, Refined | None]:
-        """Make the passes of a refinement, as a generator, for ``refine`` and for jobs.
+        """Refine the coefficients by conjugate gradients, as a generator that asks its caller for products with X'X.
 
         It yields vectors (d, m) and is sent their products with X'X of all rows. It returns the result, or None if with
         `if_better` the coefficients of the sketch have the smaller error on held-out rows.
@@ -705,7 +734,10 @@ class SketchedRidge(RidgeLearner):
         return Refined(steps, choice, made if refined is None else refined.to_choose)
 
     def _errors_apart(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
-        """Return the errors of the rows that measure residuals, by `coef` (d, c) or, if it is None, by the sketch."""
+        """Return the errors on held-out rows that have not chosen the ridge.
+
+        Predictions are by the coefficients `coef` (d, c), or by the sketch at `ridge` if they are None.
+        """
         rows, (rest, _) = self._rows_of(self._measuring()), self._rest(self._measuring())
         if not len(rows.weight):
             return np.zeros(0)
@@ -716,7 +748,10 @@ class SketchedRidge(RidgeLearner):
         return Scorer(self.scoring, rest, is_whole=True).errors(fit.predict(rows.x), rows)
 
     def _choice_again(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
-        """Choose the ridge by Lanczos steps, as a generator. Return (number of passes, choice) at its end."""
+        """Choose the ridge by Lanczos steps, as a generator that asks its caller for products with X'X.
+
+        At its end it returns (number of passes, choice).
+        """
         n = self._measuring().stop
         if self.is_exact or not passes:
             return 0, self._read_out().choice
@@ -740,7 +775,11 @@ class SketchedRidge(RidgeLearner):
                 return made, choice
 
     def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:
-        """Refine by the passes of a job, as a generator. A job multiplies orthonormal vectors by parts of the rows."""
+        """Refine the coefficients in the passes of a job, as a generator; each pass multiplies vectors by the rows.
+
+        It yields the sums that a pass fills in, and returns self. A job multiplies orthonormal vectors by parts of the
+        rows.
+        """
         if self.is_exact:
             return self
         sketch = self._eat(self._sketch.copy(), self._known_held())  # to have the mean of all rows
@@ -773,5 +812,5 @@ class SketchedRidge(RidgeLearner):
 
 
 def least_error(choice: Choice) -> float:
-    """Return the smallest error on held-out rows, infinite if no ridge was tried."""
+    """Return the smallest error among the ridges that were tried; infinity if none was."""
     return np.inf if choice.path is None else float(choice.path.errors.min())

@@ -1,4 +1,4 @@
-"""Optimisers for torch: Adam in sketched directions, adaptive subgradients with a sketched matrix (extra: torch)."""
+"""Optimisers for torch: Adam in sketched directions, and adaptive subgradient methods with sketched matrices."""
 
 from fastsketch.torch._optimizers import AdaFD, AdaFFD
 from fastsketch.torch._sketched_soap import SketchedSOAP

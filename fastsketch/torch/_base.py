@@ -1,4 +1,4 @@
-"""What the optimizers share: validated options, refused gradients, atomic steps, states that keep their dtypes."""
+"""Base class of the torch optimizers: checks of options and gradients, atomic steps, loading of states."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def uncompiled(method: _F) -> _F:
-    """Decorate a method that runs uncompiled inside a function compiled by ``torch.compile``.
+    """Decorate a method so that it runs uncompiled inside a function compiled by ``torch.compile``.
 
     A step draws random numbers, waits once for the device and changes from one step to the next. Compiled, it was one
     graph for each tensor and step, up to the limit of recompilations. torch does the same with the methods of its own
@@ -38,28 +38,31 @@ def uncompiled(method: _F) -> _F:
 
 
 def tensors(group: dict[str, Any]) -> list[Tensor]:
-    """Return the parameters of a group."""
+    """Return the parameters of a parameter group."""
     return group["params"]
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return float64 for float64 tensors, float32 for all others."""
+    """Return the dtype of the state: float64 for float64 parameters, float32 for all others."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def usable_eps(eps: float, dtype: torch.dtype) -> float:
-    """Return eps, but at least the square root of the smallest normal number, since smaller squares underflow."""
+    """Return eps, raised to the square root of the smallest normal number of the dtype, so that its square is not 0."""
     return max(eps, math.sqrt(torch.finfo(dtype).tiny))
 
 
 def check_whole(p: Tensor) -> None:
-    """Raise TypeError for a shard of a tensor, since sketches need whole matrices."""
+    """Raise TypeError if a parameter is a shard of a distributed tensor, since sketches need whole matrices."""
     if hasattr(p, "device_mesh"):
         raise TypeError(f"parameters must be whole tensors, got a {type(p).__name__} of shape {tuple(p.shape)}")
 
 
 def check_shared(group: dict[str, Any]) -> None:
-    """Raise TypeError or ValueError naming an option common to all optimizers that is out of range."""
+    """Raise TypeError or ValueError if an option that all optimizers have is out of range.
+
+    The message names the option.
+    """
     lr, sketched = group["lr"], group["sketched"]
     if isinstance(lr, Tensor) and (lr.numel() != 1 or lr.is_complex() or lr.is_meta):
         raise ValueError(f"lr must be a number or a tensor of one, got a tensor of shape {tuple(lr.shape)}, {lr.dtype}")
@@ -73,9 +76,9 @@ def check_shared(group: dict[str, Any]) -> None:
 
 
 class GuardedOptimizer(Optimizer):
-    """Base of the optimizers.
+    """Base of the optimizers, with atomic steps: a gradient that is refused changes nothing.
 
-    A step with a refused gradient changes nothing, and only one thread can be in a step.
+    Only one thread can be in a step.
     """
 
     # Names of the tensors of a state that are always on the CPU.
@@ -90,23 +93,29 @@ class GuardedOptimizer(Optimizer):
         super().__init__(params, defaults)
 
     def _check(self, group: dict[str, Any]) -> None:
-        """Raise TypeError or ValueError naming an option of a group that is out of range."""
+        """Raise TypeError or ValueError if an option of a parameter group is out of range.
+
+        The message names the option.
+        """
         check_shared(group)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient in the dtype of the state. May raise, but changes nothing."""
+        """Check a gradient and convert it to the dtype of the state.
+
+        The implementation may raise an exception, but changes nothing.
+        """
         raise NotImplementedError
 
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
-        """Return the state of a parameter before its first gradient."""
+        """Return the initial state of a parameter, before its first gradient."""
         raise NotImplementedError
 
     def _move(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
-        """Update the state of a parameter with a gradient, and make the step."""
+        """Make the step of one parameter: update the state with its gradient, and change the parameter in place."""
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own.
+        """Add a group of parameters, which may have other options than the defaults.
 
         Parameters
         ----------
@@ -142,7 +151,7 @@ class GuardedOptimizer(Optimizer):
     @changes
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Make one step.
+        """Update all parameters by one optimization step.
 
         Parameters
         ----------
@@ -175,7 +184,7 @@ class GuardedOptimizer(Optimizer):
         return loss
 
     def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient in the dtype of the state, negated with maximize=True.
+        """Convert a gradient to the dtype of the state, and negate it with maximize=True.
 
         Raises RuntimeError for sparse or complex gradients.
         """
@@ -187,7 +196,9 @@ class GuardedOptimizer(Optimizer):
 
     @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state as torch does, but keep the dtype of every tensor: training resumes bitwise identically.
+        """Load the state of an optimizer, with the dtypes that were saved.
+
+        Training resumes bitwise identically. torch itself would convert the state to the dtype of the parameters.
 
         Parameters
         ----------
@@ -214,7 +225,7 @@ class GuardedOptimizer(Optimizer):
                     self.state[p][name] = value.detach().to(home, copy=True)
 
     def _check_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Raise TypeError or ValueError unless options and states fit an optimizer like this one."""
+        """Raise TypeError or ValueError if the options or states do not fit this optimizer."""
         try:
             groups, states = state_dict["param_groups"], state_dict["state"]
             ids = [i for group in groups for i in group["params"]]
@@ -237,7 +248,7 @@ class GuardedOptimizer(Optimizer):
                     self._check_state({**group, **saved}, p, states[i])
 
     def _check_state(self, group: dict[str, Any], p: Tensor, known: dict[str, Any]) -> None:
-        """Raise ValueError if `known` is not the state of a parameter like p with the options of the group."""
+        """Raise ValueError if `known` cannot be the state of parameter `p` with the options of its group."""
         begun = self._begin(group, p, torch.device("meta"))
         if unknown := known.keys() - begun.keys() - set(self._OPTIONAL):
             names = ", ".join(sorted(map(repr, unknown)))
@@ -261,7 +272,7 @@ class GuardedOptimizer(Optimizer):
 
 
 def _check_sizes(jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
-    """Raise FloatingPointError for a gradient that is not finite, or whose squares may overflow.
+    """Raise FloatingPointError if a gradient is not finite or its squares may overflow.
 
     The bound on a gradient's length, its largest element times the square root of their number, must not exceed
     max^(7/16), where max is the largest number of the dtype (7e16 for float32). Hundreds of thousands of squares of

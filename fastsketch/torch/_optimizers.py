@@ -1,4 +1,4 @@
-"""``AdaFD`` and ``AdaFFD``: adaptive subgradient steps with a sketched matrix H for each chosen tensor."""
+"""``AdaFD`` and ``AdaFFD``: adaptive subgradient optimizers with a sketched preconditioner for each tensor."""
 
 import math
 from typing import Any, ClassVar, Literal, TypedDict, cast
@@ -17,7 +17,7 @@ MAX_ELEMENTS = 2**26
 
 
 class Estimate(TypedDict):
-    """Memory of the state of one parameter."""
+    """Memory that the optimizer's state of one parameter takes."""
 
     group: int
     shape: tuple[int, ...]
@@ -26,7 +26,7 @@ class Estimate(TypedDict):
 
 
 class _SketchedOptimizer(GuardedOptimizer):
-    """Base of both optimizers."""
+    """Base of ``AdaFD`` and ``AdaFFD``: parameters with a sketch, or with AdaGrad's diagonal."""
 
     _EVERY_ROUND: ClassVar[bool]
     _ON_CPU = _sketch.ON_CPU
@@ -68,14 +68,14 @@ class _SketchedOptimizer(GuardedOptimizer):
             as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
 
     def _is_sketched(self, group: dict[str, Any], p: Tensor) -> bool:
-        """Return whether the tensor has a sketch; otherwise it has AdaGrad's diagonal."""
+        """Return True if the parameter gets a sketch, False if it gets AdaGrad's diagonal."""
         if group["sketched"] != "auto":
             return group["sketched"]
         _, cap = _sketch.shapes(p.numel(), group["sketch_size"], every_round=self._EVERY_ROUND)
         return p.ndim >= 2 and cap * p.numel() <= group["max_elements"]
 
     def memory_estimate(self) -> list[Estimate]:
-        """Return the bytes of state of each parameter, also before the first step.
+        """Return the bytes that the state of each parameter takes, even before the first step.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class _SketchedOptimizer(GuardedOptimizer):
         return out
 
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
-        """Return the state of a parameter before its first gradient."""
+        """Return the initial state of a parameter: an empty sketch, or AdaGrad's diagonal of zeros."""
         if not self._is_sketched(group, p):
             return {"step": 0, "squares": torch.zeros(p.numel(), dtype=compute_dtype(p.dtype), device=device)}
         every = self._EVERY_ROUND
@@ -106,7 +106,7 @@ class _SketchedOptimizer(GuardedOptimizer):
         as_real(known.get("first_length", 1.0), "first_length", 0.0, 1e300, low_open=True)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient (numel,) in the dtype of the state, with weight decay added."""
+        """Flatten a gradient (numel,), convert it to the dtype of the state and add the weight decay."""
         g = self._gradient(group, p, grad).reshape(-1)
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
@@ -145,7 +145,7 @@ class _SketchedOptimizer(GuardedOptimizer):
 
 @named_keywords
 class AdaFFD(_SketchedOptimizer):
-    """Adaptive mirror descent by fast Frequent Directions (ADA-FFD), for the tensors of a network.
+    """Adaptive mirror descent with a fast Frequent Directions sketch for each tensor (ADA-FFD).
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class AdaFFD(_SketchedOptimizer):
 
 @named_keywords
 class AdaFD(_SketchedOptimizer):
-    """Adaptive mirror descent by Frequent Directions (ADA-FD), for the tensors of a network.
+    """Adaptive mirror descent with a Frequent Directions sketch for each tensor (ADA-FD).
 
     Parameters
     ----------

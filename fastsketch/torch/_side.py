@@ -1,4 +1,4 @@
-"""Frequent Directions sketch of one side of a matrix of gradients, with a bound on what it has lost."""
+"""Frequent Directions sketch of the decayed sum of G G' over the gradients G of a matrix, with an error bound."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,10 @@ EXTRA = 8
 
 
 def draw(n: int, step: int, *, like: Tensor) -> Tensor:
-    """Return random directions (n, EXTRA) for a step, the same on every device, in every process and after a resume."""
+    """Draw Gaussian random directions for a step, shape (n, EXTRA).
+
+    They depend only on n and the step, not on the device or process.
+    """
     generator = torch.Generator().manual_seed(step)
     directions = torch.randn(n, EXTRA, generator=generator, dtype=torch.float64)
     return directions.to(like.device, like.dtype)
@@ -19,7 +22,10 @@ def draw(n: int, step: int, *, like: Tensor) -> Tensor:
 def sketched(
     basis: Tensor, values: Tensor, lost: Tensor, gradient: Tensor, *, keep: float, step: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return basis (m, k), eigenvalues (k,) and error bound () of the sketch of keep M + (1 - keep) G G'.
+    """Update a low-rank sketch of the decayed sum of G G' with one more gradient G.
+
+    Return the new basis (m, k), eigenvalues (k,) and error bound (), of keep M + (1 - keep) G G'. The arguments are not
+    changed.
 
     A sketch of M has U diag(values) U' <= M <= U diag(values) U' + lost I. Here M is the decayed sum of all G G'
     before. The matrix keep U diag(values) U' + (1 - keep) G G' is multiplied by U and some random directions. Its

@@ -1,4 +1,4 @@
-"""Sketch of one tensor's gradients: rows on the tensor's device, everything small in float64 on the CPU."""
+"""Frequent Directions sketch of one tensor's gradients, with large arrays on its device and small ones on the CPU."""
 
 from typing import TypedDict
 
@@ -22,7 +22,9 @@ ON_CPU = ("turn", "lam", "gram")
 
 
 class TensorSketch(TypedDict):
-    """Sketch S'S = V diag(lam) V' with V' = turn rows and gram = rows rows'.
+    """Frequent Directions sketch of the gradients of one tensor.
+
+    It represents S'S = V diag(lam) V' with V' = turn rows and gram = rows rows'.
 
     A dict, as torch saves the state of an optimizer.
     """
@@ -37,13 +39,13 @@ class TensorSketch(TypedDict):
 
 
 def shapes(numel: int, sketch_size: int, *, every_round: bool) -> tuple[int, int]:
-    """Return (most, cap): the largest rank, and the number of rows held."""
+    """Return the largest rank of the sketch, and the number of rows that it stores."""
     most = min(numel, sketch_size if every_round else 2 * sketch_size)
     return most, 2 * sketch_size if every_round else most
 
 
 def start(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype, device: torch.device) -> TensorSketch:
-    """Return the sketch before the first gradient."""
+    """Return an empty sketch, before the first gradient."""
     most, cap = shapes(numel, sketch_size, every_round=every_round)
     return {
         "rows": torch.zeros(cap, numel, dtype=compute_dtype(dtype), device=device),
@@ -59,12 +61,12 @@ def start(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype
 def direction(
     state: TensorSketch, g: Tensor, *, square: float, sketch_size: int, every_round: bool, delta: float
 ) -> Tensor:
-    """Update the sketch with a gradient g (numel,).
+    """Update the sketch in place with a gradient g, and return the preconditioned gradient H^-1 g.
 
-    Return H^-1 g for H = delta I + (S'S)^(1/2).
+    Here H = delta I + (S'S)^(1/2), and g has shape (numel,).
 
-    ADA-FD (`every_round`) shrinks in every step, and the step uses the sketch after the shrink. ADA-FFD shrinks when
-    2 sketch_size directions are full, after the step; here this happens before the next gradient, with the same result.
+    ADA-FD (`every_round`) shrinks in every step, and the step uses the sketch after the shrink. ADA-FFD shrinks when 2
+    sketch_size directions are full, after the step; here this happens before the next gradient, with the same result.
     `square` is |g|^2.
     """
     rows = state["rows"]
@@ -88,7 +90,11 @@ def direction(
 
 
 def _append(state: TensorSketch, small: SmallSpace, *, g: Tensor, square: float) -> Floats:
-    """Append the new part of g as a row. Return rows g; `small` gets y = V'g."""
+    """Append the part of a gradient outside the sketch's span as a new row. Return the rows times the gradient.
+
+    `state` and `small` are changed in place; `small` also gets y = V'g. Nothing is appended if that part is negligible,
+    or the sketch is full.
+    """
     rows, n = state["rows"], small.n_rows
     p = np.zeros(len(rows))
     p[:n] = _small(rows[:n] @ g)
@@ -115,7 +121,7 @@ def _append(state: TensorSketch, small: SmallSpace, *, g: Tensor, square: float)
 
 
 def _length(v: Tensor) -> float:
-    """Return the Euclidean length."""
+    """Compute the Euclidean norm of a tensor."""
     return float(UNTYPED.linalg.vector_norm(v))
 
 
@@ -130,7 +136,7 @@ def _large(x: Floats, rows: Tensor) -> Tensor:
 
 
 def _rebase(state: TensorSketch, small: SmallSpace) -> None:
-    """Replace the rows by the directions V'."""
+    """Replace the stored rows of the sketch by its orthonormal directions, in place."""
     rows, rank, n = state["rows"], small.rank, small.n_rows
     state["gram"].numpy()[:n, :n] = _small(rows[:n] @ rows[:n].T)
     small.polish()

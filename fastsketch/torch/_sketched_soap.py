@@ -1,4 +1,4 @@
-"""``SketchedSOAP``: Adam in the leading directions of both sides of a matrix, which Frequent Directions tracks."""
+"""``SketchedSOAP``: the Adam optimizer in the leading singular directions of the gradients, tracked by sketches."""
 
 import math
 from typing import Any, Literal, TypedDict, cast
@@ -32,7 +32,7 @@ STRAIGHT = 1e-3
 
 
 class TensorFacts(TypedDict):
-    """Summary of one parameter of an optimizer."""
+    """Summary of one parameter's state in an optimizer: kind, bytes and error bounds."""
 
     group: int
     shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class TensorFacts(TypedDict):
 
 @named_keywords
 class SketchedSOAP(GuardedOptimizer):
-    """SOAP with sketched preconditioners: Adam in the leading directions of the gradients.
+    """SOAP optimizer with sketched preconditioners: Adam in the leading directions of the gradients.
 
     For the gradients G of a matrix (m, n) it tracks the leading directions U_L (m, k) of the decayed sum of G G', and
     U_R (n, k) of that of G'G. Adam's moments and steps are computed for U_L'G U_R, for the remainders of U_L'G and of G
@@ -158,7 +158,7 @@ class SketchedSOAP(GuardedOptimizer):
         as_integer(group["every"], "every", 1)
 
     def facts(self) -> list[TensorFacts]:
-        """Return a summary of each parameter.
+        """Return a summary of each parameter's state: kind, bytes and the error bounds of its sketches.
 
         Returns
         -------
@@ -188,7 +188,7 @@ class SketchedSOAP(GuardedOptimizer):
         return out
 
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
-        """Return the state of a parameter before its first gradient."""
+        """Return the initial state of a parameter: Adam's moments, and two sketches if it is large enough."""
         options: Any = {"dtype": compute_dtype(p.dtype), "device": device}
         if not _is_long(group, p):
             return {"step": 0, **{name: torch.zeros(p.shape, **options) for name in ("momentum", "squares")}}
@@ -210,7 +210,10 @@ class SketchedSOAP(GuardedOptimizer):
                 raise ValueError(f"{where} must have orthonormal columns")
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Return the gradient in the dtype of the state; RuntimeError if the parameter's shape or dtype changed."""
+        """Convert a gradient to the dtype of the state.
+
+        RuntimeError if the parameter's shape or dtype has changed.
+        """
         g = self._gradient(group, p, grad)
         known: dict[str, Any] = self.state.get(p, {})
         if known and known["momentum"].shape != p.shape:
@@ -245,14 +248,15 @@ class SketchedSOAP(GuardedOptimizer):
 
 
 def _is_long(group: dict[str, Any], p: Tensor) -> bool:
-    """Return whether both sides of the matrix are long enough for a sketch."""
+    """Return True if a parameter may be sketched: both sides of its matrix are longer than rank + EXTRA."""
     if p.ndim < 2 or p.numel() == 0 or group["sketched"] is False:
         return False
     return min(len(p), p.numel() // len(p)) > group["rank"] + EXTRA
 
 
 def _is_even(g: Tensor) -> bool:
-    """Return whether the squares of a gradient (m, n) spread over a share EVEN of its rows and columns."""
+    """Return True if the squares of a gradient matrix are spread over at least the share EVEN of its rows and
+    columns."""
     squares = (g / g.abs().max()).square()
     for sums in (squares.sum(0), squares.sum(1)):
         if sums.sum().square() < EVEN * len(sums) * sums.square().sum():
@@ -261,7 +265,7 @@ def _is_even(g: Tensor) -> bool:
 
 
 def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor, eps: float) -> Tensor:
-    """Update the mean squares with g. Return Adam's step for learning rate 1."""
+    """Compute Adam's step for learning rate 1, after updating the mean squares in place with a gradient."""
     beta1, beta2 = group["betas"]
     t = state["step"]
     squares = cast(Tensor, state["squares"])
@@ -274,7 +278,9 @@ def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Ten
 
 
 def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
-    """Update both sketches with a gradient, and transform the mean squares to the new bases.
+    """Update the sketches of both sides with a gradient, and transform Adam's mean squares to the new bases.
+
+    `state` is changed in place.
 
     With O = U_old'U_new, a new direction gets shares O o O of the mean squares of the old directions. For the remainder
     of the direction it gets the mean squares of the elements, weighted by their squares.
@@ -292,7 +298,10 @@ def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
 
 
 def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor, eps: float) -> Tensor:
-    """Return Adam's step, computed in the directions of both sides and the elements of the remainder."""
+    """Compute Adam's step in the directions of both sketches and in the elements of the remainder.
+
+    The mean squares in `state` are updated.
+    """
     u, v = cast(Tensor, state["left_basis"]), cast(Tensor, state["right_basis"])
     k = u.shape[1]
     step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v), eps)
@@ -308,7 +317,7 @@ def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor, eps: float
 
 
 def _parts(g: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Return the blocks of G in the bases of both sides, (k + m, k + n).
+    """Transform a gradient matrix to the bases of both sides. Return its blocks as one matrix (k + m, k + n).
 
     They are [[U'G V, remainder of U'G], [remainder of G V, remainder of G]], where remainders are orthogonal to V or U.
     """
