@@ -1,4 +1,5 @@
-"""scikit-learn estimators on the sketches, hashes, learners, ridges, low-rank and item models (extra: sklearn)."""
+"""Estimators with the scikit-learn interface, for the sketches, hashes, linear learners and low-rank models of
+fastsketch."""
 
 from fastsketch.sklearn._coders import SketchCoder, SketchHasher
 from fastsketch.sklearn._completer import LowRankCompleter, LowRankFactors

@@ -1,4 +1,4 @@
-"""``SketchCoder`` and ``SketchHasher``: compact codes of rows, as transformers that also find nearest neighbours."""
+"""``SketchCoder`` and ``SketchHasher``: transformers to compact codes, which also find nearest neighbours."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -29,7 +29,7 @@ DEFAULT_BITS = 64
 
 @estimator
 class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEstimator):
-    """Base of the two estimators.
+    """Base of ``SketchCoder`` and ``SketchHasher``: fitting, and nearest neighbours by codes.
 
     A subclass defines the empty model and the codes that are searched.
     """
@@ -47,12 +47,12 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     random_state: int | np.random.RandomState | None = 0
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
-        """Return codes of checked rows in the form that the model's ``search`` takes."""
+        """Encode checked rows in the form that the model's ``search`` takes."""
         raise NotImplementedError
 
     # -- learning --------------------------------------------------------------------------------------------------
     def fit(self, X: Batch, y: Any = None) -> Self:
-        """Learn the codes of X.
+        """Fit the model to X, and keep X for ``kneighbors``.
 
         Anything learned before is forgotten.
 
@@ -77,7 +77,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         return self
 
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
-        """Learn from one more batch of any size.
+        """Update the model with one more batch, which may have any number of rows.
 
         Rows that ``fit`` has kept for ``kneighbors`` are dropped.
 
@@ -109,12 +109,12 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     # -- what the two have of their rows -----------------------------------------------------------------------------
     @property
     def mean_(self) -> NDArray[np.float64] | None:
-        """Return the mean of the rows learned, (n_features,), or None if there are none."""
+        """Return the mean of all rows learned, shape (n_features,); None if there are none."""
         return self._learner.mean
 
     @property
     def components_(self) -> NDArray[np.float64]:
-        """Return the principal directions of the sketch, one in each row."""
+        """Return the principal directions that the model has learned, one in each row."""
         return self._learner.components
 
     def __sklearn_tags__(self) -> Any:
@@ -125,7 +125,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     # -- neighbours ------------------------------------------------------------------------------------------------
 
     def _keep(self, X: Any, *, keep_rows: bool) -> None:
-        """Keep the rows of ``fit``, or with keep_rows=False only their codes."""
+        """Keep the rows of ``fit`` for ``kneighbors``, or only their codes with keep_rows=False."""
         self._fit_rows = X if keep_rows else None
         self._fit_codes = None if keep_rows else self._codes(X)
 
@@ -147,7 +147,9 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     def kneighbors(
         self, X: Rows | None = None, n_neighbors: int | None = None, *, return_distance: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | NDArray[np.int64]:
-        """Find the nearest neighbours of X among the rows of ``fit``: candidates by codes, ranked by exact distances.
+        """Find approximate nearest neighbours of X among the rows of ``fit``.
+
+        Codes select candidates, which are then ranked by exact distances.
 
         Parameters
         ----------
@@ -209,7 +211,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         *,
         mode: Literal["connectivity", "distance"] = "connectivity",
     ) -> Any:
-        """Return the nearest neighbours of X as a sparse matrix of ones or of distances.
+        """Compute the graph of nearest neighbours of X as a sparse matrix of ones or distances.
 
         Parameters
         ----------
@@ -237,7 +239,10 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 def _without_itself(
     distances: NDArray[np.float64], neighbors: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Remove one neighbour of each row: itself, or the first one where equal rows have taken its place."""
+    """Remove each row from the list of its own neighbours.
+
+    If equal rows have displaced it, the nearest neighbour is removed instead.
+    """
     others = neighbors != np.arange(len(neighbors))[:, np.newaxis]
     others[others.all(axis=1), 0] = False
     shape = len(neighbors), neighbors.shape[1] - 1
@@ -246,7 +251,7 @@ def _without_itself(
 
 @estimator
 class SketchCoder(CodeNeighbors):
-    """Codes of a few bytes for each row by transform coding, learned from a stream, as a transformer.
+    """Transformer that encodes rows in a few bytes by transform coding, learned from a stream.
 
     Parameters
     ----------
@@ -312,7 +317,7 @@ class SketchCoder(CodeNeighbors):
         return self._learner.encode(X)
 
     def transform(self, X: Rows) -> NDArray[np.uint8]:
-        """Encode rows as codes.
+        """Encode rows as compact uint8 codes.
 
         Parameters
         ----------
@@ -340,7 +345,7 @@ class SketchCoder(CodeNeighbors):
 
     @property
     def n_bytes_(self) -> int:
-        """Return the number of bytes of a code."""
+        """Return the number of bytes in a code."""
         return self._learner.n_bytes
 
     @property
@@ -350,7 +355,7 @@ class SketchCoder(CodeNeighbors):
 
 @estimator
 class SketchHasher(CodeNeighbors):
-    """Binary codes of rows, learned from a stream (FROSH, OSH and related methods), as a transformer.
+    """Transformer that hashes rows to binary codes, learned from a stream by a sketch (FROSH, OSH and others).
 
     Parameters
     ----------
@@ -430,7 +435,7 @@ class SketchHasher(CodeNeighbors):
         return self._learner.encode(X, factors=True)
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Encode rows, in the form that ``output`` names.
+        """Encode rows as packed bits, single bits or projections, according to ``output``.
 
         Parameters
         ----------
@@ -450,7 +455,7 @@ class SketchHasher(CodeNeighbors):
 
     @property
     def n_bits_(self) -> int:
-        """Return the number of bits of a code."""
+        """Return the number of bits in a code."""
         return self._learner.n_bits
 
     @property

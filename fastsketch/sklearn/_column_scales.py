@@ -1,4 +1,4 @@
-"""Columns in standard units: means, scales, and the rule for constant columns.
+"""Standardisation of columns: of exact sums when they are read, and of rows before a sketch learns them.
 
 ``Standardization`` standardises an exact sum of products, or rows that are scored, when they are read. A sketch cannot
 be standardised afterwards: ``ColumnScales`` divides its rows before it learns them.
@@ -32,7 +32,7 @@ ROWS_AT_ONCE = 1024
 
 
 class Standardization(NamedTuple):
-    """Means and scales of columns, by which rows are standardised.
+    """Means and standard deviations of columns, by which rows are standardised.
 
     A constant column has scale 0 and no unit. A row that differs from the constant is treated as if it had been one of
     the rows learned, and the only one that differs: its standardised entry is (n + 1) / sqrt(n), however large the
@@ -45,13 +45,19 @@ class Standardization(NamedTuple):
 
     @classmethod
     def of_products(cls, gram: Floats, mean: Floats | None, total: float) -> "Standardization":
-        """Return means and standard deviations, given the products of deviations `gram` (d, d); mean None is zero."""
+        """Compute means and standard deviations from the matrix of products of centred columns.
+
+        `gram` is (d, d). With mean None the rows were not centred, and the means are zero.
+        """
         mean = np.zeros(len(gram)) if mean is None else mean
         scale = np.sqrt(np.maximum(gram.diagonal(), 0.0) / total)
         return cls(mean, np.where(scale > CONSTANT * np.abs(mean), scale, 0.0), total)
 
     def apply(self, rows: Any) -> tuple[Any, Floats]:
-        """Standardise rows (n, d). Return (rows, mean): arrays are centred (mean 0), CSR rows only divided."""
+        """Standardise rows. Return them, and the mean that is still to be subtracted.
+
+        Arrays are centred, and that mean is 0. CSR rows are only divided, so that they stay sparse.
+        """
         divisor, constant = np.where(self.scale > 0, self.scale, 1.0), self.scale == 0
         jump = (self.total + 1) / np.sqrt(self.total)
         if not is_sparse(rows):
@@ -71,24 +77,27 @@ class Standardization(NamedTuple):
 
     @staticmethod
     def _signs(differences: Floats, mean: Floats) -> Floats:
-        """Return the signs of the differences, 0 where a difference is only rounding of the mean."""
+        """Return the signs of the differences, where a difference within rounding of the mean has sign 0."""
         return np.where(np.abs(differences) > CONSTANT * np.abs(mean), np.sign(differences), 0.0)
 
     def of_matrix(self, gram: Floats) -> Floats:
-        """Divide products (d, d) by the scales of both columns, in place. Entries of constant columns become 0."""
+        """Divide a matrix of products by the scales of both columns, in place.
+
+        Entries of constant columns become 0.
+        """
         inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
         gram *= inverse[:, np.newaxis]  # one after the other, as a product of scales may overflow
         gram *= inverse
         return gram
 
     def measured(self, rows: Any, measure: Callable[[Any, Floats], Any]) -> Floats:
-        """Standardise rows (n, d) block by block, and return `measure(rows, mean)`, a number for each row."""
+        """Standardise rows block by block, and compute `measure(rows, mean)` of each block, one number a row."""
         blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
         return np.concatenate([np.asarray(measure(*self.apply(rows[block]))) for block in blocks])
 
     @property
     def log_volume(self) -> float:
-        """Return the sum of the logarithms of the scales that are not 0."""
+        """Return the sum of the logarithms of the standard deviations, without constant columns."""
         return float(np.log(self.scale[self.scale > 0]).sum())
 
 
@@ -98,7 +107,7 @@ MOST_SCALE_ROWS = MOST_ROWS
 
 @dataclass(frozen=True)
 class ColumnScales:
-    """Powers of two that columns are divided by before a sketch learns them, and the variances of the original columns.
+    """Scales by which columns are divided before a sketch learns them, with the columns' variances.
 
     The first `n_first` rows of positive weight fix the scales: the power of two nearest to each column's standard
     deviation. Until that many rows have arrived they are kept in `waiting`, and every batch makes the sketch again from
@@ -114,12 +123,15 @@ class ColumnScales:
 
     @classmethod
     def begin(cls, n_first: int, n_features: int) -> Self:
-        """Return scales that are not fixed yet."""
+        """Return empty scales, which the first rows will fix."""
         return cls(n_first, KeptRows(n_first), np.zeros(n_features), FeatureVariance())
 
     @classmethod
     def of_all(cls, n_first: int, chunks: Iterable[tuple[Any, Floats | None]]) -> Self:
-        """Return scales that are the standard deviations of all rows, given as chunks of (rows, weights)."""
+        """Compute scales from all rows: the standard deviations of the columns.
+
+        Rows are given as chunks of (rows, weights). A constant column gets the size of its constant.
+        """
         variance, sparse = FeatureVariance(), False
         for rows, weights in chunks:
             variance, sparse = variance.after(rows, weights), sparse or is_sparse(rows)
@@ -130,7 +142,10 @@ class ColumnScales:
         return cls(n_first, None, np.where(constant, size, deviations), variance)
 
     def divide(self, rows: Any) -> Any:
-        """Return rows, array or CSR, divided by the scales. The dtype is kept."""
+        """Divide the columns of rows, dense or CSR, by the scales.
+
+        The dtype is kept, and the argument is not changed.
+        """
         divisor = np.where(self.scale > 0, self.scale, 1.0).astype(rows.dtype)
         if not is_sparse(rows):
             return rows / divisor
@@ -139,7 +154,10 @@ class ColumnScales:
     def prepare(
         self, sketch: FrequentDirections, rows: Any, weights: Floats | None
     ) -> "tuple[Self, FrequentDirections, Any, Floats | None]":
-        """Return (scales, sketch, rows, weights): this sketch, updated with these rows, is that of all rows so far.
+        """Update the scales with a batch. Return the new scales, and the sketch and divided rows to update it with.
+
+        The result is (scales, sketch, rows, weights). That sketch, updated with these rows, has learned all rows so
+        far.
 
         While rows wait, and where a batch is large, the sketch is a new object. Otherwise it is `sketch` itself,
         unchanged.
@@ -172,12 +190,12 @@ class ColumnScales:
         return out, sketch, out.divide(rows[blocks[-1]]), None if weights is None else weights[blocks[-1]]
 
     def learn(self, sketch: FrequentDirections, rows: Any, weights: Floats) -> "tuple[FrequentDirections, Self]":
-        """Return (sketch, scales) after more rows. The arguments are not changed."""
+        """Learn more rows. Return a new sketch and new scales, without changing the old ones."""
         scales, sketch, rows, left = self.prepare(sketch.copy(), rows, weights)
         return sketch.update(rows, left), scales
 
     def _with_late_columns(self, rows: Any, weights: Floats | None, before: float) -> Floats:
-        """Return the scales (d,), with scales for columns whose first nonzero entry is in these rows.
+        """Return the scales, extended to columns whose first nonzero entry is in this batch.
 
         `before` is the weight of all earlier rows.
         """
@@ -203,11 +221,7 @@ class ColumnScales:
     def merge(
         self, sketch: FrequentDirections, other: "ColumnScales", others: FrequentDirections
     ) -> "tuple[FrequentDirections, ColumnScales]":
-        """Return (sketch, scales) of the rows of both. Nothing is changed in place.
-
-        Rows that still wait on one side are learned by the other. Otherwise both sketches are divided further until
-        each column has the larger of its two scales, so that no certificate grows.
-        """
+        """Merge two sketches with their scales. Return a new sketch and new scales."""
         if other.waiting is not None:
             return self.learn(sketch, *other.waiting.in_order()) if other.waiting.n_held else (sketch, self)
         if self.waiting is not None:
@@ -226,14 +240,17 @@ class ColumnScales:
         return out, ColumnScales(self.n_first, None, scale, self.variance.joined(other.variance))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of a state file."""
+        """Return the scales as named arrays, for a state file."""
         waiting = {} if self.waiting is None else {f"first_{key}": a for key, a in self.waiting.arrays().items()}
         variance = {f"column_{name}": array for name, array in self.variance.arrays().items()}
         return {"scale": self.scale, "n_first": np.array([float(self.n_first)]), **waiting, **variance}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> "Self | None":
-        """Return the scales written by ``arrays``, None if there are none; ValueError for inconsistent arrays."""
+        """Restore the scales from a state file; None if it has no scales.
+
+        ValueError if the arrays are inconsistent.
+        """
         if "scale" not in arrays:
             return None
         scale = checks.not_negative(arrays, "scale", (n_features,))
@@ -246,7 +263,7 @@ class ColumnScales:
 
 
 class DividedRows(Source):
-    """A source whose rows are divided by scales while they are read."""
+    """Source of rows that divides the columns of another source by their scales while it is read."""
 
     waits = False  # the inner source prefetches
 
@@ -257,22 +274,25 @@ class DividedRows(Source):
         self.dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield (rows, position), see ``Source.read``."""
+        """Yield chunks of divided rows, each with the position after it, for resuming."""
         for rows, position in self._source.chunks(start_row):
             yield self._scales.divide(as_floats(rows)), position
 
     def place(self, row: int) -> Any:
-        """Return the position of a row, see ``Source.place``."""
+        """Return the position of a row in the underlying source."""
         return self._source.place(row)
 
 
 def as_floats(rows: Any) -> Any:
-    """Return rows, array or CSR, unchanged if they are float32 or float64, else as float64."""
+    """Convert rows, dense or CSR, to float64 unless they are float32 or float64 already."""
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
 def standardised_sketch(sketch: FrequentDirections) -> tuple[FrequentDirections, Floats]:
-    """Return (exact sketch of standardised rows, scales (d,)) for an exact sketch; constant columns have scale 0."""
+    """Standardise an exact sum of products. Return it as a new sketch, with the scales of the columns.
+
+    Constant columns have scale 0.
+    """
     engine: Any = sketch._seen_engine().clone()
     unit = np.ldexp(1.0, engine.exponent)
     if engine.state.fill:
@@ -310,12 +330,18 @@ def nearest_power_of_two(values: Floats) -> Floats:
 
 
 def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
-    """Return a power of two for every column of the first rows, 0 for columns of zeros."""
+    """Compute the scale of every column from the first rows, as a power of two.
+
+    It is near the standard deviation, and 0 for columns of zeros.
+    """
     return nearest_power_of_two(spreads(rows, weights, center=center))
 
 
 def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
-    """Return the standard deviation of every column, or |c| for a column that is a constant c up to rounding."""
+    """Compute the standard deviation of every column.
+
+    For a column that is a constant c up to rounding the result is |c|.
+    """
     total = float(weights.sum())
     rows = rows.astype(np.float64)
     mean = np.asarray(rows.T @ weights).ravel() / total if center else np.zeros(rows.shape[1])
@@ -332,11 +358,11 @@ def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
 
 
 def _factors(scale: Floats, larger: Floats) -> Floats:
-    """Return the factors by which columns divided by `scale` are multiplied to be divided by `larger`."""
+    """Return the factors that change the scale of divided columns from `scale` to `larger`."""
     return np.divide(scale, larger, out=np.ones_like(scale), where=scale > 0)
 
 
 def _squares(variance: FeatureVariance, scale: Floats, *, center: bool) -> float:
-    """Return the sum of the squares of all rows divided by the scales, centred if `center`."""
+    """Compute the sum of squares of all rows after division by the scales, and centred if `center`."""
     squares = variance.weight * (variance.value() + (0.0 if center else variance.mean() ** 2))
     return float((squares / np.where(scale > 0, scale, 1.0) / np.where(scale > 0, scale, 1.0)).sum())

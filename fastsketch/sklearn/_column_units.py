@@ -1,4 +1,4 @@
-"""Standardised columns with missing entries, for low-rank models, which assume one noise level for all columns."""
+"""Standardisation of columns with missing entries, for low-rank models."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -15,14 +15,17 @@ from fastsketch.lowrank._gap_moments import column_units, refuse_empty
 
 @dataclass(frozen=True)
 class ColumnUnits:
-    """Mean and standard deviation of each column, (n_features,). A constant column has scale 0."""
+    """Means and standard deviations of columns with missing entries.
+
+    Constant columns have scale 0.
+    """
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
 
     @classmethod
     def of(cls, rows: Any, names: Any = None) -> Self:
-        """Return the means and standard deviations of the observed entries of each column.
+        """Compute the mean and standard deviation of the observed entries of each column.
 
         A column of CSR rows of which nothing is stored has the mean of all entries, and the scale 0.
 
@@ -46,7 +49,10 @@ class ColumnUnits:
         return cls(mean, scale)
 
     def into(self, rows: Any) -> Any:
-        """Return standardised rows, array or CSR. Missing entries stay missing; the dtype is kept."""
+        """Standardise rows, dense or CSR.
+
+        Missing entries stay missing, and the dtype is kept.
+        """
         divisor = np.where(self.scale > 0, self.scale, np.where(self.mean != 0, np.abs(self.mean), 1.0))
         if not is_sparse(rows):
             return ((rows - self.mean) / divisor).astype(rows.dtype)
@@ -55,6 +61,6 @@ class ColumnUnits:
         return out
 
     def back(self, rows: NDArray[Any], clip: tuple[float, float] | None) -> NDArray[Any]:
-        """Return rows in the original units, limited to the interval `clip`."""
+        """Convert standardised rows back to the original units, clipped to the interval `clip`."""
         out = (rows * self.scale + self.mean).astype(rows.dtype)
         return out if clip is None else np.clip(out, *clip)

@@ -1,4 +1,4 @@
-"""Transformers of scikit-learn for tables with missing entries: LowRankCompleter and LowRankFactors."""
+"""``LowRankCompleter`` and ``LowRankFactors``: transformers for tables with missing entries."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -45,7 +45,7 @@ MOST = float(np.finfo(np.float64).max)
 
 @estimator
 class LowRankEstimator(TransformerMixin, ModelEstimator):
-    """Base class of the estimators on ``LowRankModel``: parameters, standardised columns, checks of rows."""
+    """Base of the estimators that fit a low-rank model to tables with missing entries."""
 
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar[Any] = LowRankModel
@@ -73,7 +73,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
     random_state: int | RandomState | None = 0
 
     def fit(self, X: Rows, y: Any = None) -> Self:
-        """Fit the model to the observed entries of X.
+        """Fit a low-rank model to the observed entries of X.
 
         Parameters
         ----------
@@ -117,33 +117,36 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
 
     @property
     def rank_(self) -> int:
-        """Return the rank that predictions use."""
+        """Return the rank of the low-rank model that predictions use."""
         return cast("Any", self._low_rank("rank_")).selected_rank
 
     @property
     def column_ids_(self) -> IdMap | None:
-        """Return the ids of the columns if the model was fitted to a table, else None."""
+        """Return the ids of the columns, or None if the model was not fitted to a table of ids."""
         return getattr(self._learner, "column_ids", None)
 
     @property
     def components_(self) -> NDArray[Any]:
-        """Return the factors of the columns, (rank, n_features)."""
+        """Return the factors of the columns, shape (rank, n_features)."""
         return self._low_rank("components_").factors()[1].T
 
     def _low_rank(self, name: str) -> LowRankModel:
-        """Return the low-rank model; AttributeError for attribute `name` if the model is a Gaussian."""
+        """Return the fitted low-rank model; raise AttributeError if a Gaussian was fitted instead.
+
+        `name` is the attribute that the message names.
+        """
         if not isinstance(self._learner, LowRankModel):
             raise AttributeError(f"{name} is that of a low-rank model, and model_ is a Gaussian: method='low_rank'")
         return self._learner
 
     @property
     def mean_(self) -> NDArray[np.float64] | None:
-        """Return the means that are subtracted from the columns, (n_features,), or None."""
+        """Return the column means of the standardisation, or None if columns were not standardised."""
         return None if self._units_of() is None else self._units_of().mean
 
     @property
     def scale_(self) -> NDArray[np.float64] | None:
-        """Return the standard deviations by which the columns are divided, (n_features,), or None."""
+        """Return the standard deviations of the columns, or None if columns were not standardised."""
         return None if self._units_of() is None else self._units_of().scale
 
     def _own(self) -> dict[str, NDArray[Any]]:
@@ -158,7 +161,10 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
             self._units = ColumnUnits(mean, checks.not_negative(arrays, UNITS[1], shape))
 
     def _units_of(self) -> Any:
-        """Return means and scales of the columns; None for a table by ids, for labels, and after ``from_model``."""
+        """Return the means and scales of the columns, or None if columns were not standardised.
+
+        That is so for a table by ids, for labels, and after ``from_model``.
+        """
         self._learner  # noqa: B018  (refuses to answer before fit)
         return getattr(self, "_units", None)
 
@@ -170,7 +176,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         return rows if units is None else units.into(rows)
 
     def _back(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Convert predicted rows from standardised units to those of the columns."""
+        """Convert predicted rows from standardised units to the original units."""
         units = self._units_of()
         return rows if units is None else units.back(rows, self.clip)
 
@@ -183,7 +189,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
 
 @estimator
 class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator):
-    """Fill the missing entries of a table with conditional means of a Gaussian, or with a low-rank model.
+    """Fill the missing entries of a table by a Gaussian's conditional means, or by a low-rank model.
 
     Parameters
     ----------
@@ -284,7 +290,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None) -> Self:
-        """Fit the model to X.
+        """Fit a Gaussian or a low-rank model to X.
 
         An earlier fit is discarded.
 
@@ -322,7 +328,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self.method == "gaussian" or (not is_sparse(rows) and n > d and d <= self.max_features)
 
     def _asks_for_low_rank(self) -> str | None:
-        """Return the first parameter that requires a low-rank model, as "name=value", or None."""
+        """Return a parameter that requires a low-rank model, as "name=value"; None if there is none."""
         if self.method != "auto":
             return "method='low_rank'" if self.method == "low_rank" else None
         for field in fields(cast("Any", LowRankEstimator)):
@@ -349,7 +355,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     @available_if(_may_take_gaussian)
     @changes
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
-        """Add rows to the sums of the Gaussian, in batches of any size.
+        """Update the Gaussian with one more batch of rows.
 
         Parameters
         ----------
@@ -368,7 +374,10 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> GapMoments:
-        """Return the empty sums with which partial_fit, sources and jobs start; ValueError for a low-rank model."""
+        """Return the empty sums of a Gaussian, with which incremental learning starts.
+
+        ValueError if the parameters require a low-rank model.
+        """
         self._check_own()
         only = "partial_fit, sources and jobs learn a Gaussian"
         if (asks := self._asks_for_low_rank()) is not None:
@@ -407,12 +416,12 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     @property
     def location_(self) -> NDArray[np.float64]:
-        """Return the mean of the Gaussian, (n_features,)."""
+        """Return the mean of the fitted Gaussian, shape (n_features,)."""
         return self._gaussian("location_").location.copy()
 
     @property
     def covariance_(self) -> NDArray[np.float64]:
-        """Return the covariance matrix (n_features, n_features) of the fitted Gaussian."""
+        """Return the covariance matrix of the fitted Gaussian, shape (n_features, n_features)."""
         found = self._gaussian("covariance_")
         return found.correlation * found.scale * found.scale[:, np.newaxis]
 
@@ -437,7 +446,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Fill the missing entries of rows.
+        """Fill the missing entries of rows with predictions.
 
         Observed entries stay as they are.
 
@@ -467,7 +476,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return np.where(gaps, np.clip(filled, *self.clip), filled)
 
     def predict_interval(self, X: Rows, *, coverage: float = 0.9) -> PredictionInterval:
-        """Compute intervals that contain each missing entry with probability `coverage`.
+        """Predict an interval for each missing entry that contains it with probability `coverage`.
 
         The interval is the central one of the conditional normal distribution of the entry given the observed entries
         of its row. Its coverage is right for rows that are about normal; the uncertainty of the estimated means and
@@ -504,7 +513,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
 @estimator
 class LowRankFactors(LowRankEstimator):
-    """Represent rows by the factors of a low-rank model, which are fitted to the observed entries of each row.
+    """Transformer of rows with missing entries to their factors in a low-rank model.
 
     Parameters
     ----------
@@ -541,7 +550,7 @@ class LowRankFactors(LowRankEstimator):
         return self.rank_ + 1
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns of ``transform``: lowrankfactors0, lowrankfactors1, ...
+        """Return the output feature names: lowrankfactors0, lowrankfactors1 and so on.
 
         Parameters
         ----------

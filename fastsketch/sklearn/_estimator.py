@@ -1,4 +1,4 @@
-"""Base classes of the estimators: validation, fixed parameters, state files, merging, learning from sources.
+"""Base classes of the estimators: validation of rows, state files, merging, and learning from sources.
 
 ``ModelEstimator`` has learned a model; ``MergingEstimator`` is one whose models merge, which also learns from sources;
 ``SketchEstimator`` is one whose model is a ``FrequentDirections`` sketch.
@@ -60,7 +60,7 @@ EXACT_COPIES = 4
 
 # -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
 def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
-    """Return rows that scikit-learn can validate: consistent CSR instead of any sparse matrix, no iterators.
+    """Convert rows to a form that scikit-learn can validate: any sparse matrix becomes CSR, iterators are refused.
 
     Labels of a data frame that are not strings become names, see ``names_of_labels``, so that scikit-learn checks them
     too.
@@ -79,9 +79,9 @@ def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
 
 
 def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
-    """Validate rows (and targets) with scikit-learn, for an estimator that takes CSR.
+    """Validate rows, and targets if given, with scikit-learn. Return them.
 
-    Errors name columns without numbers.
+    Errors name the columns that do not hold numbers.
 
     If an exception is raised the attributes of the estimator are unchanged.
     """
@@ -111,7 +111,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
 
 
 def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
-    """Return targets in a dtype that state files can hold: long double becomes float64.
+    """Convert targets to a dtype that state files can hold: long double becomes float64.
 
     TypeError for dates and records.
     """
@@ -124,7 +124,7 @@ def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
 
 @contextmanager
 def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
-    """Restore all attributes of an estimator if the block raises an exception."""
+    """Restore all attributes of an estimator if the ``with`` block raises an exception."""
     before = dict(estimator.__dict__)
     try:
         yield
@@ -134,7 +134,7 @@ def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
 
 
 def seed_of(random_state: int | RandomState | None) -> int:
-    """Return the seed of a model.
+    """Convert scikit-learn's random_state to the integer seed of a model.
 
     An integer is the seed itself; None and a RandomState draw one.
     """
@@ -144,7 +144,7 @@ def seed_of(random_state: int | RandomState | None) -> int:
 
 
 def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:
-    """Return checked row weights (n_rows,), or None; ValueError if all of them are 0."""
+    """Check the row weights of ``fit``, and return them or None; ValueError if all of them are 0."""
     weights = as_weights(sample_weight, n_rows)
     if weights is not None and not weights.any():
         raise ValueError("sample_weight must not be zero for all rows")
@@ -152,14 +152,14 @@ def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | Non
 
 
 def as_far_source(X: Any) -> Source | None:
-    """Return a source if X is to be read in chunks; None for arrays and tables, which scikit-learn converts."""
+    """Return a source if X is to be read in chunks, or None if X is an array or a table."""
     return None if isinstance(X, np.ndarray) or is_table(X) else as_source(X)
 
 
 def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
-    """Return a source if X is to be read in chunks.
+    """Return a source if X is to be read in chunks, otherwise None.
 
-    TypeError if weights come with it.
+    TypeError if weights come with a source.
     """
     if sample_weight is None:
         return as_far_source(X)
@@ -172,7 +172,7 @@ def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
 
 
 def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
-    """Return whether the exact d x d matrix is affordable.
+    """Return True if the exact d x d matrix is affordable in memory and time.
 
     It must fit into `max_memory` bytes, EXACT_COPIES times, and take at most FAIR_RATIO times the time of the sketch.
     """
@@ -184,15 +184,18 @@ def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
 # -- estimators --------------------------------------------------------------------------------------------------------
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def estimator(cls: type[Estimator]) -> type[Estimator]:
-    """Decorate an estimator class: its annotated attributes become the parameters of its constructor."""
+    """Decorate an estimator class, so that its annotated attributes become parameters of the constructor."""
     return named_keywords(dataclass(eq=False, repr=False)(cls))
 
 
 class ScoresTargets:
-    """Mixin that checks the arguments of ``score``, since scikit-learn's mixins would drop masks of arrays."""
+    """Mixin that checks the arguments of ``score`` before scikit-learn's mixins use them.
+
+    Otherwise the masks of masked arrays would be dropped silently.
+    """
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Compute the accuracy of a classifier, or R^2 of a regressor, as scikit-learn does.
+        """Compute the accuracy of a classifier, or R^2 of a regressor, on rows with known targets.
 
         Parameters
         ----------
@@ -214,7 +217,10 @@ class ScoresTargets:
 
 
 class ModelEstimator(BaseEstimator):
-    """Estimator that has learned a model, in the attribute named by ``_MODEL``, and possibly arrays of its own."""
+    """Base of all estimators: a fitted fastsketch model with scikit-learn's interface.
+
+    The model is in the attribute named by ``_MODEL``. Subclasses may have further arrays.
+    """
 
     # module name in state files
     _HOME: ClassVar = "fastsketch.sklearn"
@@ -232,11 +238,11 @@ class ModelEstimator(BaseEstimator):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:
-        """Return the arrays of a state file in addition to the model."""
+        """Return the arrays that a state file holds in addition to the model."""
         return {}
 
     def _restore_own(self, arrays: Arrays) -> None:
-        """Restore the attributes behind ``_own``, or derive them from the model if `arrays` is empty.
+        """Restore the attributes that ``_own`` saves; with no arrays, derive them from the model.
 
         Raises
         ------
@@ -246,24 +252,27 @@ class ModelEstimator(BaseEstimator):
 
     @classmethod
     def _parameters_for(cls, model: Any) -> dict[str, Any]:
-        """Return the parameters of an estimator for this model; ValueError for a model that does not fit."""
+        """Return the estimator's parameters that fit a given model; ValueError if none can."""
         given = model.parameters
         names = {name: cls._OF_MODEL.get(name, name) for name in cls._get_param_names()}
         return {name: given[theirs] for name, theirs in names.items() if theirs in given}
 
     @classmethod
     def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters read from JSON as they were before they were written."""
+        """Convert parameters read from JSON back to their original types."""
         weights = parameters.get("class_weight")  # a dict with labels other than strings was written as pairs
         return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
-        """Record the current parameters as those with which learning begins."""
+        """Record the current parameters, which must not change while learning continues."""
         self.__dict__.update(self._begun())
 
     def _begun(self) -> dict[str, Any]:
-        """Return the attributes set when learning begins: ``_fixed``, the parameters that must not change."""
+        """Return the attributes that are set when learning begins, by name.
+
+        ``_fixed`` has the parameters that must not change.
+        """
         parameters = self.get_params(deep=False).items()
         return {"_fixed": {name: value for name, value in parameters if name not in self._FREE}}
 
@@ -296,13 +305,15 @@ class ModelEstimator(BaseEstimator):
         return {name: value for name, value in state.items() if name not in ("_entered", "_read_out")}
 
     def _drop(self, *names: str) -> None:
-        """Delete learned attributes if they exist."""
+        """Delete the named learned attributes that exist."""
         for name in names:
             self.__dict__.pop(name, None)
 
     @classmethod
     def from_model(cls, model: Any, **parameters: Any) -> Self:
-        """Make a fitted estimator from a model, for instance one that was loaded from a file or learned by a job.
+        """Make a fitted estimator from a copy of a fastsketch model.
+
+        The model may come from a file or a job, for instance.
 
         Parameters
         ----------
@@ -340,7 +351,7 @@ class ModelEstimator(BaseEstimator):
         return out
 
     def _own_model(self, model: Any, arrays: Arrays | None = None) -> None:
-        """Set the learned attributes from a model, which is not copied, and from the arrays of a state file."""
+        """Set the learned attributes from a model, without copying it, and from the arrays of a state file."""
         setattr(self, self._MODEL, model)
         self.n_features_in_ = model.n_features
         if model.feature_names is not None:
@@ -349,14 +360,14 @@ class ModelEstimator(BaseEstimator):
         self._fix_parameters()
 
     def _name_features(self, model: Model) -> None:
-        """Give a new model the column names of this estimator."""
+        """Set the column names of a new model to those of this estimator."""
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             model._feature_names = tuple(map(str, names))
 
     @reads
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the parameters and everything learned to a file that ``load`` reads.
+        """Save the parameters and everything learned to a file that ``load`` reads.
 
         The file is written completely or not at all.
 
@@ -384,7 +395,7 @@ class ModelEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """Read an estimator that ``save`` has written.
+        """Load an estimator from a file that ``save`` has written.
 
         It continues with bitwise identical results.
 
@@ -431,50 +442,56 @@ class ModelEstimator(BaseEstimator):
 
 
 class MergingEstimator(ModelEstimator):
-    """Estimator whose models merge, so that parts of the rows can be learned separately."""
+    """Base of estimators that can be merged after learning different parts of the rows."""
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> Model:
-        """Return the empty model for rows of this number, width and dtype.
+        """Return an empty model for rows of the given number, width and dtype.
 
         n_rows None is unknown; dtype None leaves the choice to the model.
         """
         raise NotImplementedError
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return ``_own`` for the rows of both estimators. Called before their models are merged."""
+        """Return the additional arrays (``_own``) for the rows of both estimators.
+
+        It is called before their models are merged.
+        """
         return {}
 
     def _merged(self, other: Any) -> tuple[Any, Arrays]:
-        """Return (new model of the rows of both estimators, ``_own`` of both)."""
+        """Merge the models of two estimators. Return a new model and its additional arrays."""
         own = self._own_with(other)
         return self._merged_model(other._learner), own
 
     def _merged_model(self, other: Any) -> Any:
-        """Return a new model that merges this estimator's model and another."""
+        """Merge this estimator's model with another model into a new one."""
         return self._learner.copy().merge(other)
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Validate rows; with `reset` they define the width and the column names."""
+        """Validate rows and return them.
+
+        With `reset` they define the number and the names of the columns.
+        """
         if not reset:
             check_is_fitted(self, self._MODEL)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def _checked_more(self, X: Any) -> Any:
-        """Validate a batch of ``partial_fit``; ValueError if a parameter has changed since learning began."""
+        """Validate a batch of ``partial_fit`` and return it; ValueError if a parameter has changed meanwhile."""
         begun = hasattr(self, self._MODEL)
         if begun:
             self._check_parameters()
         return self._checked(X, reset=not begun)
 
     def _model_for(self, rows: Any) -> Any:
-        """Return the learned model, or an empty one for these rows."""
+        """Return the learned model, or before the first batch an empty one that fits these rows."""
         begun = hasattr(self, self._MODEL)
         return self._learner if begun else self._template(rows.shape[0], rows.shape[1], rows.dtype)
 
     def _whole_batch(self) -> AbstractContextManager[None]:
-        """Return the context of ``partial_fit``: all attributes are restored if the first batch is refused.
+        """Return the context of ``partial_fit``, which restores all attributes if the first batch is refused.
 
         Later batches need no such context, since nothing is changed before ``_teach``, which changes everything in one
         step.
@@ -482,7 +499,7 @@ class MergingEstimator(ModelEstimator):
         return nullcontext() if hasattr(self, self._MODEL) else whole_or_as_before(self)
 
     def _teach(self, model: Any, rows: Any, *sample_weight: Any, **attributes: Any) -> None:
-        """Update a model with checked rows, and assign it and the other attributes to this estimator, atomically."""
+        """Update a model with checked rows, then assign it and other attributes to this estimator, atomically."""
         if model is not vars(self).get(self._MODEL):
             self._name_features(model)
             attributes |= self._begun()
@@ -490,7 +507,7 @@ class MergingEstimator(ModelEstimator):
 
     @changes
     def merge(self, other: Self) -> Self:
-        """Add what another estimator has learned, as if its rows had been learned here.
+        """Merge another estimator into this one, as if its rows had been learned here.
 
         Parameters
         ----------
@@ -517,7 +534,7 @@ class MergingEstimator(ModelEstimator):
 
     @reads
     def _give_to(self, receiver: Any) -> None:
-        """Merge this estimator into another while it is locked for reading."""
+        """Merge this estimator into another one, while this one is locked for reading."""
         receiver._merge_from(self)
 
     def _merge_from(self, other: Any) -> None:
@@ -550,7 +567,7 @@ class MergingEstimator(ModelEstimator):
 
     # -- jobs and sources ------------------------------------------------------------------------------------------
     def _job(self, source: Source) -> tuple[Model, Callable[[Any], Any]]:
-        """Return what ``fs.run`` needs: an empty model, and a function that makes a fitted estimator of it."""
+        """Return an empty model for a job, and a function that makes a fitted estimator of the learned model."""
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
 
@@ -562,13 +579,13 @@ class MergingEstimator(ModelEstimator):
         return template, finish
 
     def _fit_source(self, source: Source) -> Self:
-        """Forget what was learned, and learn all rows of a source."""
+        """Fit the model to all rows of a source, discarding what was learned before."""
         template, finish = self._job(source)
         self._become(finish(template._take_rows(source)))
         return self
 
     def _partial_fit_source(self, source: Source) -> Self:
-        """Learn all rows of one more source.
+        """Update the model with all rows of a source, or with none if an error occurs.
 
         A copy learns chunk by chunk, and replaces this estimator's state at the end.
         """
@@ -589,7 +606,10 @@ class MergingEstimator(ModelEstimator):
         return self
 
     def _become(self, other: Any) -> None:
-        """Replace everything learned by that of another estimator, in one step. Parameters are kept."""
+        """Replace the learned attributes by those of another estimator, atomically.
+
+        The parameters are kept.
+        """
         own = {*self.get_params(deep=False), "_entered"}
         stays = {name: value for name, value in vars(self).items() if name in own}
         learned = {name: value for name, value in vars(other).items() if name not in own}
@@ -597,7 +617,7 @@ class MergingEstimator(ModelEstimator):
 
 
 class SketchEstimator(MergingEstimator):
-    """Estimator whose model is a ``FrequentDirections`` sketch, ``sketch_``."""
+    """Base of estimators whose model is a ``FrequentDirections`` sketch."""
 
     _MODEL: ClassVar = "sketch_"
     _KIND: ClassVar = FrequentDirections
@@ -613,12 +633,12 @@ class SketchEstimator(MergingEstimator):
         return {**super()._begun(), "_read_out": {}}
 
     def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
-        """Return (rows, weights) of ``fit``, checked, without the rows of weight 0."""
+        """Validate the rows and weights of ``fit``. Return them without the rows of weight 0."""
         rows = self._checked(X, reset=True)
         return rows_with_weight(rows, weights_of_fit(sample_weight, rows.shape[0]), checked=True)
 
     def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
-        """Return `read(*options)` from a cache, which is valid until the sketch or the options change."""
+        """Return the value of `read(*options)`, cached until the sketch or the options change."""
         check_is_fitted(self, "sketch_")
         key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options
         known = self.__dict__.setdefault("_read_out", {})

@@ -1,4 +1,4 @@
-"""Covariance matrices, spiked or dense: inverses, determinants, Mahalanobis distances, and intensities of shrinkage.
+"""Gaussian covariance matrices, dense or low-rank plus isotropic: inverses, Mahalanobis distances, shrinkage.
 
 Matrices and rows are in standard units; ``_column_scales.py`` converts them.
 
@@ -32,14 +32,17 @@ MIN_VARIANCE_SHARE = 1e-9
 
 
 def centred_blocks(rows: Any, mean: Matrix) -> Any:
-    """Yield (slice, rows - mean) for blocks of the rows of an array or CSR container, as dense float64."""
+    """Yield the centred rows in dense float64 blocks, each with its slice.
+
+    Rows may be dense or CSR.
+    """
     for start in range(0, rows.shape[0], ROWS_IN_CACHE):
         part = rows[start : start + ROWS_IN_CACHE]
         yield slice(start, start + ROWS_IN_CACHE), (part if isinstance(part, np.ndarray) else part.toarray()) - mean
 
 
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-    """Project centred rows on orthonormal directions V (k, d); sparse rows are not made dense.
+    """Project centred rows on orthonormal directions, without making sparse rows dense.
 
     Return the coordinates V (x - mean), (n, k), and the squared distances of x - mean to the span of V, (n,).
     """
@@ -58,7 +61,9 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
 
 @dataclass(frozen=True)
 class SpikedCovariance:
-    """Matrix V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0.
+    """Spiked covariance matrix: k directions with eigenvalues, and one eigenvalue for all other directions.
+
+    It is V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0.
 
     `vectors` is V; `rest` is the eigenvalue of all directions orthogonal to it.
     """
@@ -69,7 +74,7 @@ class SpikedCovariance:
 
     @classmethod
     def pooled(cls, values: Matrix, vectors: Matrix, *, certain: Matrix, trace: float, rounding: float) -> Self:
-        """Return the matrix of these eigenpairs whose trace is `trace`.
+        """Make a spiked covariance from eigenpairs and the trace, with small eigenvalues pooled into the rest.
 
         The remainder of the trace is shared equally by the directions that have no eigenpair. From the last pair on,
         pairs whose eigenvalue, or whose lower bound `certain`, does not exceed that share are pooled with them. A
@@ -95,7 +100,7 @@ class SpikedCovariance:
 
     @property
     def n_features(self) -> int:
-        """Number of columns d."""
+        """Number of columns."""
         return self.vectors.shape[1]
 
     @property
@@ -105,28 +110,28 @@ class SpikedCovariance:
 
     @property
     def squares(self) -> float:
-        """Sum of the squares of all entries, over the square of the trace; 0 for a matrix of zeros."""
+        """Squared Frobenius norm divided by the squared trace; 0 for a matrix of zeros."""
         total = self.trace
         values, rest = (self.values / total, self.rest / total) if total > 0 else (np.zeros(0), 0.0)
         return float(values @ values) + (self.n_features - len(self.values)) * rest * rest
 
     def shrunk(self, share: float, floor: float) -> Self:
-        """Compute (1 - share) times the matrix, plus floor I."""
+        """Return (1 - share) times the matrix plus `floor` times the identity, as a new object."""
         return type(self)((1 - share) * self.values + floor, self.vectors, (1 - share) * self.rest + floor)
 
     @property
     def log_determinant(self) -> float:
-        """Logarithm of the determinant, -inf if the matrix is singular."""
+        """Logarithm of the determinant; -inf if the matrix is singular."""
         others = self.n_features - len(self.values)
         with np.errstate(divide="ignore"):
             return float(np.log(self.values).sum() + (others * np.log(self.rest) if others else 0.0))
 
     def matrix(self) -> Matrix:
-        """Compute the matrix, (d, d)."""
+        """Compute the dense (d, d) matrix."""
         return self._dense(self.values, self.rest)
 
     def inverse(self) -> Matrix:
-        """Compute the inverse, or the pseudo-inverse of a singular matrix, (d, d)."""
+        """Compute the dense inverse, or the pseudo-inverse if the matrix is singular."""
         return self._dense(1 / self.values, 1 / self.rest if self.rest else 0.0)
 
     def _dense(self, values: Matrix, rest: float) -> Matrix:
@@ -135,7 +140,10 @@ class SpikedCovariance:
         return out
 
     def inverse_columns(self, columns: NDArray[np.intp]) -> Matrix:
-        """Compute the given columns (k,) of the inverse, (d, k); the matrix must not be singular."""
+        """Compute selected columns of the inverse.
+
+        The result has shape (d, n_columns); the matrix must not be singular.
+        """
         spread = (1 / self.values - 1 / self.rest)[:, np.newaxis] if self.rest else 1 / self.values[:, np.newaxis]
         out: Matrix = self.vectors.T @ (spread * self.vectors[:, columns])
         if self.rest:
@@ -143,7 +151,7 @@ class SpikedCovariance:
         return out
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
-        """Compute squared Mahalanobis distances (n,) of rows, array or CSR (n, d), from `mean` (d,).
+        """Compute the squared Mahalanobis distances of rows, dense or CSR, from the mean.
 
         If the matrix is singular, only directions of nonzero variance count.
         """
@@ -153,14 +161,17 @@ class SpikedCovariance:
 
 
 class DenseCovariance:
-    """Positive semi-definite matrix (d, d) float64, which is not copied; it is factored once, on first use."""
+    """Dense covariance matrix, which is factored once, on first use.
+
+    It is float64 (d, d), positive semi-definite, and not copied.
+    """
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix
 
     @property
     def n_features(self) -> int:
-        """Number of columns d."""
+        """Number of columns."""
         return len(self._matrix)
 
     @property
@@ -170,12 +181,15 @@ class DenseCovariance:
 
     @property
     def squares(self) -> float:
-        """Sum of the squares of all entries, over the square of the trace; 0 for a matrix of zeros."""
+        """Squared Frobenius norm divided by the squared trace; 0 for a matrix of zeros."""
         total = self.trace
         return float(np.einsum("ij,ij->", self._matrix / total, self._matrix / total)) if total > 0 else 0.0
 
     def shrunk(self, share: float, floor: float) -> "DenseCovariance":
-        """Compute (1 - share) times the matrix, plus floor I."""
+        """Return (1 - share) times the matrix plus `floor` times the identity.
+
+        This object itself if both are 0.
+        """
         if not share and not floor:
             return self
         out = (1 - share) * self._matrix
@@ -184,7 +198,7 @@ class DenseCovariance:
 
     @cached_property
     def _factor(self) -> "Matrix | SpikedCovariance":
-        """The lower Cholesky factor, or the eigenpairs of nonzero eigenvalue if the matrix is singular to rounding."""
+        """The lower Cholesky factor, or if the matrix is singular its eigenpairs of nonzero eigenvalue."""
         from scipy.linalg import LinAlgError, cholesky, eigh
         from scipy.linalg.lapack import dpocon
 
@@ -202,18 +216,18 @@ class DenseCovariance:
 
     @property
     def log_determinant(self) -> float:
-        """Logarithm of the determinant, -inf if the matrix is singular to rounding."""
+        """Logarithm of the determinant; -inf if the matrix is singular up to rounding."""
         factor = self._factor
         if isinstance(factor, SpikedCovariance):
             return factor.log_determinant
         return 2 * float(np.log(factor.diagonal()).sum())
 
     def matrix(self) -> Matrix:
-        """Return a copy of the matrix, (d, d)."""
+        """Return a copy of the dense (d, d) matrix."""
         return self._matrix.copy()
 
     def inverse(self) -> Matrix:
-        """Compute the inverse, or the pseudo-inverse of a singular matrix, (d, d)."""
+        """Compute the inverse, or the pseudo-inverse if the matrix is singular."""
         if isinstance(self._factor, SpikedCovariance):
             return self._factor.inverse()
         from scipy.linalg.lapack import dpotri
@@ -226,11 +240,11 @@ class DenseCovariance:
         return self.inverse()
 
     def inverse_columns(self, columns: NDArray[np.intp]) -> Matrix:
-        """Return the given columns (k,) of the inverse, (d, k); the first call computes and caches the inverse."""
+        """Return selected columns of the inverse, which is computed and cached at the first call."""
         return self._inverse[:, columns]
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
-        """Compute squared Mahalanobis distances (n,) of rows, array or CSR (n, d), from `mean` (d,).
+        """Compute the squared Mahalanobis distances of rows, dense or CSR, from the mean.
 
         If the matrix is singular, only directions of nonzero variance count.
         """
@@ -247,7 +261,7 @@ class DenseCovariance:
 
 # -- intensity of linear shrinkage, from sums over the rows ------------------------------------------------------------
 def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int) -> float:
-    """Compute the intensity of shrinkage of Ledoit and Wolf (2004, Lemma 3.4), in [0, 1].
+    """Compute the Ledoit-Wolf shrinkage intensity, in [0, 1] (Ledoit and Wolf 2004, Lemma 3.4).
 
     `trace` is that of the covariance S, `squares` is ||S||_F^2, `fourth` the sum of ||x - mean||^4 over n rows.
     """
@@ -259,7 +273,7 @@ def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int
 
 
 def oracle_approximating(squares: float, *, n: float, size: int) -> float:
-    """Compute the OAS intensity of shrinkage (Chen, Wiesel, Eldar, Hero 2010, equation 23), in [0, 1].
+    """Compute the OAS shrinkage intensity, in [0, 1] (Chen, Wiesel, Eldar, Hero 2010, equation 23).
 
     The terms in 2 / d are left out, as in scikit-learn's OAS. `squares` is ||S||_F^2 / trace(S)^2 of a matrix of `size`
     columns that vary. The result is 1 if the eigenvalues differ no more than those of n rows of equal variance would,
@@ -279,7 +293,7 @@ def effective_rows(weights: Matrix) -> float:
 
 # -- covariance of a sketch --------------------------------------------------------------------------------------------
 class ShrunkCovariance(NamedTuple):
-    """Shrunk covariance (1 - share) S + floor I, with its parameters."""
+    """Shrunk covariance matrix (1 - share) S + floor I, with its two parameters."""
 
     matrix: SpikedCovariance | DenseCovariance
     share: float
@@ -287,7 +301,7 @@ class ShrunkCovariance(NamedTuple):
 
 
 def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
-    """Return the sums of products X'X (d, d) of an exact sketch, and the mean (d,) that was subtracted, or None."""
+    """Return the matrix of products of columns of an exact sketch, and the mean that was subtracted or None."""
     engine: Any = sketch._seen_engine().clone()
     unit = np.ldexp(1.0, engine.exponent)
     with np.errstate(over="ignore", under="ignore"):
@@ -296,7 +310,10 @@ def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
 
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance:
-    """Compute the covariance that a sketch represents, without shrinkage or ridge; `total` is the sum of weights."""
+    """Compute the covariance matrix that a sketch represents, without shrinkage.
+
+    `total` is the sum of the row weights.
+    """
     if METHODS[sketch.method].tracks:
         values, vectors = seen_of(sketch._seen_engine())
         certain = values
@@ -310,7 +327,10 @@ def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCova
 
 
 def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tuple[Matrix, Matrix]:
-    """Return the leading eigenvalues (k,), descending, and eigenvectors (k, d); of a dense matrix at most `size`."""
+    """Return the leading eigenvalues and eigenvectors of a covariance, in descending order.
+
+    Shapes (k,) and (k, d); of a dense matrix at most `size`.
+    """
     if isinstance(matrix, SpikedCovariance):
         return matrix.values, matrix.vectors
     dense = matrix.matrix()
@@ -320,15 +340,18 @@ def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tupl
 
 
 def sketch_size_of(sketch: FrequentDirections) -> int:
-    """Return the number of rows l that the sketch was resolved to."""
+    """Return the number of rows that a sketch keeps, after defaults are resolved."""
     return int(sketch.resolved["sketch_size"])
 
 
 def least_trace(sketch: FrequentDirections, trace: float) -> float:
-    """Return the amount of a trace that is indistinguishable from rounding errors in the sketch's dtype."""
+    """Return the part of a trace that cannot be told from rounding errors in the sketch's dtype."""
     return ROUNDING_UNITS * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
 
 
 def rounding_of(sketch: FrequentDirections) -> float:
-    """Return the part of the sketch's error bound that covers rounding: the bound minus that from Delta."""
+    """Return the part of a sketch's error bound that accounts for rounding.
+
+    The other part is that of the shrinkage Delta.
+    """
     return max(0.0, sketch.error_bound - METHODS[sketch.method].error_bound(sketch.shrinkage))

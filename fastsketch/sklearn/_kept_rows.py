@@ -1,4 +1,4 @@
-"""A uniform random sample (bottom-k reservoir) of the rows of a stream, from which thresholds are computed."""
+"""Uniform random sample (bottom-k reservoir) of the rows of a stream, from which thresholds are computed."""
 
 # pyright: basic
 
@@ -23,7 +23,10 @@ NO_ROWS = Piece(np.empty((0, 0)), np.empty(0, np.uint64), np.empty(0))
 
 
 class KeptRows:
-    """Bottom-k sample: the `size` rows of the smallest keys. A key depends only on the row's index in the stream."""
+    """Uniform random sample of the rows of a stream, by bottom-k sampling.
+
+    It has the `size` rows of the smallest keys. A key depends only on the row's index in the stream.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -32,14 +35,17 @@ class KeptRows:
 
     @classmethod
     def like(cls, rows: Any) -> Self:
-        """Return an empty sample whose size is limited by MOST_ROWS and, for rows as large as these, by MAX_BYTES."""
+        """Return an empty sample, with a size limit that fits the memory that rows like these take.
+
+        At most MOST_ROWS rows, and about MAX_BYTES bytes.
+        """
         each = (12.0 * rows.nnz if is_sparse(rows) else float(rows.nbytes)) / max(1, rows.shape[0])
         return cls(max(1, min(MOST_ROWS, int(MAX_BYTES / max(each, 1.0)))))
 
     def chosen(
         self, rows: Any, weights: NDArray[np.float64] | None, *, first: int, complete: NDArray[np.bool_] | None = None
     ) -> Piece | None:
-        """Select the rows of a batch that enter the sample; None if there are none. The sample is not changed.
+        """Select the rows of a batch that enter the sample, without changing it; None if there are none.
 
         Parameters
         ----------
@@ -58,7 +64,10 @@ class KeptRows:
         return Piece(rows[able], keys[able], np.ones(len(able)) if weights is None else weights[able])
 
     def after(self, rows: Any, weights: NDArray[np.float64] | None, **where: Any) -> Self:
-        """Return the sample updated by a batch; the arguments are those of ``chosen``. This sample is not changed."""
+        """Return a new sample that includes the rows of a batch.
+
+        The arguments are those of ``chosen``. This object is not changed.
+        """
         part = self.chosen(rows, weights, **where)
         if part is None:
             return self
@@ -67,7 +76,7 @@ class KeptRows:
         return out
 
     def add(self, part: Piece) -> None:
-        """Add rows that ``chosen`` returned, in place."""
+        """Add the rows that ``chosen`` has selected to the sample, in place."""
         if self._rows is None:
             self._rows = BottomK(self.size, part.chosen(slice(0, 0)))
         self._rows.offer(part)
@@ -80,7 +89,7 @@ class KeptRows:
         return keys[first - start : stop - start]
 
     def sample(self) -> tuple[Any, NDArray[np.float64]]:
-        """Return (rows, weights) of the sample in random order, that of their keys; ValueError if it is empty."""
+        """Return the rows of the sample in random order, with their weights; ValueError if it is empty."""
         rows, _, weights = self._settled()
         assert weights is not None
         return rows, weights
@@ -94,7 +103,7 @@ class KeptRows:
 
     @property
     def n_held(self) -> int:
-        """Number of rows in memory, which may be more than `size` until the sample is read."""
+        """Number of rows in memory, which may exceed `size` until the sample is read."""
         return 0 if self._rows is None else self._rows.n_held
 
     def copy(self) -> Self:
@@ -104,20 +113,23 @@ class KeptRows:
         return out
 
     def in_order(self) -> tuple[Any, NDArray[np.float64]]:
-        """Return (rows, weights) in the order of the stream; the sample must hold all of its rows."""
+        """Return the rows in the order of the stream, with their weights.
+
+        The sample must still have every row of the stream.
+        """
         rows, weights = self.sample()
         ranks = np.argsort(np.argsort(self._keys_of(0, len(weights))))
         return rows[ranks], weights[ranks]
 
     def joined(self, other: Self) -> Self:
-        """Merge the samples of two streams into a new one."""
+        """Merge the samples of two streams into a new sample."""
         out = type(self)(min(self.size, other.size))
         for piece in (kept._settled() for kept in (self, other) if kept._rows is not None):
             out.add(piece)
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sample as named arrays, for a file."""
+        """Return the sample as named arrays, for a state file."""
         if self._rows is None:
             return {"kept_size": np.array([float(self.size)])}
         rows, keys, weights = self._settled()
@@ -135,7 +147,7 @@ class KeptRows:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> Self:
-        """Restore a sample from the result of ``arrays``; ValueError if it is inconsistent."""
+        """Restore a sample from a state file; ValueError if the arrays are inconsistent."""
         out = cls(int(checks.not_negative(arrays, "kept_size", (1,))[0]))
         checks.number_within(out.size, "kept_size", 1, MOST_ROWS)
         if "kept_keys" not in arrays:

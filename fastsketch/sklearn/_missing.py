@@ -1,4 +1,4 @@
-"""Missing values: NaN in rows, array or CSR, and missing labels."""
+"""Treatment of missing values: NaN in dense or CSR rows, and missing labels."""
 
 # pyright: basic
 
@@ -17,7 +17,7 @@ Pattern = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 def refuse_labels(labels: Any, name: str = "y") -> None:
-    """Raise TypeError for the first label that is None or NaN, ValueError for one that ends in NUL."""
+    """Raise TypeError if a label is missing (None or NaN), and ValueError if one ends in a NUL character."""
     require_array_like(labels, name)
     refuse_final_nul(labels, name)
     given: Any = np.asarray(labels)
@@ -31,7 +31,10 @@ def refuse_labels(labels: Any, name: str = "y") -> None:
 
 
 def filled(rows: Any, values: NDArray[np.float64]) -> Any:
-    """Return rows (n, d) with NaN replaced by the value (d,) of its column. The dtype and the container are kept."""
+    """Replace each NaN in rows, dense or CSR, by the given value of its column.
+
+    `values` has shape (d,). The dtype and the container are kept; the argument is not changed.
+    """
     if isinstance(rows, np.ndarray):
         return np.where(np.isnan(rows), values.astype(rows.dtype), rows)
     data = np.where(np.isnan(rows.data), values[rows.indices].astype(rows.dtype), rows.data)
@@ -39,7 +42,7 @@ def filled(rows: Any, values: NDArray[np.float64]) -> Any:
 
 
 def complete_rows(rows: Any) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the rows, array or CSR (n, d), without NaN."""
+    """Return a boolean mask of the rows, dense or CSR, that have no NaN."""
     if isinstance(rows, np.ndarray):
         return np.asarray(~np.isnan(rows).any(axis=1))
     out = np.ones(rows.shape[0], bool)
@@ -48,7 +51,10 @@ def complete_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def missing_patterns(rows: Any) -> list[Pattern]:
-    """Group the rows with NaN by the columns that are missing. Return a list of (missing columns, rows)."""
+    """Group the rows with NaN by which columns are missing.
+
+    The result is a list of (missing columns, row indices).
+    """
     with_gaps = np.flatnonzero(~complete_rows(rows))
     if not len(with_gaps):
         return []
@@ -68,7 +74,7 @@ def without_missing(
     *,
     names: Any = None,
 ) -> tuple[Any, NDArray[np.float64] | None, int]:
-    """Fill missing entries with column means, or drop the rows that have any.
+    """Fill missing entries with column means, or drop the rows that have missing entries.
 
     Parameters
     ----------

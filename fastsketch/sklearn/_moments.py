@@ -1,4 +1,4 @@
-"""Sums of squares of the rows of a stream, for each column and in total, without a copy of the batch."""
+"""Sums of squares and variances of the columns of a stream of rows, without a copy of the batch."""
 
 # pyright: basic
 
@@ -20,18 +20,18 @@ Floats = NDArray[np.float64]
 
 
 def squared(rows: Any) -> Any:
-    """Return a CSR container with the squared entries, in float64."""
+    """Return CSR rows with their entries squared, in float64."""
     data = rows.data.astype(np.float64)
     return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape)
 
 
 def squared_lengths(rows: Any) -> Floats:
-    """Compute the squared lengths ||x||^2 of the rows of a CSR container, (n,)."""
+    """Compute the squared Euclidean norm of each CSR row."""
     return squared(rows) @ np.ones(rows.shape[1])
 
 
 def check_squares(total: float, most: float) -> None:
-    """Raise ValueError if the weighted sum of squares of all rows exceeds `most`, beyond which products overflow."""
+    """Raise ValueError if the sum of squares of all rows is so large that products would overflow."""
     if not total <= most:
         raise ValueError(
             f"the squares of the rows, weighted, must not sum up to more than {most:g}: scale the rows down"
@@ -39,7 +39,7 @@ def check_squares(total: float, most: float) -> None:
 
 
 def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
-    """Return whether any row of positive weight, array or CSR, differs from the center (d,) by more than rounding."""
+    """Return True if any row of positive weight differs from the center by more than rounding."""
     some = rows if weights is None else rows[weights > 0]
     if not isinstance(some, np.ndarray):
         some = np.stack([side(axis=0).toarray().ravel() for side in (some.min, some.max)])
@@ -49,7 +49,10 @@ def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
 
 @dataclass(eq=False)
 class FeatureVariance:
-    """Running population variance of each column, summed in float64 around the mean of the first batch."""
+    """Running population variance of each column.
+
+    Sums are float64, around the mean of the first batch.
+    """
 
     weight: float = 0.0
     _shift: Any = None
@@ -58,16 +61,17 @@ class FeatureVariance:
 
     @classmethod
     def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
-        """Return the variance, given the total weight, the means (d,) and the sums of squares around these (d,)."""
+        """Make a running variance from the total weight, the column means and the sums of squares around these
+        means."""
         return cls(weight, mean.copy(), np.zeros(len(mean)), squares.copy())
 
     @property
     def squares(self) -> float:
-        """Return the total sum of squares around the mean of the first batch."""
+        """Return the sum of squares over all columns, around the mean of the first batch."""
         return float(self._square.sum()) if self.weight else 0.0
 
     def after(self, rows: Any, weights: Floats | None = None) -> Self:
-        """Return the variance after one more batch, array or CSR (n, d), with weights (n,). This object is not changed.
+        """Return a new running variance that includes one more batch, dense or CSR.
 
         It must not change: a batch may still be refused, and the sums of an estimator that joblib has mapped from a
         file are read-only.
@@ -96,7 +100,7 @@ class FeatureVariance:
         return type(self)(self.weight + weight, shift, total, square)
 
     def joined(self, other: Self) -> Self:
-        """Return the variance of the rows of both."""
+        """Return a new running variance of the rows of both objects."""
         # around this shift: x - a = (x - b) + (b - a)
         move = other._shift - self._shift
         return type(self)(
@@ -107,21 +111,21 @@ class FeatureVariance:
         )
 
     def arrays(self) -> dict[str, Floats]:
-        """Return the sums as the arrays of a state file."""
+        """Return the sums as named arrays, for a state file."""
         return {"shift": self._shift, "sum": self._sum, "square": self._square, "weight": np.array([self.weight])}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], d: int) -> Self:
-        """Return the variance written by ``arrays``; ValueError names an inconsistent array."""
+        """Restore the running variance from a state file; ValueError if an array is inconsistent."""
         shift, total, square = (checks.finite(arrays, name, (d,)) for name in ("shift", "sum", "square"))
         return cls(float(checks.not_negative(arrays, "weight", (1,))[0]), shift, total, square)
 
     def mean(self) -> Floats:
-        """Return the means (d,)."""
+        """Return the mean of each column, shape (d,)."""
         return self._shift + self._sum / self.weight
 
     def value(self) -> Floats:
-        """Return the population variances (d,)."""
+        """Return the population variance of each column, shape (d,)."""
         if not self.weight:
             return self._sum
         mean = self._sum / self.weight
@@ -129,7 +133,7 @@ class FeatureVariance:
 
 
 def check_batch(rows: Any, weights: Floats | None, before: FeatureVariance | None) -> None:
-    """Raise ValueError if squares of these rows, array or CSR, and of those learned before would overflow.
+    """Raise ValueError if the squares of a batch, added to those of earlier batches, may overflow.
 
     The squares are taken around zero and multiplied by the largest weight, which may overestimate them.
     """
@@ -144,7 +148,7 @@ def check_batch(rows: Any, weights: Floats | None, before: FeatureVariance | Non
 
 
 def squares_around(rows: Any, weights: Floats | None, center: Floats) -> float:
-    """Compute the weighted sum of ||x - center||^2 over rows, array or CSR (n, d)."""
+    """Compute the weighted sum of squared distances of rows, dense or CSR, from a center."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if isinstance(rows, np.ndarray):
             parts = (rows[start : start + ROWS_IN_CACHE] - center for start in range(0, len(rows), ROWS_IN_CACHE))

@@ -46,7 +46,10 @@ FOLDS = 10
 
 
 class Moments(NamedTuple):
-    """Total weight, mean, standard deviations and correlation matrix of weighted rows in standard units."""
+    """Total weight, mean, standard deviations and correlation matrix of weighted rows.
+
+    Rows are in standard units.
+    """
 
     total: float  # sum of the weights
     mean: Floats  # (d,)
@@ -55,7 +58,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, rows: Floats, weights: Floats, spread: Floats, *, center: bool) -> Self:
-        """Compute the moments of dense rows (n, d) in standard units.
+        """Compute the moments of dense weighted rows.
 
         `spread` (d,) is the scale of columns that do not vary. center=False takes the mean to be zero.
         """
@@ -68,16 +71,21 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_correlation(cls, total: float, correlation: Floats) -> Self:
-        """Return the moments of all rows, given their correlation matrix: in standard units means 0, deviations 1."""
+        """Make the moments of all rows from their correlation matrix.
+
+        In standard units the means are 0 and the deviations 1.
+        """
         d = len(correlation)
         return cls(total, np.zeros(d), np.ones(d), correlation)
 
     def fitted(self, n: int, share: float, ridge: float) -> "Fit":
-        """Return the fit that uses all n rows of a sample, with shrinkage intensity `share`."""
+        """Return a Gaussian fit that selects all n rows of a sample, with shrinkage intensity `share`."""
         return Fit(Scorer(self.shrunk(share, ridge)), self, np.ones(n, bool), share)
 
     def shrunk(self, share: float, ridge: float) -> DenseCovariance:
-        """Compute (1 - share) R + (share + ridge) I of the correlation matrix R; always invertible.
+        """Return the shrunk correlation matrix, which is always invertible.
+
+        It is (1 - share) R + (share + ridge) I, with a small additional ridge.
 
         A column that does not vary has the variance 1 + ridge.
         """
@@ -86,7 +94,10 @@ class Moments(NamedTuple):
         return DenseCovariance(out)
 
     def without(self, rows: Floats, weights: Floats, *, center: bool) -> Self:
-        """Compute the moments without the given rows by a downdate; these rows (k, d) must be among those of `self`."""
+        """Return the moments without the given rows, by a downdate.
+
+        The rows (k, d) must be among those of `self`, which is not changed.
+        """
         remaining = self.total - float(weights.sum())
         if not remaining > 0:
             raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
@@ -103,7 +114,9 @@ class Moments(NamedTuple):
 
 
 def _as_correlation(covariance: Floats, rounding: Floats | float, spread: Floats | float) -> tuple[Floats, Floats]:
-    """Split a covariance into (standard deviations (d,), correlation matrix (d, d)); overwrites `covariance`.
+    """Split a covariance matrix into standard deviations and the correlation matrix.
+
+    `covariance` is overwritten.
 
     A column whose variance is at most `rounding` does not vary: its deviation is `spread`, its correlations are 0.
     """
@@ -117,7 +130,7 @@ def _as_correlation(covariance: Floats, rounding: Floats | float, spread: Floats
 
 
 class Scorer(NamedTuple):
-    """Gaussian that scores rows in standard units by their squared Mahalanobis distance."""
+    """Gaussian that scores rows by their squared Mahalanobis distance."""
 
     matrix: SpikedCovariance | DenseCovariance
     mean: Floats | None = None  # (d,) mean of the rows selected by the concentration steps; None: that of all rows
@@ -125,7 +138,7 @@ class Scorer(NamedTuple):
     factor: float = 1.0  # consistency factor, by which the covariance is multiplied
 
     def scaled(self, rows: Any, origin: Floats) -> tuple[Any, Floats]:
-        """Divide rows, array or CSR (n, d), by `scale`; return them and the mean to subtract from them, (d,)."""
+        """Divide rows by the standard deviations of this Gaussian. Return them, and the mean to subtract."""
         if self.mean is None or self.scale is None:
             return rows, origin
         if is_sparse(rows):
@@ -135,11 +148,14 @@ class Scorer(NamedTuple):
         return out, (origin + self.mean) / self.scale
 
     def distances(self, rows: Any, origin: Floats) -> Floats:
-        """Compute squared distances (n,) of rows, array or CSR, from which `origin` (d,) is subtracted."""
+        """Compute the squared Mahalanobis distances of rows, dense or CSR.
+
+        `origin` (d,) is subtracted from the rows first.
+        """
         return self.matrix.distances(*self.scaled(rows, origin)) / self.factor
 
     def marginal_distances(self, rows: Any, origin: Floats, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Compute the squared distances over the observed columns from those over all columns, (n,).
+        """Convert squared distances over all columns to squared distances without the missing columns.
 
         The rows and `origin` are those that ``scaled`` returns. Let P be the precision matrix, y = P (x - mean), and M
         the missing columns. By the Schur complement of P_MM, the distance over the observed columns is that over all
@@ -152,7 +168,7 @@ class Scorer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Gaussian fitted to the selected rows of a sample, with what cross-validation needs to refit it."""
+    """Gaussian fitted to selected rows of a sample, with what cross-validation needs to refit it."""
 
     scorer: Scorer
     moments: Moments  # of the selected rows
@@ -170,7 +186,7 @@ def concentrated(
     *,
     center: bool,
 ) -> Fit | None:
-    """Fit the MRCD to a sample by concentration steps; return None for an exact fit.
+    """Fit the robust MRCD covariance to a sample of rows; return None for an exact fit.
 
     An exact fit is a column that varies in the sample but not among the nearest rows, such as the indicator of a rare
     category. The determinant of the covariance of these rows is then 0 whatever their other columns are, so it cannot
@@ -211,7 +227,7 @@ def concentrated(
 
 
 def consistency_factor(share: float, d: int) -> float:
-    """Compute the consistency factor of a trimmed covariance (Croux and Haesbroeck 1999).
+    """Compute the factor that makes a trimmed covariance consistent (Croux and Haesbroeck 1999).
 
     The covariance of the nearest `share` of d-variate normal rows, times this factor, is that of all rows.
     """
@@ -222,7 +238,7 @@ def consistency_factor(share: float, d: int) -> float:
 
 # -- cross-validated distances -----------------------------------------------------------------------------------------
 def cross_validated(rows: Any, origin: Floats, weights: Floats, fit: Fit, ridge: float, *, center: bool) -> Floats:
-    """Compute cross-validated squared distances of a sample, (n,).
+    """Compute cross-validated squared Mahalanobis distances of the rows of a sample.
 
     Rows i, i + FOLDS, ... are fold i, since a sample is in random order. A downdate removes each fold from the fitted
     moments. The selection of the other rows, the intensity of shrinkage and the consistency factor are not recomputed.
@@ -249,7 +265,7 @@ def leave_one_out(
     *,
     center: bool,
 ) -> Floats:
-    """Compute leave-one-out squared distances of a sample by the covariance of a sketch, (n,).
+    """Compute leave-one-out squared Mahalanobis distances of the rows of a sample, by the covariance of a sketch.
 
     Within the span of the sketch's directions the Sherman-Morrison formula removes the row. Its squared residual is
     subtracted from the variance that all other directions share.
@@ -285,7 +301,7 @@ def leave_one_out(
 
 
 class Threshold(NamedTuple):
-    """Conformal threshold: the sample with its in-sample and its cross-validated squared distances."""
+    """Conformal anomaly threshold: a sample with its in-sample and its cross-validated squared distances."""
 
     rows: Any  # (m, d) array or CSR of the sample, as ``Scorer.scaled`` returns it
     origin: Floats  # (d,) mean to subtract from these rows
@@ -293,7 +309,7 @@ class Threshold(NamedTuple):
     held_out: Floats  # (m,) cross-validated distances
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
-        """Compute the distance that the given share of new rows exceeds, and a 95% interval (2,) of that share.
+        """Compute the distance that a given share of new rows exceeds, and a 95% interval of that share.
 
         The distance is a conformal quantile of `held_out`. UserWarning if the sample is too small for the share.
         """
@@ -310,7 +326,7 @@ class Threshold(NamedTuple):
         return level, np.asarray(beta.ppf([0.025, 0.975], beyond, m + 1 - beyond))
 
     def comparable(self, scorer: Scorer, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Convert distances over the observed columns to distances over all columns of the same tail probability, (n,).
+        """Convert distances over the observed columns to distances over all columns of the same tail probability.
 
         The tail probability is the rank among the distances of the sample with the same columns masked: conformal
         prediction with missing data augmentation (Zaffran, Dieuleveut, Josse, Romano, ICML 2023, exact form). A

@@ -1,4 +1,4 @@
-"""Online linear models as scikit-learn estimators: sketched online Newton steps, and adaptive subgradients."""
+"""Online linear classifiers and regressors: sketched online Newton steps, and adaptive subgradient methods."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -17,7 +17,7 @@ from fastsketch.sklearn._online_base import LinearClassifier, LinearEstimator, L
 
 @estimator
 class NewtonEstimator(LinearEstimator):
-    """Parameters of sketched online Newton steps, for classification and regression."""
+    """Base of the estimators that learn by sketched online Newton steps."""
 
     _KIND: ClassVar = SketchedNewton
 
@@ -31,7 +31,7 @@ class NewtonEstimator(LinearEstimator):
 
 @estimator
 class AdaptiveEstimator(LinearEstimator):
-    """Parameters of adaptive subgradients, for classification and regression."""
+    """Base of the estimators that learn by adaptive subgradient methods."""
 
     _KIND: ClassVar = AdaptiveSubgradient
 
@@ -46,7 +46,7 @@ class AdaptiveEstimator(LinearEstimator):
 
 @estimator
 class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
-    """Linear classifier learned in one pass by sketched online Newton steps, without a learning rate.
+    """Linear classifier learned online by sketched Newton steps, without a learning rate.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
 
 @estimator
 class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
-    """Linear regression learned in one pass by sketched online Newton steps, without a learning rate.
+    """Linear regression learned online by sketched Newton steps, without a learning rate.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
 
 @estimator
 class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
-    """Linear classifier learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
+    """Linear classifier learned online by an adaptive subgradient method with a sketched matrix.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
 
 @estimator
 class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
-    """Linear regression learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
+    """Linear regression learned online by an adaptive subgradient method with a sketched matrix.
 
     Parameters
     ----------

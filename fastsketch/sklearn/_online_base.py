@@ -1,4 +1,4 @@
-"""Base classes of the online linear estimators: passes over the rows, labels, scores."""
+"""Base classes of the online linear estimators: passes over the rows, class labels, scores."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -48,7 +48,7 @@ COPIED = 1 << 23
 
 
 class _RowsInEpochs:
-    """Rows and targets for several passes, each in another order unless the seed is None."""
+    """Rows and targets for several passes, shuffled anew for each pass unless the seed is None."""
 
     def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None, mean_weight: float) -> None:
         self.X, self.targets, self.weights, self.seed, self.n = X, targets, weights, seed, X.shape[0]
@@ -57,7 +57,7 @@ class _RowsInEpochs:
         self._some = max(1, COPIED * self.n // max(size, 1))
 
     def learn(self, model: LinearModel, epoch: int, among: Places | None = None) -> None:
-        """Make one pass over all rows, or over those with the indices `among`."""
+        """Update a model with one pass over all rows, or over those with the indices `among`."""
         if self.seed is None:
             model._learn_table(self.X, self.targets, self.weights, self.mean_weight)
             return
@@ -69,7 +69,7 @@ class _RowsInEpochs:
             model._learn_table(self.X[at], self.targets[at], weights, self.mean_weight)
 
     def plan(self, model: LinearModel, seed: int) -> tuple[int, float]:
-        """Choose the number of passes on held-out rows; return it, and the factor on calibrated scores."""
+        """Choose the number of passes on held-out rows. Return it, and a factor for calibrated scores."""
         weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
         if LOSSES[model.loss].targets == "label":
             classes = cast("NDArray[Any]", model._known_classes())
@@ -95,13 +95,13 @@ class _RowsInEpochs:
         return passes, sureness(scores, numbers[held], even[held])
 
     def _blocks(self, places: Places) -> Iterator[Places]:
-        """Split row indices into blocks whose copies are small."""
+        """Yield row indices in blocks that are small enough to copy."""
         for first in range(0, len(places), self._some):
             yield places[first : first + self._some]
 
 
 def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> tuple[Any, Any, Floats]:
-    """Return the chosen rows with their targets and weights; raise ValueError if there are none."""
+    """Select rows with their targets and weights; raise ValueError if none are selected."""
     if chosen.all():
         return X, targets, weights
     if not chosen.any():
@@ -110,7 +110,7 @@ def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> 
 
 
 def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
-    """Return the loss of each row (n,).
+    """Compute the loss of each row from its score and target.
 
     For labels it is the sum over classes of the loss of one against the rest, for real targets the squared error
     (name="square") or the absolute one.
@@ -126,7 +126,7 @@ def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
 
 @estimator
 class LinearEstimator(ModelEstimator):
-    """Base of the online linear estimators; subclasses add the parameters of the method and of the kind of targets."""
+    """Base of the online linear estimators, which learn one row after another."""
 
     _FREE: ClassVar = frozenset({"epochs", "shuffle", "random_state"})
     _MODEL: ClassVar = "model_"
@@ -149,7 +149,10 @@ class LinearEstimator(ModelEstimator):
     n_iter_: int = field(init=False)
 
     def _new(self, **more: Any) -> LinearModel:
-        """Return a new model with the parameters of the estimator, and more."""
+        """Return a new model with the parameters of this estimator, overridden by the keyword arguments.
+
+        The parameters are recorded as those with which learning begins.
+        """
         own = vars(self)
         shared = {name: own[name] for name in self._KIND._declared if name in own}
         model: Any = self._KIND(**{**shared, **more})
@@ -178,14 +181,14 @@ class LinearEstimator(ModelEstimator):
         return rows, targets
 
     def _refuse_targets(self, y: Any) -> None:
-        """Raise TypeError for targets for which scikit-learn's message would not name the faulty row."""
+        """Raise TypeError for invalid targets, if scikit-learn's error would not name the faulty row."""
 
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
 
     @staticmethod
     def _with_weight(X: Any, targets: Any, sample_weight: Any) -> tuple[Any, Any, Floats | None]:
-        """Check the weights, and return rows, targets and weights without the rows of weight 0."""
+        """Check the weights. Return rows, targets and weights, without the rows of weight 0."""
         if sample_weight is None:
             return X, targets, None
         weights: Any = as_weights(sample_weight, X.shape[0])
@@ -194,7 +197,7 @@ class LinearEstimator(ModelEstimator):
     def _fit(
         self, model: LinearModel, X: Any, targets: Any, weights: Floats | None, class_factors: Floats | None = None
     ) -> Self:
-        """Fit a new model to rows of positive weight, in as many passes as `epochs` says.
+        """Fit a new model to rows of positive weight, in the number of passes that `epochs` gives.
 
         Weights times class_factors (n,), the class weights given by the user, are divided by their mean.
         """
@@ -217,18 +220,24 @@ class LinearEstimator(ModelEstimator):
         return self
 
     def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any) -> Self:
-        """Update `model`, a new one or a copy, with a batch, then make it this estimator's model."""
+        """Update `model` with a batch, and make it this estimator's model.
+
+        `model` must be a new model or a copy.
+        """
         model.update(X, targets, sample_weight=sample_weight)
         self.model_, self.n_iter_ = model, 1
         return self
 
     def _order_seed(self, model: LinearModel) -> int | None:
-        """Return the seed of the row orders; None if rows are learned in the given order."""
+        """Return the seed for shuffling the rows; None if they are learned in the given order."""
         shuffled = as_flag(self.shuffle, "shuffle") and model.decay == 1.0
         return seed_of(self.random_state) if shuffled else None
 
     def _plan(self, model: LinearModel, rows: "_RowsInEpochs") -> tuple[int, float]:
-        """Return (n_passes, factor on calibrated scores). With epochs="auto" both are chosen on held-out rows."""
+        """Return the number of passes of a fit, and a factor for calibrated scores.
+
+        With epochs="auto" both are chosen on held-out rows.
+        """
         if not isinstance(self.epochs, str):
             return as_integer(self.epochs, "epochs", 1), 1.0
         if self.epochs != "auto":
@@ -236,13 +245,16 @@ class LinearEstimator(ModelEstimator):
         return (1, 1.0) if rows.seed is None else rows.plan(model, rows.seed)
 
     def _split(self) -> tuple[Floats, Floats]:
-        """Return (coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""
+        """Return the coefficients as a matrix and the intercepts as a vector.
+
+        Shapes (k, n_features) and (k,), where k is 1 except for more than two classes.
+        """
         model = self._learner
         return np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
 
     @property
     def n_samples_seen_(self) -> int:
-        """Return the number of examples learned, over all passes."""
+        """Return the number of rows learned, where each pass counts again."""
         return self._learner.n_rows
 
     def _own(self) -> Arrays:
@@ -254,7 +266,10 @@ class LinearEstimator(ModelEstimator):
 
 @estimator
 class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
-    """Base of the classifiers: one model, with one state for two classes, or one against the rest for each of more."""
+    """Base of the online linear classifiers.
+
+    Two classes have one linear model, more classes one each (one against the rest).
+    """
 
     _: KW_ONLY
     loss: OnlineLossName = "logistic"
@@ -262,7 +277,9 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
     class_weight: ClassWeight = None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit a new model to X, array or sparse (n_samples, n_features), with labels y.
+        """Fit a linear classifier to rows X with labels y.
+
+        X is array-like or sparse, (n_samples, n_features).
 
         Rows are shuffled for each epoch (``shuffle``), unless ``decay`` is below 1 or "auto".
         sample_weight (n_samples,), nonnegative, multiplies the losses, which is not quite the same as repeating rows.
@@ -288,7 +305,9 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn one more batch, in the order of its rows; the first call needs all ``classes``.
+        """Update the classifier with one more batch, in the order of its rows.
+
+        The first call needs all ``classes``.
 
         Shuffle the rows first if they are sorted by label: the model warns once if labels come in runs.
         class_weight="balanced" counts the labels so far.
@@ -351,7 +370,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
 
     @property
     def intercept_(self) -> Floats:
-        """Return the intercepts: (1,) or (n_classes,)."""
+        """Return the intercepts: (1,) for two classes, else (n_classes,)."""
         return self._split()[1]
 
     def decision_function(self, X: Rows) -> Floats:
@@ -364,7 +383,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         return self._learner.decision_function(self._checked_rows(X))
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """Predict the class of the largest score for every row.
+        """Predict the class of the largest score for each row.
 
         Parameters
         ----------
@@ -374,7 +393,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, X: Rows, *, prior: Literal["observed"] | None = None) -> Floats:
-        """Compute the probabilities of all classes, (n_samples, n_classes).
+        """Predict the probability of each class for each row, shape (n_samples, n_classes).
 
         Parameters
         ----------
@@ -389,7 +408,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
 
 @estimator
 class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
-    """Base of the regressors: one model of real targets."""
+    """Base of the online linear regressors."""
 
     _OF_TARGETS: ClassVar = {"y_numeric": True}
     _FOR_SEVERAL: ClassVar = "sklearn.multioutput.MultiOutputRegressor"
@@ -403,7 +422,9 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         return super()._parameters_for(model)
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit a new model to X, array or sparse (n_samples, n_features), with targets y.
+        """Fit a linear regression to rows X with targets y.
+
+        X is array-like or sparse, (n_samples, n_features).
 
         Rows are shuffled for each epoch (``shuffle``), unless ``decay`` is below 1 or "auto".
         sample_weight (n_samples,), nonnegative, multiplies the losses, which is not quite the same as repeating rows.
@@ -415,7 +436,7 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
             return self._fit(self._new(), rows, targets, weights)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn one more batch of any size, in the order of its rows.
+        """Update the regression with one more batch, in the order of its rows.
 
         Parameters
         ----------
@@ -435,7 +456,7 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
 
     @property
     def coef_(self) -> Floats:
-        """Return the coefficients (n_features,)."""
+        """Return the coefficients, shape (n_features,)."""
         return self._split()[0][0]
 
     @property
@@ -444,7 +465,7 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         return float(self._split()[1][0])
 
     def predict(self, X: Rows) -> Floats:
-        """Predict the targets (n_samples,).
+        """Predict the targets of rows, shape (n_samples,).
 
         Parameters
         ----------

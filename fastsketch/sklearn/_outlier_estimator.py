@@ -1,4 +1,4 @@
-"""Outlier detection of SketchedCovariance: anomaly scores, conformal thresholds, rows with missing values."""
+"""Outlier detection of ``SketchedCovariance``: anomaly scores, conformal thresholds, rows with missing values."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -59,7 +59,7 @@ WITHOUT_ROWS = (
 
 
 class OutlierEstimator(OutlierMixin, SketchEstimator):
-    """Mixin of SketchedCovariance: anomaly scores, the threshold of `predict`, and missing values."""
+    """Mixin for outlier detection by ``SketchedCovariance``, also of rows with missing values."""
 
     contamination: float | None
     fill: Any
@@ -92,7 +92,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self._standard()[0].scale.copy()
 
     def _standard(self) -> tuple[Standardization, SpikedCovariance | DenseCovariance]:
-        """Return the column standardisation and the covariance of standardised columns, before shrinkage and ridge.
+        """Return the column standardisation, and the covariance of the standardised columns without shrinkage.
 
         The result is cached until more rows are learned.
         """
@@ -125,7 +125,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
     def _checked_asked(self, X: Any) -> tuple[Any, list[Pattern]]:
-        """Validate query rows; return them with missing values replaced by means, and the patterns of missing columns.
+        """Validate query rows, and replace missing values by means. Return them and the patterns of missing columns.
 
         ValueError if a value is too large for distances.
         """
@@ -152,11 +152,14 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return rows, patterns
 
     def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
-        """Validate X and compute ``measure(rows, mean)`` of its standardised rows in blocks, (n_samples,)."""
+        """Validate X, and compute ``measure(rows, mean)`` of its standardised rows, one number a row."""
         return self._standard()[0].measured(self._checked_asked(X)[0], measure)
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
-        """Fill or drop rows with missing values as `fill` says; return the rows, their weights, the new n_missing_."""
+        """Fill or drop rows with missing values. Return rows, weights and the new count ``n_missing_``.
+
+        The parameter `fill` says which.
+        """
         before = 0 if first else self.n_missing_
         if self.fill is None:
             return X, weights, before
@@ -165,7 +168,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return rows, weights, before + missing
 
     def _check_squares(self, X: Any, weights: NDArray[np.float64] | None, *, first: bool) -> None:
-        """Raise ValueError if the sum of squared deviations, of these and earlier rows, would overflow or underflow.
+        """Raise ValueError if the sum of squared deviations of all rows would overflow or underflow.
 
         `first` is whether these are the first rows.
         """
@@ -200,12 +203,15 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
 
     # -- retained rows ----------------------------------------------------------------------------------------------
     def _kept_arrays(self) -> Arrays:
-        """Return the arrays of the retained rows for a file, or the reason why there are none."""
+        """Return the retained sample of rows as arrays for a state file, or the reason why there is none."""
         without = {"without_rows": np.array([float(self._without_rows)])}
         return without if self._kept_rows is None else {**without, **self._kept_rows.arrays()}
 
     def _kept_arrays_with(self, other: Any) -> Arrays:
-        """Return ``_kept_arrays`` of the merged samples; UserWarning if only one of the two estimators has rows."""
+        """Return the merged samples of two estimators as arrays for a state file.
+
+        UserWarning if only one of the two has retained rows.
+        """
         if self._kept_rows is not None and other._kept_rows is not None:
             return {**self._kept_arrays(), **self._kept_rows.joined(other._kept_rows).arrays()}
         if self._kept_rows is None and other._kept_rows is None:
@@ -224,7 +230,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
 
     # -- alarms ----------------------------------------------------------------------------------------------------
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Compute anomaly scores of the rows of X: the lower, the more abnormal.
+        """Compute the anomaly score of each row: the lower, the more abnormal.
 
         The score is minus the squared Mahalanobis distance. If ``robust_`` is True, mean and covariance are those of
         the minimum regularised covariance determinant (MRCD): fitted to the share `support_fraction` of the retained
@@ -279,7 +285,10 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
     def _leading(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute the leading eigenpairs, before shrinkage, of the covariance of standardised columns; cached."""
+        """Return the leading eigenvalues and eigenvectors of the covariance of standardised columns; cached.
+
+        They are those before shrinkage.
+        """
         return self._read_once("leading", lambda: leading_pairs(self._standard()[1], sketch_size_of(self.sketch_)))
 
     @property
@@ -288,7 +297,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self._has_rows_to_trim() and self._scorer()[0].mean is not None
 
     def _has_rows_to_trim(self) -> bool:
-        """Return whether the retained rows that trimming leaves are more than five for each column."""
+        """Return True if enough rows remain for trimming: more than five for each column."""
         if self._kept_rows is None or self._support_asked() == 1.0:
             return False
         n_kept = np.ceil(self.support_fraction * len(self._kept_rows.sample()[1]))
@@ -298,11 +307,11 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return as_real(self.support_fraction, "support_fraction", 0.5, 1.0)
 
     def _n_varying(self) -> int:
-        """Count the columns of nonzero scale, at least 1."""
+        """Count the columns that are not constant; at least 1."""
         return max(1, int(np.count_nonzero(self._standard()[0].scale)))
 
     def _spread(self) -> NDArray[np.float64]:
-        """Return the standard deviations of all rows in standard units, (d,), each at least a small positive number.
+        """Return the standard deviation of each column in the units of the sketch, with a small lower limit.
 
         They are 1 for the exact matrix; for a sketch they differ from 1, since its units are powers of two.
         """
@@ -313,7 +322,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return np.maximum(deviations, np.sqrt(MIN_VARIANCE_SHARE))
 
     def _robust_share(self, correlation: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        """Compute the intensity of shrinkage of the MRCD: the number `shrinkage`, or that of OAS for any name."""
+        """Compute the shrinkage intensity of the robust covariance: the parameter `shrinkage`, or OAS if it is a
+        name."""
         asked = self._shrinkage_asked()
         if not isinstance(asked, str):
             return asked or 0.0
@@ -379,7 +389,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self._level()[1]
 
     def decision_function(self, X: Rows) -> NDArray[np.float64]:
-        """Compute ``score_samples(X) - offset_``, (n_samples,): negative for alarms.
+        """Compute the anomaly score minus the threshold of each row: negative for outliers.
 
         Parameters
         ----------
@@ -393,7 +403,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Rows) -> NDArray[np.int64]:
-        """Predict which rows are alarms: -1 for alarms, 1 for all others, (n_samples,).
+        """Predict which rows are outliers: -1 for outliers, 1 for all others.
 
         About the share `contamination` of new rows that are distributed like the training rows are alarms.
 

@@ -1,4 +1,4 @@
-"""Number of passes over few rows, and scaling of the scores after them, both by cross-validation.
+"""Choice of the number of passes over few rows, and scaling of the scores, both by cross-validation.
 
 One pass is too short for some hundreds of rows: on iris it leaves 16% wrong where ten passes leave 6%. The passes are
 those of a documented grid (``epochs`` of the estimators). The next number is tried as long as it lowers the loss of
@@ -37,7 +37,7 @@ HELD_OUT = 500
 
 
 def evenly(weights: Floats) -> Floats:
-    """Return the weights multiplied so that they add up to Kish's effective number of rows, (sum w)^2 / sum w^2.
+    """Rescale weights so that they add up to Kish's effective number of rows, (sum w)^2 / sum w^2.
 
     With class_weight="balanced" and a class of twenty rows this is about eighty, however many rows the others have.
     """
@@ -54,7 +54,7 @@ def chosen_passes(
     classes: Places | None,
     hasty: bool,
 ) -> tuple[int, Places, Floats]:
-    """Choose the number of passes by cross-validation.
+    """Choose the number of passes over the rows by cross-validation.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def chosen_passes(
 
 
 def sureness(scores: Floats, numbers: Places, weights: Floats) -> float:
-    """Return the factor in [0, 1] on scores (n,) or (n, k) that minimises the log loss of rows.
+    """Return the factor in [0, 1] on the scores that minimises their log loss (temperature scaling).
 
     `numbers` (n,) are their classes, and `weights` as ``evenly`` returns them. A prior as strong as one row favours 1.
     """

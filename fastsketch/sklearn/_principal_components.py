@@ -1,4 +1,4 @@
-"""Principal components read from a sketch: how many, their variances with guaranteed intervals, their directions."""
+"""Principal components computed from a sketch: their number, directions, and variances with guaranteed intervals."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -26,7 +26,10 @@ CERTAIN_ENOUGH = 1e-6
 
 
 class ComponentsReadOut(NamedTuple):
-    """The k leading components. Squares are eigenvalues of the centred X'X, not yet divided by the number of rows."""
+    """Leading principal components with intervals for their eigenvalues.
+
+    Eigenvalues are those of the centred X'X, not divided by the number of rows.
+    """
 
     squares: Floats  # (k,) point estimates of the eigenvalues, descending
     low: Floats  # (k,) guaranteed lower ends of the eigenvalues
@@ -44,7 +47,9 @@ def read_again(
     wanted: int | float,
     exactly: Callable[[], bool] = lambda: False,
 ) -> tuple[int, SpectrumOverview | None]:
-    """Read the rows again until every variance is accurate to CERTAIN. Return (number of passes in all, last spectrum).
+    """Refine a sketch in place by further passes over the rows, until the variances are accurate to CERTAIN.
+
+    Return the number of passes in all, and the last spectrum.
 
     Each pass is a block Krylov step that starts from the sketch, which is changed in place. If the residuals are still
     too large after the last pass, `exactly` is called. If it returns True it has learned the rows by an exact method,
@@ -66,7 +71,9 @@ def read_again(
 
 
 def components_of(sketch: FrequentDirections, wanted: int | float) -> ComponentsReadOut:
-    """Return the first `wanted` components, or the fewest that hold more than a share `wanted` < 1 of the variance.
+    """Return the leading components of a sketch, by their number or by their share of the variance.
+
+    If `wanted` is below 1, these are the fewest components that hold more than this share.
 
     A UserWarning is raised if the sketch does not hold that share; all components that it has are then returned. A
     further warning says if the share holds by the point estimates but is not guaranteed.
@@ -103,7 +110,7 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
 
 
 def count_for(share: float, squares: Floats, total: float) -> int:
-    """Return the smallest number of components whose share of the total exceeds `share`, as scikit-learn does.
+    """Return the smallest number of components that explain more than a share of the total variance.
 
     The result is one more than the number of components if all of them do not suffice.
     """
@@ -112,9 +119,9 @@ def count_for(share: float, squares: Floats, total: float) -> int:
 
 
 def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
-    """Return the first k components of a spectrum.
+    """Return the first k components of a spectrum, padded with components of variance 0.
 
-    Missing ones have variance 0, and as upper end of the interval what the sketch may have lost.
+    Those have as upper end of their interval what the sketch may have lost.
     """
     spectrum = seen.spectrum
     squares, low, high, vt = spectrum.values[:k], spectrum.low[:k], spectrum.high[:k], spectrum.vectors[:k]
@@ -134,7 +141,10 @@ def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
 
 
 def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return k orthonormal rows that begin with the rows of vt; the others come from unit vectors in a fixed order."""
+    """Extend orthonormal rows to k rows, by directions from unit vectors in a fixed order.
+
+    Rows of vt come first.
+    """
     r, d = vt.shape
     if r >= k:
         return vt

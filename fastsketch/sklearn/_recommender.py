@@ -1,4 +1,4 @@
-"""``EASERecommender``: recommending items, as a scikit-learn estimator."""
+"""``EASERecommender``: recommendation of items, as a scikit-learn estimator."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -37,7 +37,7 @@ SHOWN, LENGTH = 0.8, 20
 
 @estimator
 class EASERecommender(MergingEstimator):
-    """Recommender of items by EASE, learned in one pass over users' rows.
+    """Recommender of items by the EASE model, learned in one pass over the users.
 
     A sample is a user, a feature is an item, and a value says how much the user has had of the item; 0 means nothing.
 
@@ -104,7 +104,7 @@ class EASERecommender(MergingEstimator):
     random_state: int | RandomState | None = 0
 
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from the users of X.
+        """Fit the model to the users of X, one in each row.
 
         Anything learned before is forgotten.
 
@@ -132,7 +132,7 @@ class EASERecommender(MergingEstimator):
         return self
 
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from more users, in a batch of any size.
+        """Update the model with a batch of further users.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class EASERecommender(MergingEstimator):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_non_negative=True)
 
     def _learn_table(self, table: Triples, model: SketchedEASE | None, sample_weight: Any) -> Self:
-        """Learn from a table of ids with the given model, or with a new one if it is None."""
+        """Update the given model, or a new one if it is None, with a table of ids."""
         if not len(table):
             raise ValueError("X must have at least one line, got a table of none")
         if model is None:
@@ -178,19 +178,19 @@ class EASERecommender(MergingEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Return the number of items, which grows when tables bring new ids."""
+        """Return the number of items, which grows when a table has new ids."""
         return self._learner.n_features
 
     @n_features_in_.setter
     def n_features_in_(self, n_features: int) -> None:
-        """Return the number of items.
+        """Accept any number and ignore it, since the model counts the items.
 
-        It grows when a table has new ids.
+        scikit-learn sets this attribute.
         """
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:
-        """Compute the scores of all items for the user of each row, including the items that the row already has.
+        """Compute the score of every item for the user of each row, including items already seen.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class EASERecommender(MergingEstimator):
         return self._learner.decision_block(self._asked(X))
 
     def _asked(self, X: Any) -> Any:
-        """Return checked rows, or the table of ids, in the form that the model takes."""
+        """Convert query rows to the form that the model takes: checked rows, or a table of ids."""
         table = table_of(X)
         return self._checked(X, reset=False) if table is None else table
 
@@ -216,7 +216,7 @@ class EASERecommender(MergingEstimator):
         exclude: Rows | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """Recommend the n items of highest score for the user of each row, best first.
+        """Recommend the n items with the highest scores to the user of each row, best first.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class EASERecommender(MergingEstimator):
         return model.recommend(self._asked(X), n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
 
     def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
-        """Compute the mean NDCG@20: 80% of each user's items are given, the others are to be recommended.
+        """Compute the mean NDCG@20 of recommendations, given 80% of each user's items to find the others.
 
         The split follows from random_state if that is an integer, and is then the same for every model. Users with
         fewer than two items are left out.
@@ -270,17 +270,17 @@ class EASERecommender(MergingEstimator):
 
     @property
     def item_ids_(self) -> IdMap | None:
-        """Return the ids of the items, or None if the model has not learned from a table of ids."""
+        """Return the ids of the items, or None if no table of ids was learned."""
         return self._learner.item_ids
 
     @property
     def ridge_(self) -> float:
-        """Return the ridge in use."""
+        """Return the ridge penalty in use, given or chosen."""
         return self._learner.facts()["ridge"]
 
     @property
     def popularity_(self) -> NDArray[np.float64]:
-        """Return the weighted sum of squares of every item's column, (n_features,)."""
+        """Return the popularity of each item: the weighted sum of squares of its column."""
         return self._learner.popularity
 
     def __sklearn_tags__(self) -> Any:

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 @estimator
 class RidgeEstimator(MergingEstimator):
-    """Base of the regressor and the classifier."""
+    """Base of ``SketchedRidge`` and ``SketchedRidgeClassifier``."""
 
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar = RidgeModel
@@ -61,11 +61,16 @@ class RidgeEstimator(MergingEstimator):
         return RidgeModel(**shared, seed=seed_of(self.random_state))
 
     def _as_targets(self, y: Any, weights: Any, *, anew: bool) -> tuple[Any, Any]:
-        """Return checked y as targets of the model, and the weights. `anew` says that earlier rows are forgotten."""
+        """Convert checked y to targets of the model. Return them and the weights.
+
+        `anew` says that earlier rows are forgotten.
+        """
         return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, weights
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
-        """Learn from rows, with a new model if `anew`. If that fails the estimator is unchanged.
+        """Update the model with rows, or fit a new model if `anew`.
+
+        The estimator is unchanged if that fails.
 
         A new model without an exact sum of products is refined by up to ``passes`` further passes.
         """
@@ -85,22 +90,25 @@ class RidgeEstimator(MergingEstimator):
         return self
 
     def _answer(self, X: Any) -> Floats:
-        """Return the predictions of the model for rows that are checked here."""
+        """Check rows, and return the model's predictions for them."""
         return self._learner.predict(self._checked(X, reset=False))
 
     @property
     def coef_(self) -> Floats:
-        """Return the coefficients: (n_features,) or (n_targets, n_features); (1, n_features) for two classes."""
+        """Return the coefficients, one row for each target; a vector for a single target of a regression.
+
+        Shapes (n_features,) or (n_targets, n_features); (1, n_features) for two classes.
+        """
         return self._learner.coef()
 
     @property
     def intercept_(self) -> Any:
-        """Return the intercepts: a float for one target, otherwise an array; always an array for classes."""
+        """Return the intercept of each target; a float for a single target of a regression."""
         return self._learner.intercept()
 
     @property
     def ridge_(self) -> float:
-        """Return the ridge in use, given or chosen."""
+        """Return the ridge penalty in use, given or chosen."""
         return self._learner.facts()["ridge"]
 
 
@@ -152,7 +160,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
     _OF_TARGETS: ClassVar = {"y_numeric": True, "multi_output": True}
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from rows with targets.
+        """Fit a ridge regression to rows X with targets y.
 
         Anything learned before is forgotten.
 
@@ -171,7 +179,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         return self._learn(X, y, sample_weight, anew=True)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size.
+        """Update the regression with one more batch, which may have any number of rows.
 
         Parameters
         ----------
@@ -202,7 +210,9 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         return self._answer(X)
 
     def predict_interval(self, X: Rows, *, coverage: float = 0.9) -> PredictionInterval:
-        """Predict intervals that contain the targets with a given probability, by split conformal prediction.
+        """Predict intervals that contain new targets with probability `coverage`.
+
+        The method is split conformal prediction.
 
         Parameters
         ----------
@@ -235,7 +245,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
 
 
 def _different(labels: Any, name: str) -> NDArray[Any]:
-    """Return the distinct labels, sorted; TypeError for a mixture of numbers and strings."""
+    """Return the distinct labels in sorted order; TypeError for a mixture of numbers and strings."""
     refuse_final_nul(labels, name)
     if getattr(labels, "dtype", None) in (None, object):  # NumPy would convert numbers among strings to strings
         try:
@@ -247,7 +257,7 @@ def _different(labels: Any, name: str) -> NDArray[Any]:
 
 @estimator
 class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
-    """Classifier by ridge regression on targets of -1 and 1, learned in one pass.
+    """Classifier by ridge regression on targets -1 and 1, learned in one pass.
 
     Two classes have one target. More classes have one target each, one against the rest.
 
@@ -297,7 +307,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     class_weight: ClassWeight = None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from rows with labels.
+        """Fit a ridge classifier to rows X with labels y.
 
         Anything learned before is forgotten.
 
@@ -321,7 +331,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from one more batch of any size.
+        """Update the classifier with one more batch, which may have any number of rows.
 
         The first call needs all ``classes``.
 
@@ -371,7 +381,10 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         return np.where(y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0), weights
 
     def _class_weights(self, y: Any, weights: Any) -> Floats:
-        """Return the weight factor of each class. "balanced" counts a row as often as its weight says."""
+        """Compute the weight of each class from `class_weight`.
+
+        With "balanced" a row of weight w counts w times.
+        """
         asked, classes = as_class_weight(self.class_weight, "class_weight"), self.classes_
         if asked != "balanced":
             return compute_class_weight(asked, classes=classes, y=y)
@@ -399,7 +412,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> Floats:
-        """Compute the signed scores of rows.
+        """Compute the signed score of each row, for each class if there are more than two.
 
         Parameters
         ----------

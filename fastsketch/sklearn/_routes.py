@@ -1,4 +1,4 @@
-"""Choice between the methods for principal components by floating-point operations and memory.
+"""Choice between methods for principal components by their floating-point operations and memory.
 
 An exact method is chosen if it takes no more operations than a randomized singular value decomposition with as many
 directions as the sketch has rows, and with the seven power iterations of scikit-learn (Halko, Martinsson, Tropp,
@@ -22,7 +22,7 @@ POWER_ITERATIONS = 7
 
 
 class FitProblem(NamedTuple):
-    """Shape of the rows and what is wanted of them, for the counts of operations and bytes."""
+    """Size of a principal component analysis, from which operations and bytes are counted."""
 
     n: int  # rows
     d: int  # columns
@@ -35,17 +35,17 @@ class FitProblem(NamedTuple):
 
     @property
     def entries(self) -> float:
-        """Return the number of entries that one product with a vector reads."""
+        """Return the number of entries that a product of the rows with a vector reads."""
         return float(self.n) * self.d if self.stored is None else self.stored
 
     @property
     def randomized(self) -> float:
-        """Return the operations of a randomized singular value decomposition with `size` directions."""
+        """Return the number of operations of a randomized SVD with as many directions as the sketch has rows."""
         return 4.0 * (POWER_ITERATIONS + 1) * self.entries * self.size
 
 
 class Route(NamedTuple):
-    """A method, its operations, and its bytes in addition to the rows."""
+    """Cost of one method: its operations, and the bytes that it takes in addition to the rows."""
 
     way: WayName
     operations: float
@@ -53,14 +53,17 @@ class Route(NamedTuple):
 
 
 def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
-    """Describe checked rows, array or CSR, of which k components and a sketch of `size` rows are wanted."""
+    """Describe the size of a principal component analysis of dense or CSR rows.
+
+    It asks for k components, or a sketch of `size` rows.
+    """
     sparse = (float(rows.nnz), row_steps(rows), column_steps(rows)) if is_sparse(rows) and stays_sparse(rows) else None
     n, d = rows.shape
     return FitProblem(n, d, k, size, rows.dtype.itemsize, *(sparse or (None, 0.0, 0.0)))
 
 
 def by_rows(p: FitProblem) -> Route:
-    """Count the operations and bytes of the n x n matrix of products of rows, and of its leading eigenvectors."""
+    """Count the operations and bytes of the method by the n x n matrix of products of rows."""
     kept = min(p.n, p.size)
     products = float(p.n) ** 2 * p.d if p.stored is None else 2.0 * p.column_steps
     work = 8.0 * 6 * kept * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
@@ -68,7 +71,7 @@ def by_rows(p: FitProblem) -> Route:
 
 
 def by_columns(p: FitProblem) -> Route:
-    """Count the operations and bytes of the d x d matrix of products of columns, and of its leading eigenvectors."""
+    """Count the operations and bytes of the method by the d x d matrix of products of columns."""
     products = float(p.n) * p.d**2
     if p.stored is not None:
         products = min(products, 2.0 * p.row_steps)
@@ -78,12 +81,15 @@ def by_columns(p: FitProblem) -> Route:
 
 
 def _eigen(m: int, k: int) -> float:
-    """Return the operations of k leading eigenpairs of a symmetric matrix of side m."""
+    """Return the operations of computing the k leading eigenvectors of a symmetric m x m matrix."""
     return 4.0 / 3.0 * float(m) ** 3 + 4.0 * float(m) ** 2 * k
 
 
 def by_pairs(p: FitProblem) -> Route:
-    """Count one cycle of Lanczos steps with CSR rows, on the smaller of the two sides."""
+    """Count the operations and bytes of one cycle of Lanczos steps with CSR rows.
+
+    The steps are on the smaller of the two sides.
+    """
     m = min(p.n, p.d)
     kept = steps(m, p.k + 1)
     own = 8.0 * m * (2 * kept + 8) + 24.0 * p.entries + 8.0 * 4 * p.k * max(p.n, p.d)
@@ -91,13 +97,16 @@ def by_pairs(p: FitProblem) -> Route:
 
 
 def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
-    """Return the method by products with fewer operations among those that fit into the memory; None if none does."""
+    """Return the cheaper of the two exact methods that fit into the memory; None if neither fits.
+
+    These are the products of rows and the products of columns.
+    """
     ways = [way for way in (by_rows(p), by_columns(p)) if way.bytes <= max_memory]
     return min(ways, key=lambda way: way.operations, default=None)
 
 
 def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> WayName:
-    """Choose the method of a fit.
+    """Choose the method of a fit by its operations and memory.
 
     `pairs` allows Lanczos steps for CSR rows, scikit-learn's "arpack". They need a known number of components.
     """
@@ -108,7 +117,7 @@ def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> WayName:
 
 
 def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
-    """Return how many rows of a stream may be kept, so that components can be computed from products of rows.
+    """Return how many rows of a stream may be stored, so that an exact method can use them later.
 
     The result is `most`, halved until the memory suffices (for the rows, twice while they are read, and for the
     products) and the operations stay below those of a randomized SVD, or 0. Later rows are assumed to be like the first
@@ -125,7 +134,7 @@ def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
 
 
 def sums_in_stream(p: FitProblem, *, max_memory: float) -> bool:
-    """Return whether the products of columns, d x d, are summed up for a stream of such rows.
+    """Return True if the d x d products of columns are to be summed for a stream of rows like these.
 
     A dense row takes d^2 operations, less than a tenth of those of scikit-learn's IncrementalPCA, which decomposes
     batches of 5 d rows (14 m d^2 + 8 d^3 for m rows). Therefore only memory decides. CSR rows are made dense for the

@@ -1,4 +1,4 @@
-"""SketchedCovariance: a covariance in one pass, from a sketch, or from the exact matrix where it is affordable."""
+"""``SketchedCovariance``: a covariance learned in one pass, exactly where that is affordable, else by a sketch."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -50,7 +50,7 @@ MOST = float(np.finfo(np.float64).max)
 
 @estimator
 class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
-    """Covariance estimator and outlier detector that learns in one pass, exactly or in O(sketch_size d) memory.
+    """Covariance estimator and outlier detector that learns in one pass, exactly or by a sketch.
 
     It estimates covariance and precision matrices, Mahalanobis distances, Gaussian likelihoods and anomaly scores.
     Where the d x d matrix is affordable it is accumulated exactly. Otherwise a sketch keeps sketch_size directions with
@@ -201,7 +201,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from X, after discarding all that was learned before.
+        """Fit the covariance to X, discarding what was learned before.
 
         A source (``fs.open_rows``, an HDF5 data set, ...) is read in chunks, and takes no weights.
 
@@ -232,7 +232,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from another batch of any size, or from a source of rows, in addition to what was learned before.
+        """Update the covariance with one more batch, or with the rows of a source.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return self
 
     def _first_scales(self, sketch: FrequentDirections, n_features: int) -> ColumnScales | None:
-        """Return the column scales for a new sketch; None for the exact matrix, which needs none."""
+        """Return empty column scales for a new sketch; None for the exact matrix, which needs none."""
         n_first = as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
         return None if sketch.solver == "exact" else ColumnScales.begin(n_first, n_features)
 
@@ -362,11 +362,11 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return total
 
     def _effective_rows(self) -> float:
-        """Return Kish's effective sample size; for a sketch made elsewhere the sum of weights."""
+        """Return Kish's effective sample size, or the sum of weights for a sketch that was made elsewhere."""
         return self._total() if self._weight_squares is None else self._total() ** 2 / self._weight_squares
 
     def _share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
-        """Compute the intensity of shrinkage, given the covariance of standardised columns."""
+        """Compute the shrinkage intensity for the covariance of standardised columns."""
         asked, n, d = self._shrinkage_asked(), self._effective_rows(), self._n_varying()
         if not isinstance(asked, str):
             return asked or 0.0
@@ -384,7 +384,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return ledoit_wolf(matrix.trace, matrix.squares * matrix.trace**2, fourth, n=n, d=d)
 
     def _read(self) -> ShrunkCovariance:
-        """Return the shrunk covariance of standardised columns; cached for the current `shrinkage` and `alpha0`."""
+        """Return the shrunk covariance of standardised columns; cached for the current parameters."""
         return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
 
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
@@ -417,7 +417,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return self.get_precision()
 
     def get_precision(self) -> NDArray[np.float64]:
-        """Compute the inverse of ``covariance_``, (d, d).
+        """Compute the precision matrix, the inverse of ``covariance_``.
 
         If it is singular, this is the pseudo-inverse of the covariance of standardised columns, converted to the units
         of the rows. Constant columns have zeros.
@@ -452,7 +452,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
 
     # -- distances of rows ------------------------------------------------------------------------------------------
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
-        """Compute squared Mahalanobis distances of the rows of X by ``location_`` and ``covariance_``.
+        """Compute the squared Mahalanobis distance of each row from the mean.
 
         If the covariance is singular, they are those of the projections of the rows on its range. If it is zero, as
         after a single row, all distances are 0, with a UserWarning.
@@ -487,7 +487,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
             )
 
     def score(self, X_test: Rows, y: Any = None) -> float:
-        """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf if ``covariance_`` is singular.
+        """Compute the mean Gaussian log-likelihood of rows; -inf if the covariance is singular.
 
         A constant column counts as if its standard deviation were 1.
 
@@ -503,7 +503,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return float(self._densities(X_test).mean())
 
     def _densities(self, X: Rows) -> NDArray[np.float64]:
-        """Compute Gaussian log-densities of the rows of X, (n_samples,); -inf if the covariance is singular."""
+        """Compute the Gaussian log-density of each row; -inf if the covariance is singular."""
         check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
         matrix, d = self._read().matrix, self.n_features_in_
@@ -513,7 +513,9 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return -0.5 * (self._measured(X, matrix.distances) + constant)
 
     def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
-        """Compute the leverage of rows within the leading directions: sum of (v_j'(x - mean))^2 / (n lambda_j).
+        """Compute the leverage of each row within the subspace of the leading principal directions.
+
+        It is the sum of (v_j'(x - mean))^2 / (n lambda_j) over the directions v_j.
 
         Parameters
         ----------
@@ -546,7 +548,9 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return squares / self._total()
 
     def projection_distance(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
-        """Compute the distance of rows to the subspace of the leading directions through the mean, in standard units.
+        """Compute the distance of each row from the subspace of the leading principal directions.
+
+        The subspace goes through the mean, and the distance is in standard units.
 
         Parameters
         ----------
@@ -576,7 +580,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return np.sqrt(self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[1]))
 
     def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the leading eigenvalues (k,) of the shrunk standardised covariance, and the eigenvectors (k, d)."""
+        """Return the leading eigenvalues and eigenvectors of the shrunk covariance of standardised columns."""
         matrix, share, floor = self._read()
         if isinstance(matrix, SpikedCovariance):
             values, vectors = matrix.values, matrix.vectors

@@ -1,4 +1,4 @@
-"""``SketchedPCA``: principal component analysis, exact or from a sketch, with the interface of ``IncrementalPCA``.
+"""``SketchedPCA``: principal component analysis, exact or by a sketch, with the interface of ``IncrementalPCA``.
 
 In the order in which to read them: learning (``fit``, ``partial_fit``), missing entries, ``refine``, how the method of
 a fit is chosen, the fitted attributes, the Gaussian model, then files and merges.
@@ -243,7 +243,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn the components of X.
+        """Fit the principal components to X.
 
         Anything learned before is forgotten.
 
@@ -308,7 +308,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def partial_fit(
         self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None, check_input: bool = True
     ) -> Self:
-        """Learn from one more batch of any size, single rows included.
+        """Update the principal components with one more batch, which may be a single row.
 
         Parameters
         ----------
@@ -346,7 +346,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             return self._learn_rows(rows, weights, first=first) if rows.shape[0] else self
 
     def _learn_rows(self, rows: Any, weights: NDArray[np.float64] | None, *, first: bool) -> Self:
-        """Learn checked rows, at least one. What may be refused comes before the sketch is changed in place."""
+        """Learn a batch of checked rows.
+
+        Everything that may be refused is checked before the sketch is changed in place.
+        """
         variance = FeatureVariance() if first else self._variance
         check_batch(rows, weights, variance)
         if first:
@@ -373,7 +376,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- missing entries -------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Validate rows as the base class does, with an error for NaN that names missing="em"."""
+        """Validate rows and return them; the error for NaN names missing="em"."""
         try:
             return super()._checked(X, reset=reset)
         except ValueError as error:
@@ -385,11 +388,11 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             ) from None
 
     def _with_gaps(self, X: Any, *, reset: bool) -> Any:
-        """Validate dense rows that may contain NaN."""
+        """Validate dense rows that may contain NaN, and return them."""
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
     def _fit_gaps(self, rows: Any, sample_weight: Any) -> Self:
-        """Estimate mean and covariance of dense rows with NaN by expectation maximisation, and learn these."""
+        """Fit a Gaussian to dense rows with NaN by expectation maximisation, and learn its mean and covariance."""
         if sample_weight is not None:
             raise ValueError("sample_weight must be None where entries are missing: missing='em' takes no weights")
         self._require_memory(rows.shape[1])
@@ -400,7 +403,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self
 
     def _require_memory(self, d: int) -> None:
-        """Raise ValueError if the d x d matrices of expectation maximisation exceed `max_memory`."""
+        """Raise ValueError if expectation maximisation needs more memory than `max_memory`.
+
+        It takes several d x d matrices.
+        """
         if 8.0 * GAUSSIAN_COPIES * d * d > as_real(self.max_memory, "max_memory", 0.0, MOST):
             raise ValueError(
                 f"max_memory={self.max_memory:g} is too small for missing='em', which takes {GAUSSIAN_COPIES} matrices "
@@ -408,7 +414,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             )
 
     def _take_gaussian(self, model: GapMoments, n_filled: int, dtype: Any) -> None:
-        """Learn mean and covariance of the fitted Gaussian as an exact sum of products.
+        """Replace what was learned by the mean and covariance of a fitted Gaussian.
 
         The sum is that of 2 d artificial rows, mean + and - sqrt(d eigenvalue) eigenvector, each of weight n / (2 d),
         which have exactly this mean and covariance.
@@ -433,13 +439,13 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         self._fix_parameters()
 
     def _require_certain(self, name: str) -> None:
-        """Raise AttributeError for a guaranteed attribute if missing entries were filled."""
+        """Raise AttributeError if missing entries were filled, since attribute `name` is then not guaranteed."""
         check_is_fitted(self, "sketch_")
         if self.n_filled_:
             raise AttributeError(f"{name} is not known: {self.n_filled_} entries were missing, and were filled")
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Project the rows of X onto the components.
+        """Project the rows of X onto the principal components.
 
         Parameters
         ----------
@@ -472,7 +478,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return out
 
     def _find_gaussian(self) -> Any:
-        """Return the Gaussian that fills missing entries, from the mean and covariance learned."""
+        """Return the Gaussian that fills missing entries, with the learned mean and covariance."""
         n = self.sketch_.total_weight
         return gaussian_of_covariance(self._view().mean, self.sketch_.gram() / n, n)
 
@@ -483,7 +489,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     @changes
     def refine(self, X: Readable, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Read the rows that were learned once more, which makes components and variances nearly exact.
+        """Read the learned rows once more, which makes components and variances nearly exact.
 
         Parameters
         ----------
@@ -539,7 +545,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Map transformed rows back to the space of the features.
+        """Map transformed rows back to the original features.
 
         Parameters
         ----------
@@ -565,7 +571,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _asked(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
-        """Check the parameters; return (number or share of components, sketch size) for a first batch (n, d).
+        """Check the parameters. Return the number or share of components, and the sketch size.
+
+        The first batch has shape (n, d).
 
         `in_use` is the size of a sketch that was learned elsewhere and replaces `sketch_size`.
         """
@@ -588,12 +596,15 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     def _new_sketch(self, size: int, solver: Any, dtype: np.dtype[Any] | None) -> FrequentDirections:
         # sums of products are float64, whatever the rows are
-        """Return an empty sketch. An exact sum of products is float64, whatever the dtype of the rows."""
+        """Return an empty sketch with the given size, solver and dtype.
+
+        An exact sum of products is always float64.
+        """
         dtype = np.dtype(np.float64) if solver == "exact" else dtype
         return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
 
     def _n_first(self) -> int:
-        """Return the checked parameter scale_rows."""
+        """Check the parameter scale_rows and return it."""
         return as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
 
     @property
@@ -603,11 +614,14 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return None if scale is None else scale.copy()
 
     def _column_scale(self) -> NDArray[np.float64] | None:
-        """Return the divisors of the columns (d,), 0 for constant ones; None with scale=False."""
+        """Return the scale by which each column is divided, or None with scale=False.
+
+        Constant columns have 0.
+        """
         return self._read_once("scale", self._find_scale) if self.scale else None
 
     def _find_scale(self) -> NDArray[np.float64]:
-        """Compute ``scale_`` from the kept rows, the exact sum or the scales of the sketch."""
+        """Compute the scales of the columns from the stored rows, the exact sum or the sketch."""
         if (known := self._all_rows()) is not None:
             return spreads(*known, center=True)
         if self._scales is None:
@@ -615,7 +629,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._scales.scale
 
     def _sketch_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> None:
-        """Learn a sketch of all rows in memory, and refine it by further passes if solver="auto".
+        """Sketch all rows in memory, and refine the sketch by further passes if solver="auto".
 
         Sets ``sketch_``, ``_variance``, ``solver_`` and ``n_passes_``. If the passes do not converge, as on a flat
         spectrum, an exact method is used where it fits into the memory.
@@ -638,12 +652,12 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
                 self._read_once("components", lambda: first_of(seen, wanted))
 
     def _exactly(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> bool:
-        """Learn by products of rows or columns if they fit into the memory. Return whether they do."""
+        """Learn all rows by an exact method if one fits into the memory. Return True if it does."""
         route = cheapest_exact(problem_of(rows, k=int(self._wanted), size=size), max_memory=self.max_memory)
         return route is not None and self._multiply_all(rows, weights, size, way=route.way)
 
     def _begun_stream(self, rows: Any, wanted: int | float, sketch: FrequentDirections) -> KeptRows | None:
-        """Return an empty store for the rows of a stream that starts with these; None if they are not kept."""
+        """Return an empty store for the rows of a stream that starts with these; None if they are not stored."""
         if self.solver != "auto" or sketch.solver == "exact":
             return None
         k = wanted if isinstance(wanted, int) else rows.shape[0]
@@ -652,14 +666,14 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return KeptRows(most) if most >= rows.shape[0] else None
 
     def _all_rows(self) -> tuple[Any, NDArray[np.float64]] | None:
-        """Return (rows, weights) kept by ``partial_fit`` if these are all rows learned, else None."""
+        """Return the rows and weights stored by ``partial_fit`` if they are all rows learned, otherwise None."""
         if self._stream is None or not self.sketch_.total_weight > 0:
             return None
         rows, weights = self._stream.sample()
         return (rows, weights) if np.isclose(weights.sum(), self.sketch_.total_weight, rtol=1e-9, atol=0) else None
 
     def _components(self) -> ComponentsReadOut:
-        """Compute the components from the kept rows, the exact sum in standard units, or the sketch."""
+        """Compute the components from the stored rows, the exact sum of products, or the sketch."""
         scale = self._column_scale()
         divisor = 1.0 if scale is None else np.where(scale > 0, scale, 1.0)
         if (known := self._all_rows()) is not None and self.sketch_.n_rows >= 2:
@@ -681,7 +695,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _whole(
         self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
     ) -> tuple[FrequentDirections, WholePass | None]:
-        """Compute an exact sketch of all rows by the given method; return it with the sums that the method also found.
+        """Compute an exact sketch of all rows by the given method. Return it, and the sums found with it.
 
         Lanczos steps may not converge: the second result is then None. For a share of components (a float) and method
         "rows" the sketch is made just large enough for the components that this share needs.
@@ -703,7 +717,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return sketch, whole
 
     def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
-        """Learn all rows by an exact method. Return False if Lanczos steps did not converge: nothing is learned then.
+        """Learn all rows by an exact method. Return True if it converged; otherwise nothing is learned.
+
+        Only Lanczos steps may fail to converge.
 
         With scale=True a copy of the rows is divided by the standard deviations first. Products of columns are not
         divided here, but when they are read.
@@ -724,15 +740,18 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- a read-out costs more than a small batch ------------------------------------------------------------------
     def _view(self) -> ComponentsReadOut:
-        """Return the components, from the cache if nothing was learned since they were computed."""
+        """Return the principal components, computed at the first call after an update."""
         return self._read_once("components", self._components)
 
     def _divisor(self) -> float:
-        """Return the divisor that turns sums of squares into variances."""
+        """Return the divisor that turns sums of squares into variances: the number of rows less one.
+
+        With weights their sum less one; at least 1.
+        """
         return max(1.0, self.sketch_.total_weight - 1.0)
 
     def _variances(self) -> ComponentsReadOut:
-        """Return the components for an attribute about variances, after one warning if one pass leaves these uncertain.
+        """Return the components, after a warning if their variances are uncertain after one pass.
 
         Guaranteed intervals are pessimistic after one pass of a sketch, and more so after several, where the estimates
         are as accurate as the last pass shows. An interval that is wider than its variance means that there were many
@@ -788,7 +807,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._share(self._view().low)
 
     def _share(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return sums of squares as shares of the total; zeros if the total is 0."""
+        """Divide sums of squares by the total sum of squares; zeros if the total is 0."""
         total = self._view().total
         return squares / total if total > 0 else np.zeros_like(squares)
 
@@ -818,7 +837,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- the Gaussian model ----------------------------------------------------------------------------------------
     def get_covariance(self) -> NDArray[Any]:
-        """Compute the covariance of the Gaussian model: components with their variances, noise in all other directions.
+        """Compute the covariance of the probabilistic PCA model: components plus isotropic noise.
 
         Returns
         -------
@@ -832,7 +851,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return matrix.astype(self._dtype)
 
     def get_precision(self) -> NDArray[Any]:
-        """Compute the inverse of ``get_covariance``.
+        """Compute the precision matrix, the inverse of ``get_covariance``.
 
         Returns
         -------
@@ -850,7 +869,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return matrix.astype(self._dtype)
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Compute the log-likelihood of each row under the Gaussian model of ``get_covariance``.
+        """Compute the log-likelihood of each row under the probabilistic PCA model.
 
         Parameters
         ----------
@@ -869,7 +888,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return -0.5 * (units.measured(rows, model.distances) + constant + 2.0 * units.log_volume)
 
     def score(self, X: Rows, y: Any = None) -> float:
-        """Compute the mean log-likelihood of the rows of X.
+        """Compute the mean log-likelihood of rows under the probabilistic PCA model.
 
         Parameters
         ----------
@@ -883,7 +902,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return float(self.score_samples(X).mean())
 
     def _gaussian(self) -> SpikedCovariance:
-        """Return the covariance model. A component's variance is raised to that of the noise where it is smaller."""
+        """Return the covariance model, with component variances of at least the noise variance."""
         view, noise = self._view(), self.noise_variance_
         return SpikedCovariance(np.maximum(view.squares / self._divisor(), noise), view.vt, noise)
 
@@ -903,7 +922,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- jobs, merging, files, sketches (_estimator.py) ------------------------------------------------------------
     def _in_stream(self, rows: Any, wanted: int | float, size: int) -> Any:
-        """Choose the solver of a stream from its first rows: their shape, and for CSR rows their number of nonzeros."""
+        """Choose the solver of a stream from the shape and the sparsity of its first rows."""
         if self.solver != "auto":
             return self.solver
         k = wanted if isinstance(wanted, int) else rows.shape[1]
@@ -912,20 +931,26 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
         # an unknown number of rows is taken to exceed the number of columns
-        """Return the empty sketch for rows of this number (None: unknown), width and dtype."""
+        """Return an empty sketch for rows of the given number (None if unknown), width and dtype."""
         wanted, size = self._asked(n_features if n_rows is None else n_rows, n_features)
         like = np.broadcast_to(np.zeros(1, dtype or np.float64), (max(1, n_rows or n_features), n_features))
         return self._new_sketch(size, self._in_stream(like, wanted, size), dtype)
 
     def _job(self, source: Source) -> tuple[Any, Any]:
-        """Return the template of a job, see ``MergingEstimator._job``; ValueError for a sketch with scale=True."""
+        """Return an empty sketch for a job, and a function that makes a fitted estimator of the learned sketch.
+
+        ValueError for a sketch with scale=True.
+        """
         template, finish = super()._job(source)
         if self.scale and cast("FrequentDirections", template).solver != "exact":
             raise ValueError("scale=True is not for jobs that sketch, whose rows are as they come: call fit(source)")
         return template, finish
 
     def _fit_source(self, source: Source) -> Self:
-        """Learn all rows of a source. With missing="em" and missing entries this is expectation maximisation."""
+        """Fit the components to all rows of a source.
+
+        With missing="em" and missing entries this is expectation maximisation.
+        """
         if self.missing == "em":
             source = with_missing(source)
             self._require_memory(source.n_features)
@@ -954,7 +979,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self
 
     def _fit_scaled(self, source: Source, sketch: FrequentDirections) -> Self:
-        """Sketch a source with standardised columns: one pass for the standard deviations, one for the sketch.
+        """Sketch a source with standardised columns, in one pass for the scales and one for the sketch.
 
         A source that can be read only once is learned as by ``partial_fit``.
         """
@@ -975,7 +1000,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self
 
     def _own(self) -> Arrays:
-        """Return the arrays that a file holds in addition to the sketch: variances, kept rows, scales, counts."""
+        """Return the arrays that a state file holds in addition to the sketch.
+
+        They are variances, stored rows, scales and counts.
+        """
         scales = {} if self._scales is None else self._scales.arrays()
         way = WAYS.index(self.solver_) if self.solver_ in WAYS else 0
         kept = {} if self._stream is None or self._all_rows() is None else self._stream.arrays()
@@ -983,16 +1011,19 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     @staticmethod
     def _filled(n_filled: int) -> Arrays:
-        """Return the array of the number of filled entries, if there are any."""
+        """Return the number of filled entries as an array for a state file; an empty dict if it is 0."""
         return {"filled": np.array([float(n_filled)])} if n_filled else {}
 
     def _arrays(self, variance: FeatureVariance | None, passes: int = 1, way: int = 0) -> Arrays:
-        """Return the arrays of the number of components, passes and method, the dtype and the variances."""
+        """Return the learned settings and the variances as arrays for a state file.
+
+        The settings are the number of components, the number of passes, the method and the dtype.
+        """
         out = {"learned": np.array([self._wanted, passes, way], np.float64), "dtype": np.zeros(0, self._dtype)}
         return out if variance is None else {**out, **variance.arrays()}
 
     def _restore_own(self, arrays: Arrays) -> None:
-        """Restore the attributes written by ``_own``, or derive them from the sketch if `arrays` is empty.
+        """Restore the attributes that ``_own`` saves; with no arrays, derive them from the sketch.
 
         Raises
         ------
@@ -1025,7 +1056,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         self._stream = KeptRows.from_arrays(arrays, d) if "kept_size" in arrays else None
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return ``_own`` for the rows of both estimators."""
+        """Return the additional arrays (``_own``) for the rows of both estimators."""
         mine, theirs = self._variance, other._variance
         variance = None if mine is None or theirs is None else mine.joined(theirs)
         if self._stream is not None and self._all_rows() is not None and other._all_rows() is not None:
@@ -1035,7 +1066,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return {**self._arrays(variance), **self._filled(self.n_filled_ + other.n_filled_)}
 
     def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
-        """Return (merged sketch, ``_own`` of both); ValueError if only one is a sketch of scaled columns."""
+        """Merge two estimators. Return the merged sketch and its additional arrays.
+
+        ValueError if only one is a sketch of scaled columns.
+        """
         if (self._scales is None) != (other._scales is None):
             raise ValueError(
                 "of the two one has an exact sum, the other a sketch of scaled columns: with scale=True they cannot be "
@@ -1049,7 +1083,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
         # The two may be of different methods. An exact sum absorbs a sketch.
-        """Return the merged sketch. An exact sum absorbs a sketch; two sketches get the size of this one."""
+        """Merge this estimator's sketch with another into a new sketch.
+
+        An exact sum absorbs a sketch; two sketches get the size of this one.
+        """
         first, second = self.sketch_, other
         if second.resolved["solver"] == "exact" and first.resolved["solver"] != "exact":
             first, second = second, first
@@ -1064,7 +1101,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
-        """Return the parameters of an estimator for this sketch; ValueError if it is not centred or was compressed."""
+        """Return the estimator's parameters that fit a given sketch.
+
+        ValueError if the sketch is not centred or has a compressor.
+        """
         if not model.center:
             raise ValueError("sketch must have center=True: components are those of centred rows")
         if model.compressor is not None:
@@ -1073,12 +1113,15 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
-    """Return the number of rows, at least 1; with weights the larger of their sum and the number of positive ones."""
+    """Return the number of rows, or with weights the larger of their sum and the number of positive ones.
+
+    At least 1 with weights.
+    """
     return rows.shape[0] if weights is None else max(1, int(np.count_nonzero(weights)), int(weights.sum()))
 
 
 def _wanted(n_components: Any, few: int) -> int | float:
-    """Check n_components: return an int, or a float in (0, 1). None becomes `few`."""
+    """Check the parameter n_components. Return it as an int, or as a float in (0, 1); None becomes `few`."""
     if n_components is None:
         return few
     if isinstance(n_components, bool) or not isinstance(n_components, Real):
@@ -1092,13 +1135,13 @@ def _wanted(n_components: Any, few: int) -> int | float:
 
 
 def _solver_of(sketch: FrequentDirections) -> str:
-    """Return the solver of a sketch: "gram" also for an exact sum that was merged with a lossy sketch."""
+    """Return the solver of a sketch, where an exact sum that was merged with a lossy sketch counts as "gram"."""
     solver = str(sketch.resolved["solver"])
     return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
 
 
 def _variance_of(sketch: FrequentDirections) -> FeatureVariance | None:
-    """Return the variances of the columns from an exact sum of products; None for a sketch."""
+    """Return the variances of the columns from an exact sum of products; None for other sketches."""
     mean = sketch.mean
     if mean is None or _solver_of(sketch) != "exact" or not sketch.total_weight > 0:
         return None

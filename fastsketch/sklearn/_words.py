@@ -1,4 +1,4 @@
-"""Columns that do not hold numbers, for error messages."""
+"""Descriptions of columns that do not hold numbers, for error messages."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -15,7 +15,7 @@ ENCODE = (
 
 
 def holds_times(X: Any) -> bool:
-    """Return whether an array or a table has a dtype of dates, times or durations."""
+    """Return True if an array or table has a column of dates, times or durations."""
     schema: Any = getattr(getattr(X, "schema", None), "types", None)  # of pyarrow
     kinds = schema or getattr(X, "dtypes", None)
     kinds = [getattr(X, "dtype", None)] if kinds is None else kinds
@@ -23,7 +23,10 @@ def holds_times(X: Any) -> bool:
 
 
 def columns_of_words(X: Any) -> str:
-    """Return a description of the columns that cannot be converted to numbers; an empty string if there are none."""
+    """Describe the columns that cannot be converted to numbers.
+
+    The result is an empty string if there are none.
+    """
     names: Any = getattr(X, "column_names", getattr(X, "columns", None))
     table = names is not None
     if not table:

@@ -255,8 +255,10 @@ def _is_long(group: dict[str, Any], p: Tensor) -> bool:
 
 
 def _is_even(g: Tensor) -> bool:
-    """Return True if the squares of a gradient matrix are spread over at least the share EVEN of its rows and
-    columns."""
+    """Return True if the squares of a gradient matrix are spread over enough of its rows and columns.
+
+    "Enough" is the share EVEN of both.
+    """
     squares = (g / g.abs().max()).square()
     for sums in (squares.sum(0), squares.sum(1)):
         if sums.sum().square() < EVEN * len(sums) * sums.square().sum():
