@@ -19,7 +19,7 @@ ROUNDING = 1e-12
 
 
 def grid(least: float, largest: float, n: int) -> Matrix:
-    """Return a logarithmic grid of ridge penalties in ascending order.
+    """Return a logarithmic grid of ridge penalties, in ascending order.
 
     It has PER_DECADE ridges in each decade, shape (p,).
 
@@ -52,7 +52,7 @@ class GeneralisedCrossValidation:
     """
 
     def __init__(self, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> None:
-        """Compute the eigendecomposition of the scaled Gram matrix X'X, and the grid of ridges.
+        """Compute the eigendecomposition of the scaled Gram matrix X'X, and the grid of ridge penalties.
 
         `gram` (d, d) is of all n rows. It is divided by the square roots of `penalty` (d,) on both sides.
         """
@@ -71,7 +71,7 @@ class GeneralisedCrossValidation:
         self.ridges = grid(self._unit * largest, self._unit * largest, side)
 
     def scores(self, shares: Matrix) -> Matrix:
-        """Compute the generalised cross-validation score of every ridge in the grid.
+        """Compute the generalised cross-validation (GCV) score of every ridge penalty in the grid.
 
         The scores (p,) are summed over targets with the weights `shares` (c,). A ridge that leaves no degrees of
         freedom scores infinity.
@@ -83,7 +83,7 @@ class GeneralisedCrossValidation:
         return np.divide(squares, (trace / self._moments.n_effective) ** 2, out=out, where=trace > 0)
 
     def leave_one_out(self, shares: Matrix, rows: Rows) -> Matrix:
-        """Estimate the leave-one-out error of every ridge in the grid from a sample of rows.
+        """Estimate the leave-one-out error of every ridge penalty in the grid, from a sample of rows.
 
         The errors (p,) are summed over targets with the weights `shares` (c,).
 
@@ -106,14 +106,18 @@ class GeneralisedCrossValidation:
         return self._residual(shares) * ratios
 
     def _left(self) -> Matrix:
-        """Return the factor ridge / (eigenvalue + ridge) of every ridge and eigenvalue, shape (p, k)."""
+        """Return the factors penalty / (eigenvalue + penalty) for all ridge penalties and eigenvalues.
+
+        Shape (p, k) for p penalties and k eigenvalues.
+        """
         ridges = self.ridges[:, np.newaxis] / self._unit
         return ridges / (self._values + ridges)
 
     def _residual(self, shares: Matrix) -> Matrix:
-        """Return the sum of squared residuals of all rows at every ridge, relative to the targets' sum of squares.
+        """Return the relative sum of squared residuals of all rows at every ridge penalty in the grid.
 
-        Shape (p,), summed over targets with the weights `shares`.
+        Shape (p,), summed over targets with the weights `shares`. Each target's residuals are relative to its sum of
+        squares.
         """
         explained = self._cross**2 / self._values[:, np.newaxis]
         residual = np.maximum(1.0 - explained.sum(axis=0), 0.0) + self._left() ** 2 @ explained
@@ -122,7 +126,7 @@ class GeneralisedCrossValidation:
 
 
 class LeaveOneOut:
-    """Exact leave-one-out predictions of ridge regression for every row at any ridge, from one decomposition.
+    """Exact leave-one-out predictions of a ridge regression, at any penalty, from one decomposition.
 
     X are weighted, centred rows, D a penalty, U the eigenvectors of X D^-1 X' that are orthogonal to the mean, S their
     eigenvalues. At ridge r the leave-one-out residual of row i is (U r / (S + r) U'y)_i, the residual of its target,
@@ -161,7 +165,7 @@ class LeaveOneOut:
         self.ridges = grid(max(least, max(n, d) * EPS * largest), largest, max(n, d))
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets of each row by a fit to all other rows.
+        """Predict the targets of each row by a ridge regression on all other rows.
 
         The result has shape (n, c), and is infinite where the other rows do not determine it.
         """
@@ -177,11 +181,13 @@ class LeaveOneOut:
         return self._y - off
 
     def errors(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute the leave-one-out error of each row at every ridge of the grid, shape (n_ridges, n_rows)."""
+        """Compute the leave-one-out error of each row at every ridge penalty, shape (n_penalties, n_rows)."""
         return np.stack([scorer.errors(self.predict(float(ridge)), rows) for ridge in self.ridges])
 
     def residuals(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute the leave-one-out residuals (n, c), each at the ridge that has the least error on the other rows.
+        """Compute leave-one-out residuals, each at the ridge penalty that is best for the other rows.
+
+        Shape (n, c).
 
         A ridge that a row has helped to choose makes its residual too small: for ten rows, intervals would cover a
         tenth less.

@@ -18,7 +18,7 @@ OF_SKETCH, HELD = "sketch_", "held"
 
 
 class HeldOutLearner(MergeableModel, abstract=True):
-    """Base of models that sketch rows and keep a random sample of held-out rows, on which the ridge is chosen."""
+    """Base of models that sketch rows, and hold out a random sample on which the ridge penalty is chosen."""
 
     # parameters that subclasses declare
     decay: float
@@ -40,7 +40,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
         raise NotImplementedError
 
     def _faded(self, factor: float) -> dict[str, Any]:
-        """Return copies, by name, of the attributes that ``fade`` changes, with weights multiplied by `factor`."""
+        """Return the attributes that ``fade`` will set, by name, with all weights multiplied by `factor`."""
         raise NotImplementedError
 
     def _rows_held(self, held: HeldOut) -> Any:

@@ -1,4 +1,4 @@
-"""A uniform random sample of rows (bottom-k reservoir), held out of a sketch so that a ridge can be chosen on them.
+"""Uniform random sample of rows (bottom-k reservoir), held out of a sketch so that a ridge penalty can be chosen on it.
 
 Every row that may be held out (for users: those with two items at least) has a pseudorandom key, a function of the
 seed, its position in the stream and its content. The rows with the smallest keys are held out. So the sample depends
@@ -61,7 +61,7 @@ class HeldOut:
         return HeldOut(rows, self.weight[where], self.key[where], self.came[where])
 
     def own(self) -> "HeldOut":
-        """Return a reservoir with copies of the rows' arrays, which may belong to the caller."""
+        """Copy the arrays of the rows, which may belong to the caller, and return a new reservoir."""
         rows = copy(self.rows)
         rows.data, rows.indices, rows.indptr = rows.data.copy(), rows.indices.copy(), rows.indptr.copy()
         return HeldOut(rows, self.weight, self.key, self.came)
@@ -71,11 +71,10 @@ class HeldOut:
         return replace(self, weight=self.weight * factor)
 
     def aged(self, decay: float, n_rows: int, *, came: int | None = None) -> "HeldOut":
-        """Return the held-out rows with weights decayed for all rows that have arrived since then.
+        """Return the held-out rows with their weights decayed to the end of a stream of `n_rows` rows.
 
-        `n_rows` is the length of the stream. The result counts its rows as if they had arrived last.
-
-        `came` replaces their number in the stream, if they continue in another stream.
+        The result counts its rows as if they had arrived last. `came` replaces their number in the stream, if they
+        continue in another stream.
         """
         age = (n_rows - 1 - self.came).astype(np.float64)
         last = np.full(len(self), n_rows - 1 if came is None else came)
@@ -138,10 +137,10 @@ def offer(
 def exchange(
     held: Keys, key: Keys, able: NDArray[np.bool_], *, size: int, given: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Select the rows of a reservoir after a batch. Return their source indices, in ascending order of keys.
+    """Choose the rows that a reservoir keeps after a new batch. Return their source indices; `given` is changed.
 
-    The rows are those with the smallest keys (a bottom-k sample). Source i < r is position i of the old reservoir of r
-    rows, source r + j is row j of the batch. `given` is changed in place.
+    These are the rows of the smallest keys (a bottom-k sample), in ascending order of keys. Source i < r is position i
+    of the old reservoir of r rows, source r + j is row j of the batch.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Ridge coefficients from normal equations, the choice of the ridge on held-out rows, and conformal quantiles."""
+"""Ridge coefficients from normal equations, the choice of the penalty on held-out rows, and conformal quantiles."""
 
 # pyright: reportPrivateUsage=false
 
@@ -31,7 +31,7 @@ NEWTON_STEPS, MOST_FACTOR = 50, 1e4
 
 
 class RidgePath(NamedTuple):
-    """Ridges that were tried, with the cross-validated error of each.
+    """Ridge penalties that were tried, with the cross-validated error of each.
 
     Attributes
     ----------
@@ -80,7 +80,10 @@ class Rows(NamedTuple):
         return type(self)(*(array[:n] for array in self))
 
     def counted(self) -> Matrix:
-        """Return the weight of each row for choosing the ridge, 1 on average, with the largest weights clipped."""
+        """Return the weight of each row for choosing the ridge penalty, with the largest weights clipped.
+
+        The weights are 1 on average. The FEWEST largest ones are cut to the smallest of them.
+        """
         if len(self.weight) <= FEWEST:
             return np.ones(len(self.weight))
         top = np.partition(self.weight, -FEWEST)[-FEWEST]
@@ -99,7 +102,7 @@ class Problem(NamedTuple):
     scaled: bool
 
     def solver(self, ridge: float) -> Solver:
-        """Return a function that solves the normal equations at a ridge for any right-hand sides."""
+        """Return a function that solves the normal equations at a ridge penalty, for any right-hand sides."""
         penalty = ridge * penalty_of(self.moments, scaled=self.scaled)
         if isinstance(self.gram, GramModel):  # the divisors must exceed rounding
             penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost * self.gram.unit)
@@ -120,7 +123,7 @@ class Problem(NamedTuple):
         return self.solver(ridge)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
-        """Solve the normal equations for the coefficients and intercepts at a ridge."""
+        """Solve the normal equations for the coefficients and intercepts at a ridge penalty."""
         return completed(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
     @property
@@ -130,7 +133,7 @@ class Problem(NamedTuple):
 
 
 class Scorer(NamedTuple):
-    """Error of predictions by the measure ``scoring``, and the factor on coefficients that minimises it."""
+    """Error measure for predictions, with the rescaling of the coefficients that minimises it."""
 
     scoring: str
     moments: Moments  # of the rows learned
@@ -204,7 +207,7 @@ def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
 
 
 def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
-    """Return the diagonal that ridge 1 adds to X'X: the column variances if `scaled`, else ones.
+    """Return the diagonal that a ridge penalty of 1 adds to X'X: column variances if `scaled`, else ones.
 
     A constant column has 1 in both cases.
     """
@@ -235,7 +238,7 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
 
 
 class Choice(NamedTuple):
-    """A chosen ridge, with the path of ridges that were tried."""
+    """A chosen ridge penalty, with all penalties that were tried and their errors."""
 
     ridge: float
     path: RidgePath | None
@@ -244,7 +247,10 @@ class Choice(NamedTuple):
 
 
 def least_of(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
-    """Return a ridge path with the ridge of least error chosen; among equal errors the largest ridge."""
+    """Choose the ridge penalty of least error; among equal errors the largest penalty.
+
+    The result is a ``RidgePath`` with this choice.
+    """
     best = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
     return RidgePath(best, ridges, errors, standard_errors, n_rows)
 
@@ -252,7 +258,7 @@ def least_of(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: in
 def chosen(
     predict: Callable[[float], Matrix], scorer: Scorer, rows: Rows, first: float, *, low: float, least: float = LEAST
 ) -> Choice:
-    """Choose the ridge with the least error on held-out rows.
+    """Choose the ridge penalty with the least error on held-out rows.
 
     Parameters
     ----------

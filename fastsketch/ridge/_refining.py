@@ -1,4 +1,4 @@
-"""Refining a ridge regression in further passes by preconditioned conjugate gradients, and choosing the ridge again."""
+"""Refinement of a ridge regression in further passes, by conjugate gradients, with a new choice of the penalty."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -97,7 +97,7 @@ def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, large
 
 
 class Refined(NamedTuple):
-    """Result of a refinement: the conjugate gradient state and the chosen ridge."""
+    """Result of a refinement: the conjugate gradient state and the chosen ridge penalty."""
 
     steps: ConjugateGradients
     choice: Choice
@@ -110,7 +110,7 @@ class Refined(NamedTuple):
 
 
 class Krylov:
-    """Lanczos iteration on X'X for each target, which predicts held-out rows at every ridge.
+    """Lanczos iteration on X'X for each target, which predicts held-out rows at every ridge penalty.
 
     With S = D^(-1/2) of the penalty D, each step on S H S adds a direction to V, which starts at S z. In the basis V, S
     H S is a tridiagonal matrix T, and S V (T + ridge)^-1 V'S z are the coefficients after as many steps of conjugate
@@ -145,7 +145,7 @@ class Krylov:
         self._old, self._v = self._v, rest / np.maximum(self._beside[-1], TINY)
 
     def path(self) -> "KrylovPath":
-        """Return an object that predicts the held-out rows at any ridge, from the steps made so far."""
+        """Return an object that predicts the held-out rows at any ridge penalty, from the steps made so far."""
         k, beside = len(self._diagonal), np.array(self._beside[1:])
         tridiagonal = np.zeros((self._v.shape[1], k, k))
         at = np.arange(k)
@@ -170,7 +170,7 @@ class KrylovPath(NamedTuple):
     target_mean: Matrix
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets (n, c) of the held-out rows at a ridge."""
+        """Predict the targets (n, c) of the held-out rows at a ridge penalty."""
         return self.target_mean + np.einsum("ncj,cj->nc", self.seen, self._solution(ridge))
 
     def residual(self, ridge: float) -> float:
@@ -179,7 +179,7 @@ class KrylovPath(NamedTuple):
         return float((np.abs(last) * (self.beyond / np.maximum(self.length, TINY))).mean())
 
     def least(self, first: float) -> float:
-        """Return the smallest ridge at which the equations are solved accurately enough to judge it.
+        """Return the smallest ridge penalty at which the equations are solved accurately enough to judge it.
 
         Ridges are reduced by factors of STEP; the residual must be at most KNOWN.
         """
@@ -189,13 +189,13 @@ class KrylovPath(NamedTuple):
         return ridge
 
     def _solution(self, ridge: float) -> Matrix:
-        """Return the coefficients at a ridge in the eigenvector basis, shape (c, k)."""
+        """Return the coefficients at a ridge penalty in the eigenvector basis, shape (c, k)."""
         return self.vectors[:, 0] / (self.values + ridge) * self.length[:, np.newaxis]
 
 
 @dataclass(frozen=True)
 class MeasuredForm(StoredForm):
-    """Form of the rows in a further pass, which also sums up their moments the first time.
+    """Multiplication of the rows in a further pass, which in the first one also sums up their moments.
 
     So they can be compared with the rows learned.
     """

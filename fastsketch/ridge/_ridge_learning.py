@@ -82,7 +82,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
-        """Return an empty sketch, or an empty exact sum if X'X fits in the memory."""
+        """Return an empty sketch of the rows, or an empty exact sum of X'X if that is used instead."""
         return FrequentDirections(
             self.sketch_size,
             solver="exact" if self._sums(n_features) else "gram",
@@ -92,7 +92,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         )
 
     def _sums(self, n_features: int) -> bool:
-        """Return True if X'X is summed exactly, without a sketch."""
+        """Return True if X'X is summed exactly instead of being sketched."""
         return self.solver == "exact" or (self.solver == "auto" and 8 * n_features * n_features <= self.max_memory)
 
     @property
@@ -121,7 +121,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Batch, targets: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn rows with their targets.
+        """Update the model with rows and their targets.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._settle({**learned, "_refined": None}, x, weights)
 
     def _with_products(self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]) -> FrequentDirections:
-        """Return a copy of the exact sum X'X with sparse rows added, computed from products of their nonzeros."""
+        """Return a copy of the exact X'X with sparse rows added, computed from products of their nonzeros."""
         block = self._empty_sketch(rows.shape[1])
         block._begin_with(column_products(rows, weights, block._setting).engine)
         return sketch.copy().merge(block)

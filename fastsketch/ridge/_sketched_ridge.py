@@ -60,7 +60,7 @@ TOLERANCE = 1e-4
 
 
 class FittedRidge(NamedTuple):
-    """Coefficients at the chosen ridge, and how it was chosen; a cache that is valid until more is learned."""
+    """Coefficients at the chosen ridge penalty, and how it was chosen; a cache for queries."""
 
     fit: Coefficients
     choice: Choice
@@ -74,7 +74,7 @@ class PredictionInterval(NamedTuple):
 
 
 class SketchedRidge(RidgeLearner):
-    """Ridge regression learned in one pass, with the ridge chosen by cross-validation.
+    """Ridge regression learned in one pass, with the penalty chosen by cross-validation.
 
     Coefficients W (d x c) minimise the weighted sum of squares of y - x W - b plus ridge times the squares of W, by
     default for standardised columns. X'Y is kept exactly. X'X is kept exactly if d is small, otherwise as a sketch of
@@ -290,7 +290,7 @@ class SketchedRidge(RidgeLearner):
 
     @reads
     def score_path(self) -> RidgePath:
-        """Return the ridges that were tried, with the cross-validated error of each.
+        """Return the ridge penalties that were tried, with the cross-validated error of each.
 
         Returns
         -------
@@ -407,7 +407,7 @@ class SketchedRidge(RidgeLearner):
 
     # -- reading out -----------------------------------------------------------------------------------------------
     def _coefficients(self, ridge: float | None) -> Coefficients:
-        """Return the coefficients and intercepts at the given ridge, or at the chosen one if it is None.
+        """Return the coefficients and intercepts at the given ridge penalty, or at the chosen one if it is None.
 
         A warning is given if the chosen ridge's coefficients are refined and the returned ones are not.
         """
@@ -423,7 +423,7 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _solved(self, ridge: float, *, measured: bool = False, trial: Problem | None = None) -> Coefficients:
-        """Solve the normal equations for the coefficients and intercepts at a ridge.
+        """Solve the normal equations for the coefficients and intercepts at a ridge penalty.
 
         Parameters
         ----------
@@ -443,7 +443,7 @@ class SketchedRidge(RidgeLearner):
         return completed(factor * fit.coef, whole.moments, None)
 
     def _fitted(self) -> FittedRidge:
-        """Return the coefficients and the chosen ridge; cached until more is learned."""
+        """Return the coefficients and the chosen ridge penalty; cached until more is learned."""
         if self._last is None:
             moments = self._require_rows()
             if self._refined is None:
@@ -456,7 +456,7 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
-        """Choose the ridge, and solve for the coefficients from the sketch or the exact sum."""
+        """Choose the ridge penalty and compute the coefficients, from the sketch or the exact X'X."""
         choice, trial = self._settled_choice(), None
         if choice is None:
             trial = self._problem(slice(0, self._measuring().stop))
@@ -471,7 +471,7 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _chosen_by(self, trial: Problem) -> Choice:
-        """Choose the ridge of least error on held-out rows, given the normal equations without these rows."""
+        """Choose the ridge penalty of least error on held-out rows, given the normal equations without these rows."""
         rows, scorer = self._rows_of(slice(0, self._measuring().stop)), self._scorer(trial)
         first, low = self._first_ridge(trial.moments), self._low_ridge(trial.moments)
         return chosen(lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x), scorer, rows, first, low=low)
@@ -483,7 +483,10 @@ class SketchedRidge(RidgeLearner):
         return self._known()
 
     def _settled_choice(self) -> Choice | None:
-        """Return the given ridge, or choose one by cross-validation; None if held-out rows must choose it."""
+        """Choose the ridge penalty without held-out rows; return None if only held-out rows can choose it.
+
+        It is the given one, or is chosen by leave-one-out or generalised cross-validation. Too few rows take a default.
+        """
         if self.ridge is not None:
             return Choice(self.ridge, None, self.ridge)
         rows, moments = self._rows_at_hand(), self._known()
@@ -501,7 +504,7 @@ class SketchedRidge(RidgeLearner):
         return Choice(ridge, None, ridge)
 
     def _is_validated_by_sums(self) -> bool:
-        """Return True if generalised cross-validation can choose the ridge.
+        """Return True if generalised cross-validation can choose the ridge penalty.
 
         It needs X'X, squared errors and coefficients of full rank. With unequal weights it also needs more rows, by
         Kish's number, than coefficients: otherwise small ridges would leave no degrees of freedom, but much of the
@@ -515,7 +518,7 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _generalised(self, left_out: slice) -> Choice:
-        """Choose the ridge by generalised cross-validation of all rows except some held-out ones.
+        """Choose the ridge penalty by generalised cross-validation of all rows except some held-out ones.
 
         The slice `left_out` selects these among the held-out rows.
         """
@@ -535,7 +538,7 @@ class SketchedRidge(RidgeLearner):
         return Choice(path.ridge, path, None)
 
     def _ridge_apart(self, choice: Choice) -> float:
-        """Return the ridge at which residuals for intervals are measured.
+        """Return the ridge penalty at which residuals for prediction intervals are measured.
 
         The rows that measure them have not taken part in its choice.
         """
@@ -568,7 +571,7 @@ class SketchedRidge(RidgeLearner):
         return Scorer(self.scoring, trial.moments, trial.is_whole)
 
     def _first_ridge(self, moments: Moments) -> float:
-        """Return the mean squared length of a weighted row, where the search for the ridge starts.
+        """Return the ridge penalty from which the search starts: the mean squared length of a weighted row.
 
         At this ridge noise equals signal.
         """
@@ -578,7 +581,7 @@ class SketchedRidge(RidgeLearner):
         return length if length > 0 else 1.0
 
     def _low_ridge(self, moments: Moments) -> float:
-        """Return a lower starting ridge for the search, for columns of very different scales.
+        """Return a lower ridge penalty from which to search, for columns of very different scales.
 
         It is ``_first_ridge`` as if all columns had the geometric mean of their squares.
 
@@ -734,7 +737,7 @@ class SketchedRidge(RidgeLearner):
         return Refined(steps, choice, made if refined is None else refined.to_choose)
 
     def _errors_apart(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
-        """Return the errors on held-out rows that have not chosen the ridge.
+        """Return the errors on held-out rows that have not chosen the ridge penalty.
 
         Predictions are by the coefficients `coef` (d, c), or by the sketch at `ridge` if they are None.
         """
@@ -748,7 +751,7 @@ class SketchedRidge(RidgeLearner):
         return Scorer(self.scoring, rest, is_whole=True).errors(fit.predict(rows.x), rows)
 
     def _choice_again(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
-        """Choose the ridge by Lanczos steps, as a generator that asks its caller for products with X'X.
+        """Choose the ridge penalty by Lanczos steps, as a generator that asks its caller for products with X'X.
 
         At its end it returns (number of passes, choice).
         """
@@ -812,5 +815,5 @@ class SketchedRidge(RidgeLearner):
 
 
 def least_error(choice: Choice) -> float:
-    """Return the smallest error among the ridges that were tried; infinity if none was."""
+    """Return the smallest error among the ridge penalties that were tried; infinity if none was."""
     return np.inf if choice.path is None else float(choice.path.errors.min())

@@ -1,5 +1,7 @@
-"""Estimators with the scikit-learn interface, for the sketches, hashes, linear learners and low-rank models of
-fastsketch."""
+"""Estimators with the scikit-learn interface on fastsketch's sketches, hashes, linear learners and low-rank models.
+
+They need the extra ``sklearn``.
+"""
 
 from fastsketch.sklearn._coders import SketchCoder, SketchHasher
 from fastsketch.sklearn._completer import LowRankCompleter, LowRankFactors

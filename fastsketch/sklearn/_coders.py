@@ -52,7 +52,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 
     # -- learning --------------------------------------------------------------------------------------------------
     def fit(self, X: Batch, y: Any = None) -> Self:
-        """Fit the model to X, and keep X for ``kneighbors``.
+        """Fit the model to X, whose rows ``kneighbors`` then searches.
 
         Anything learned before is forgotten.
 

@@ -154,7 +154,7 @@ class ColumnScales:
     def prepare(
         self, sketch: FrequentDirections, rows: Any, weights: Floats | None
     ) -> "tuple[Self, FrequentDirections, Any, Floats | None]":
-        """Update the scales with a batch. Return the new scales, and the sketch and divided rows to update it with.
+        """Update the scales with a batch. Return new scales, with the sketch and the divided rows to be learned next.
 
         The result is (scales, sketch, rows, weights). That sketch, updated with these rows, has learned all rows so
         far.
@@ -221,7 +221,11 @@ class ColumnScales:
     def merge(
         self, sketch: FrequentDirections, other: "ColumnScales", others: FrequentDirections
     ) -> "tuple[FrequentDirections, ColumnScales]":
-        """Merge two sketches with their scales. Return a new sketch and new scales."""
+        """Merge two sketches with their scales. Return a new sketch and new scales.
+
+        Rows that still wait on one side are learned by the other. Otherwise both sketches are divided further until
+        each column has the larger of its two scales, so that no certificate grows.
+        """
         if other.waiting is not None:
             return self.learn(sketch, *other.waiting.in_order()) if other.waiting.n_held else (sketch, self)
         if self.waiting is not None:

@@ -301,7 +301,10 @@ class ShrunkCovariance(NamedTuple):
 
 
 def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
-    """Return the matrix of products of columns of an exact sketch, and the mean that was subtracted or None."""
+    """Return the products of the columns of an exact sketch, as a (d, d) matrix, and the mean subtracted before.
+
+    The mean is None if rows are not centred.
+    """
     engine: Any = sketch._seen_engine().clone()
     unit = np.ldexp(1.0, engine.exponent)
     with np.errstate(over="ignore", under="ignore"):

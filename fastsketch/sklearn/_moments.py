@@ -61,8 +61,10 @@ class FeatureVariance:
 
     @classmethod
     def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
-        """Make a running variance from the total weight, the column means and the sums of squares around these
-        means."""
+        """Make a running variance from the total weight, column means and sums of squares.
+
+        `mean` and `squares` have shape (d,); the squares are around these means.
+        """
         return cls(weight, mean.copy(), np.zeros(len(mean)), squares.copy())
 
     @property

@@ -147,7 +147,7 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
 
 @estimator
 class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
-    """Linear classifier learned online by an adaptive subgradient method with a sketched matrix.
+    """Linear classifier learned online by adaptive subgradients, preconditioned by a sketch of the gradients.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
 
 @estimator
 class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
-    """Linear regression learned online by an adaptive subgradient method with a sketched matrix.
+    """Linear regression learned online by adaptive subgradients, preconditioned by a sketch of the gradients.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
 
 @estimator
 class LinearEstimator(ModelEstimator):
-    """Base of the online linear estimators, which learn one row after another."""
+    """Base of the online linear estimators, which learn rows one after another."""
 
     _FREE: ClassVar = frozenset({"epochs", "shuffle", "random_state"})
     _MODEL: ClassVar = "model_"
@@ -254,7 +254,7 @@ class LinearEstimator(ModelEstimator):
 
     @property
     def n_samples_seen_(self) -> int:
-        """Return the number of rows learned, where each pass counts again."""
+        """Return the number of rows learned; a row counts once for each pass."""
         return self._learner.n_rows
 
     def _own(self) -> Arrays:

@@ -297,7 +297,10 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self._has_rows_to_trim() and self._scorer()[0].mean is not None
 
     def _has_rows_to_trim(self) -> bool:
-        """Return True if enough rows remain for trimming: more than five for each column."""
+        """Return True if the retained sample can be trimmed to more than five rows for each column.
+
+        False with support_fraction=1, or without retained rows.
+        """
         if self._kept_rows is None or self._support_asked() == 1.0:
             return False
         n_kept = np.ceil(self.support_fraction * len(self._kept_rows.sample()[1]))
@@ -311,7 +314,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return max(1, int(np.count_nonzero(self._standard()[0].scale)))
 
     def _spread(self) -> NDArray[np.float64]:
-        """Return the standard deviation of each column in the units of the sketch, with a small lower limit.
+        """Return the standard deviation of each column after scaling, with a small lower limit.
 
         They are 1 for the exact matrix; for a sketch they differ from 1, since its units are powers of two.
         """
@@ -322,8 +325,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return np.maximum(deviations, np.sqrt(MIN_VARIANCE_SHARE))
 
     def _robust_share(self, correlation: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        """Compute the shrinkage intensity of the robust covariance: the parameter `shrinkage`, or OAS if it is a
-        name."""
+        """Compute the shrinkage intensity of the robust covariance: `shrinkage`, or OAS if that is a name."""
         asked = self._shrinkage_asked()
         if not isinstance(asked, str):
             return asked or 0.0

@@ -114,7 +114,7 @@ class RidgeEstimator(MergingEstimator):
 
 @estimator
 class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstimator):
-    """Ridge regression learned in one pass, with the ridge chosen by cross-validation.
+    """Ridge regression learned in one pass, with the penalty chosen by cross-validation.
 
     Parameters
     ----------

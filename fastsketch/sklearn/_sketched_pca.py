@@ -414,7 +414,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             )
 
     def _take_gaussian(self, model: GapMoments, n_filled: int, dtype: Any) -> None:
-        """Replace what was learned by the mean and covariance of a fitted Gaussian.
+        """Replace what was learned by a fitted Gaussian's mean and covariance, as an exact sum of products.
 
         The sum is that of 2 d artificial rows, mean + and - sqrt(d eigenvalue) eigenvector, each of weight n / (2 d),
         which have exactly this mean and covariance.

@@ -1,4 +1,7 @@
-"""Optimisers for torch: Adam in sketched directions, and adaptive subgradient methods with sketched matrices."""
+"""Optimisers for torch: Adam in sketched directions, and adaptive subgradient methods with sketched matrices.
+
+They need the extra ``torch``.
+"""
 
 from fastsketch.torch._optimizers import AdaFD, AdaFFD
 from fastsketch.torch._sketched_soap import SketchedSOAP

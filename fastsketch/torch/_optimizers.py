@@ -106,7 +106,10 @@ class _SketchedOptimizer(GuardedOptimizer):
         as_real(known.get("first_length", 1.0), "first_length", 0.0, 1e300, low_open=True)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Flatten a gradient (numel,), convert it to the dtype of the state and add the weight decay."""
+        """Convert a gradient to a flat vector in the dtype of the state, and add the weight decay.
+
+        Shape (numel,).
+        """
         g = self._gradient(group, p, grad).reshape(-1)
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
