@@ -54,7 +54,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._n
 
     def _settle(self, learned: dict[str, Any], rows: Any, weights: Any) -> None:
-        """Assign the learned attributes, and update the new sketch with rows.
+        """Assign new values to the learned attributes, and update the sketch among them with rows.
 
         If the sketch refuses the rows, all attributes are restored. `learned` contains the sketch under "_sketch".
         """

@@ -1,4 +1,4 @@
-"""Hill-climbing search for the ridge of the best held-out score, and the set of ridges that are as good.
+"""Hill-climbing search for the ridge penalty of the best held-out score, and which other penalties are as good.
 
 A few hundred rows determine the best ridge only roughly, so a loss below their standard error does not count.
 """
@@ -19,7 +19,7 @@ SLACK = 0.5
 def climbed(
     scores: Callable[[float], Values], least: float, most: float, *, start: float = 0.0, gain: float = 0.0
 ) -> dict[float, Values]:
-    """Search for the best score by hill-climbing over powers of STEP.
+    """Search for the best score by hill-climbing on a logarithmic grid of ridge penalties.
 
     Return the scores of all steps tried, as {step: scores}.
 
@@ -41,12 +41,12 @@ def climbed(
 
 
 def best_step(tried: dict[float, Values]) -> float:
-    """Return the step of the highest mean score; among equal ones the largest step."""
+    """Return the grid step of the highest mean score; among equal ones the largest step."""
     return max(tried, key=lambda step: (tried[step].mean(), step))
 
 
 def as_good(tried: dict[float, Values]) -> list[float]:
-    """Return the steps whose scores are statistically as good as the best, in ascending order.
+    """Return the grid steps whose scores are statistically as good as the best, in ascending order.
 
     The criterion is ``is_as_good``.
     """

@@ -157,7 +157,7 @@ class Krylov:
 
 
 class KrylovPath(NamedTuple):
-    """Eigendecomposition of the Lanczos matrix of each target, with the held-out rows in this basis.
+    """Lanczos solutions for each target, as eigenvalues and eigenvectors, which predict held-out rows.
 
     Eigenvalues are (c, k), eigenvectors (c, k, k), and rows (n, c, k) after k steps.
     """
@@ -204,7 +204,7 @@ class MeasuredForm(StoredForm):
     measured: list[Moments]  # moments of the rows so far; empty once they have been compared
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
-        """Multiply a block of rows: return X'X q and the number of rows.
+        """Multiply a block of rows: return X'X q, where X are these rows, and their number.
 
         In the first pass this also adds the block's moments to ``measured``; sparse rows stay sparse.
         """

@@ -340,7 +340,7 @@ class SketchedRidge(RidgeLearner):
         passes: int = 50,
         tolerance: float = 1e-6,
     ) -> Refinement:
-        """Read the rows again, which brings the coefficients closer to an exact fit to all rows.
+        """Refine the coefficients towards an exact fit to all rows, by reading the rows again.
 
         Each pass is a step of conjugate gradients on the normal equations, for all targets together, with the sketch as
         preconditioner. Unless the ridge is given it is chosen again first, in at most three fifths of the passes: a

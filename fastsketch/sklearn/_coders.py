@@ -77,7 +77,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         return self
 
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
-        """Update the model with one more batch, which may have any number of rows.
+        """Update the model with a batch of rows, and drop the rows kept for ``kneighbors``.
 
         Rows that ``fit`` has kept for ``kneighbors`` are dropped.
 

@@ -453,14 +453,14 @@ class MergingEstimator(ModelEstimator):
         raise NotImplementedError
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return the additional arrays (``_own``) for the rows of both estimators.
+        """Return the arrays that ``_own`` would return for the rows of both estimators.
 
         It is called before their models are merged.
         """
         return {}
 
     def _merged(self, other: Any) -> tuple[Any, Arrays]:
-        """Merge the models of two estimators. Return a new model and its additional arrays."""
+        """Merge the models of both estimators. Return a new model, and the arrays saved in addition to it."""
         own = self._own_with(other)
         return self._merged_model(other._learner), own
 

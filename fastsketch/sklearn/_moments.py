@@ -102,7 +102,7 @@ class FeatureVariance:
         return type(self)(self.weight + weight, shift, total, square)
 
     def joined(self, other: Self) -> Self:
-        """Return a new running variance of the rows of both objects."""
+        """Return the running variance of the rows of two objects together, as a new object."""
         # around this shift: x - a = (x - b) + (b - a)
         move = other._shift - self._shift
         return type(self)(

@@ -48,7 +48,7 @@ COPIED = 1 << 23
 
 
 class _RowsInEpochs:
-    """Rows and targets for several passes, shuffled anew for each pass unless the seed is None."""
+    """Rows and targets for several passes, shuffled again for each pass unless the seed is None."""
 
     def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None, mean_weight: float) -> None:
         self.X, self.targets, self.weights, self.seed, self.n = X, targets, weights, seed, X.shape[0]

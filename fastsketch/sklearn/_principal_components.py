@@ -47,9 +47,9 @@ def read_again(
     wanted: int | float,
     exactly: Callable[[], bool] = lambda: False,
 ) -> tuple[int, SpectrumOverview | None]:
-    """Refine a sketch in place by further passes over the rows, until the variances are accurate to CERTAIN.
+    """Refine a sketch in place by further passes over the rows, until the variances are accurate.
 
-    Return the number of passes in all, and the last spectrum.
+    Return the number of passes in all, and the last spectrum. Accurate means a residual of at most the share CERTAIN.
 
     Each pass is a block Krylov step that starts from the sketch, which is changed in place. If the residuals are still
     too large after the last pass, `exactly` is called. If it returns True it has learned the rows by an exact method,

@@ -621,7 +621,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._read_once("scale", self._find_scale) if self.scale else None
 
     def _find_scale(self) -> NDArray[np.float64]:
-        """Compute the scales of the columns from the stored rows, the exact sum or the sketch."""
+        """Compute the scales of the columns from the stored rows, the exact sum of products or the sketch."""
         if (known := self._all_rows()) is not None:
             return spreads(*known, center=True)
         if self._scales is None:
@@ -1056,7 +1056,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         self._stream = KeptRows.from_arrays(arrays, d) if "kept_size" in arrays else None
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return the additional arrays (``_own``) for the rows of both estimators."""
+        """Return the arrays that ``_own`` would return for the rows of both estimators."""
         mine, theirs = self._variance, other._variance
         variance = None if mine is None or theirs is None else mine.joined(theirs)
         if self._stream is not None and self._all_rows() is not None and other._all_rows() is not None:
@@ -1066,7 +1066,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return {**self._arrays(variance), **self._filled(self.n_filled_ + other.n_filled_)}
 
     def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
-        """Merge two estimators. Return the merged sketch and its additional arrays.
+        """Merge the sketches of both estimators. Return a new sketch, and the arrays saved in addition to it.
 
         ValueError if only one is a sketch of scaled columns.
         """

@@ -48,7 +48,7 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def usable_eps(eps: float, dtype: torch.dtype) -> float:
-    """Return eps, raised to the square root of the smallest normal number of the dtype, so that its square is not 0."""
+    """Return eps, but at least the square root of the smallest normal number, so that eps^2 does not underflow."""
     return max(eps, math.sqrt(torch.finfo(dtype).tiny))
 
 
