@@ -1,4 +1,4 @@
-"""Nearest neighbours by codes of a few bytes a row: hashes and quantizers learned from a stream, and an index."""
+"""Approximate nearest-neighbour search with compact codes: hashes, quantizers and an index."""
 
 from fastsketch.neighbours._code_index import CodeIndex
 from fastsketch.neighbours.codes import Encoder, hamming_distances, hamming_topk

@@ -1,4 +1,4 @@
-"""A flat index of codes with ids, searched by real-valued queries and saved as one file."""
+"""Nearest-neighbour index of compact codes with ids, which is searched exhaustively and saved as one file."""
 
 from functools import partial
 from os import PathLike
@@ -67,7 +67,7 @@ MAX_PADDED_ANSWERS: Final = 1 << 20
 
 
 class _Contents(NamedTuple):
-    """A snapshot of the rows of an index.
+    """A snapshot of the codes, ids and stored rows of an index.
 
     Arrays have capacity beyond the first ``n_rows`` entries. An addition writes there, which no reader accesses, and
     replaces the snapshot when it is complete; a removal allocates new arrays. Searches therefore need no lock, and an
@@ -87,15 +87,15 @@ class _Contents(NamedTuple):
         return self.ids[: self.n_rows]
 
     def named(self, ids: NDArray[Any]) -> NDArray[Any]:
-        """Return the ids of numbers, in their shape; for the number -1, None among strings and -1 among integers."""
+        """Convert internal integer ids to the user's ids. If the user's ids are strings, -1 becomes None."""
         return ids if self.names is None else taken(self.names, ids)
 
     def find(self, ids: Ids) -> Positions:
-        """Return the position of each id, -1 for ids that are not in the index."""
+        """Return the position of each internal integer id in the index, or -1 if the id is not there."""
         return find(self.order, self.live_ids, ids)
 
     def numbers_of(self, ids: ArrayLike, name: str = "ids") -> Ids:
-        """Return the numbers of ids, or of one id; -1 for a string that the index never had."""
+        """Convert the user's ids to internal integer ids. A string that was never added becomes -1."""
         if self.names is not None:
             return self.names.places(np.atleast_1d(ids), name)
         given = np.atleast_1d(as_array(ids, name))
@@ -104,7 +104,10 @@ class _Contents(NamedTuple):
         return as_integers(given, name)
 
     def positions_of(self, ids: ArrayLike, name: str, *, distinct: bool = False) -> Positions:
-        """Return the positions of ids; IndexError for unknown ids, with `distinct` ValueError for duplicates."""
+        """Return the position of each id. Raise IndexError if an id is not in the index.
+
+        With `distinct`, duplicates raise ValueError.
+        """
         numbers = self.numbers_of(ids, name)
         positions = self.find(numbers)
         if (positions < 0).any():
@@ -122,7 +125,11 @@ class _Contents(NamedTuple):
             raise ValueError(f"{name} must be different, got {shown(self.named(values[counts > 1]))} more than once")
 
     def with_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
-        """Validate ids of n new rows; return contents that include new strings, and the numbers of the ids."""
+        """Validate the ids of n new rows. Return contents that know these ids, and the internal integer ids.
+
+        New strings are added to the names of the returned contents; integers leave the contents unchanged. Without
+        ids, the next integers are used.
+        """
         given: Any = [] if ids is None else ids if as_array(ids, "ids").ndim else [ids]
         if type(ids) is tuple:
             given = list(cast("tuple[Any, ...]", ids))
@@ -153,7 +160,7 @@ class _Contents(NamedTuple):
         return contents, numbers
 
     def with_capacity(self, capacity: int) -> "_Contents":
-        """Copy the rows to new arrays of the given capacity."""
+        """Return a copy whose arrays have space for `capacity` rows."""
         kept = self.kept_rows
         if kept is not None:
             kept = np.empty((capacity, kept.shape[1]), kept.dtype)
@@ -163,7 +170,7 @@ class _Contents(NamedTuple):
         return self._replace(codes=self.codes.moved(self.n_rows, capacity), ids=ids, kept_rows=kept)
 
     def select(self, positions: Positions) -> "_Contents":
-        """Copy the rows at the given positions to new contents."""
+        """Return new contents with copies of the rows at the given positions."""
         n = len(positions)
         codes = self.codes.empty(n, self.codes.layout)
         for start in range(0, n, PIECE_ROWS):
@@ -174,7 +181,7 @@ class _Contents(NamedTuple):
 
 
 class CodeIndex:
-    """A flat index of codes: rows are added, removed, and searched by real-valued queries.
+    """Index that stores rows as compact codes and finds the nearest neighbours of real-valued queries.
 
     Rows are encoded by ``model.encoder()`` at the time the index is made; what the model learns later does not change
     the index. A search scans all codes. For an inverted file, pass the codes to faiss by ``SketchQuantizer.to_faiss``.
@@ -255,22 +262,22 @@ class CodeIndex:
     # -- what it is ----------------------------------------------------------------------------------------------------
     @property
     def rows(self) -> str | None:
-        """Data type of stored rows, "float16" or "float32", or None."""
+        """Data type of the stored rows, "float16" or "float32"; None if only codes are stored."""
         return self._rows
 
     @property
     def metric(self) -> str:
-        """Metric of searches."""
+        """Name of the distance or similarity that ``search`` uses."""
         return self._metric
 
     @property
     def encoder(self) -> Encoder:
-        """Encoder of the codes."""
+        """The encoder that turns rows into codes."""
         return self._encoder
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
+        """Number of columns of the rows."""
         return self._encoder.n_features
 
     @property
@@ -285,7 +292,7 @@ class CodeIndex:
 
     @property
     def ids(self) -> Ids:
-        """Ids (n_rows,), int64 or strings, in the order in which the rows were added."""
+        """Ids of all rows, integers or strings, in the order in which the rows were added."""
         contents = self._contents
         return contents.named(contents.live_ids.copy())
 
@@ -293,7 +300,9 @@ class CodeIndex:
         return self._contents.n_rows
 
     def facts(self) -> dict[str, Any]:
-        """Return a summary of the index as JSON values.
+        """Return a dictionary that describes the index, for example its size and metric.
+
+        All values can be written as JSON.
 
         Returns
         -------
@@ -322,7 +331,7 @@ class CodeIndex:
     # -- changes -------------------------------------------------------------------------------------------------------
     @changes
     def add(self, rows: Rows, ids: ArrayLike | None = None) -> Ids:
-        """Encode rows and add them.
+        """Encode rows, add them to the index and return their ids.
 
         Parameters
         ----------
@@ -358,7 +367,7 @@ class CodeIndex:
     def add_codes(
         self, codes: ArrayLike, ids: ArrayLike | None = None, *, fingerprint: str, rows: Rows | None = None
     ) -> Ids:
-        """Add codes that the encoder of this index made elsewhere.
+        """Add rows that the same model has already encoded, and return their ids.
 
         Parameters
         ----------
@@ -405,7 +414,7 @@ class CodeIndex:
         return self._add(rows, checked, ids)
 
     def _add(self, rows: Rows | None, codes: NDArray[np.uint8] | None, ids: ArrayLike | None) -> Ids:
-        """Add rows, which are encoded, or codes, with their rows if the index stores rows; return the ids."""
+        """Add rows to the index and return their ids. Rows are encoded here unless their codes are given."""
         names = agreed(None if rows is None else names_of(rows), self._feature_names)
         checked = None if rows is None else as_rows(rows, self.n_features)
         n = len(cast("Any", codes)) if checked is None else checked.shape[0]
@@ -436,7 +445,10 @@ class CodeIndex:
         return self._contents.named(numbers)
 
     def _stored(self, rows: Any, offset: int) -> NDArray[np.floating[Any]]:
-        """Convert rows to the dtype and scale of stored rows; ValueError for rows that overflow."""
+        """Convert rows to the data type in which the index stores them. Raise ValueError if a value overflows.
+
+        For the first rows of an index, a warning is issued if rounding to float16 is coarse.
+        """
         check_finite(rows, offset=offset)
         dtype = KEPT_DTYPES[cast("str", self._rows)]
         dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
@@ -467,7 +479,9 @@ class CodeIndex:
 
     @changes
     def remove(self, ids: ArrayLike) -> None:
-        """Remove rows and copy the remaining ones, so that many ids are best removed in one call.
+        """Remove the rows with the given ids.
+
+        Each call copies all remaining rows, so remove many ids in one call.
 
         Parameters
         ----------
@@ -604,7 +618,10 @@ class CodeIndex:
         )
 
     def _reader(self, contents: _Contents, source: Any) -> Any:
-        """Return a function of ascending positions that returns their rows, stored or the caller's."""
+        """Return a function that reads the uncompressed rows at given positions.
+
+        They are the stored rows if `source` is True, else they are read from `source`. Positions must ascend.
+        """
         if source is True:
             return partial(self._stored_rows, contents)
         read = rows_reader(source, self.n_features, "rescore", feature_names=self._feature_names)
@@ -622,7 +639,7 @@ class CodeIndex:
         return rows if self._rows == "float32" else rows.astype(np.float64) * self._scale
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether ids are in the index.
+        """Return a boolean array that is True for each id in the index.
 
         Parameters
         ----------
@@ -658,7 +675,7 @@ class CodeIndex:
         return bool(self.contains(np.array([one], np.int64))[0])
 
     def get(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return the rows of ids: the stored rows, or else the decoded codes.
+        """Return the rows with the given ids, decoded from their codes if the index stores no rows.
 
         Parameters
         ----------
@@ -692,7 +709,9 @@ class CodeIndex:
         return self._stored_rows(contents, positions)
 
     def to_faiss(self) -> Any:
-        """Return a faiss index of the codes and ids (extra: faiss).
+        """Convert the index to a faiss index with the same codes and ids.
+
+        This requires the package faiss.
 
         Returns
         -------
@@ -716,7 +735,7 @@ class CodeIndex:
 
     # -- keeping it ----------------------------------------------------------------------------------------------------
     def _file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return header and arrays of the index's file."""
+        """Return the header and the arrays that are written to the file of the index."""
         contents = self._contents
         encoder, encoder_arrays = kept_encoder(self._encoder)
         names = contents.names
@@ -743,11 +762,13 @@ class CodeIndex:
         return about, arrays
 
     def to_bytes(self) -> bytes:
-        """Return the contents of the file that ``save`` writes, which ``fs.from_bytes`` reads."""
+        """Serialise the index to bytes, which ``fs.from_bytes`` reads."""
         return files.pack(*self._file())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a file, which ``fs.load`` reads, and replace an existing file atomically.
+        """Write the index to a file, which ``fs.load`` reads.
+
+        An existing file is replaced atomically.
 
         Parameters
         ----------
@@ -804,7 +825,10 @@ class CodeIndex:
         feature_names: Any = None,
         trusted: bool = False,
     ) -> Self:
-        """Return an index from the contents of a file, which may be untrusted; ValueError if they are invalid."""
+        """Create an index from the contents of a file. Raise ValueError if they are invalid.
+
+        The contents may be untrusted.
+        """
         metric, rows = parameters["metric"], parameters["rows"]
         as_choice(metric, "metric", get_args(Metric))
         encoder_arrays = {
@@ -862,7 +886,10 @@ kinds[home_of(CodeIndex), CodeIndex.__name__] = CodeIndex
 
 
 def _encoder_of(model: Any, metric: str) -> Encoder:
-    """Return the encoder of a model; codes of a hash have factors, except for "hamming"."""
+    """Return the encoder of a hash or quantizer, or the model itself if it is an encoder.
+
+    Codes of a hash contain factors of the rows, unless the metric is "hamming".
+    """
     if isinstance(model, Encoder):
         return model
     if isinstance(model, Hasher):
@@ -873,14 +900,17 @@ def _encoder_of(model: Any, metric: str) -> Encoder:
 
 
 def _empty(encoder: Encoder, rows: str | None, metric: str) -> _Contents:
-    """Return the contents of an empty index. Codes are stored in blocks, except for "hamming"."""
+    """Return the contents of an index without rows.
+
+    Codes are stored in blocks, except for the metric "hamming".
+    """
     arrangement = CodeRows if metric == "hamming" else Blocks
     kept = None if rows is None else np.empty((0, encoder.n_features), KEPT_DTYPES[rows])
     return _Contents(arrangement.empty(0, encoder.layout), np.empty(0, np.int64), kept, 0, 0, None, None)
 
 
 def _mask_of(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
-    """Return a mask (n_rows,) of the rows that may be found, from a mask or from ids; None for all rows."""
+    """Convert a filter, given as ids or as a mask, to a boolean mask over the rows. Return None for None."""
     if allow is None:
         return None
     given = as_array(allow, "allow")

@@ -1,4 +1,4 @@
-"""Conversion of codes to faiss indexes that give the same answers."""
+"""Conversion of the codes of hashes and quantizers to faiss indexes."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NIBBLE_VALUES = 16
 
 
 def require_faiss() -> Any:
-    """Import faiss, or raise ImportError with the command that installs it."""
+    """Import faiss and return it. Raise ImportError with the command that installs it if it is missing."""
     try:
         import faiss
     except ImportError as error:
@@ -24,7 +24,10 @@ def require_faiss() -> Any:
 
 
 def with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64], *, metric: str) -> Any:
-    """Return a faiss index with ids: of the sign bits of a hash, without factors, or of the codes of a quantizer."""
+    """Return a faiss index that holds the given codes and ids.
+
+    For a hash it holds the sign bits only, without the factors of the rows. For a quantizer it refuses new rows.
+    """
     faiss = require_faiss()
     width = encoder.layout.nibble_bytes
     if encoder.has_bits:
@@ -50,7 +53,9 @@ def _refuse(*_: Any) -> None:
 
 
 def pq_index(encoder: Encoder, codes: Codes, *, metric: str, n_lists: int | None = None) -> Any:
-    """Return an IndexPreTransform over a product quantizer that holds the codes of a SketchQuantizer unchanged.
+    """Convert codes of a SketchQuantizer to a faiss product quantizer, which stores the codes unchanged.
+
+    The result is an IndexPreTransform; with `n_lists`, it is over an inverted file with that many lists.
 
     This library estimates the squared distance by c + offset - 2 t with t = sum over nibbles j of
     <z_j, w_j> - squares_j / 2, where z_j are the coordinates of the query in the directions of nibble j, w_j is the
@@ -95,7 +100,10 @@ def pq_index(encoder: Encoder, codes: Codes, *, metric: str, n_lists: int | None
 
 
 def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Array, Array]:
-    """Return matrix (m g, d) and bias (m g,) of the linear transform, and centroids (m, 16, g) of the quantizer."""
+    """Return the linear transform and the codebooks of a faiss product quantizer that is equivalent to an encoder.
+
+    They are matrix (m g, d), bias (m g,) and centroids (m, 16, g) for m subvectors of g coordinates.
+    """
     books, layout = encoder.books, encoder.layout
     directions, words = books.by_nibble()
     n, most = directions.shape
@@ -117,7 +125,10 @@ def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Arr
 
 
 def _offset_by_nibble(encoder: BookEncoder) -> Array:
-    """Return the contribution of each nibble to the offset, (2 n_bytes, 16); ValueError if the offset is not linear."""
+    """Return how much each value of each nibble adds to the offset of a code, (2 n_bytes, 16).
+
+    Offsets that are not a sum over nibbles raise ValueError.
+    """
     offset = encoder.layout.offset
     n_nibbles = 2 * offset.n_bytes
     if not n_nibbles:
@@ -134,7 +145,10 @@ def _offset_by_nibble(encoder: BookEncoder) -> Array:
 
 
 def _coarse_quantizer(faiss: Any, encoder: BookEncoder, transform: Any, codes: Codes, n_lists: int) -> Any:
-    """Return an IndexFlatL2 of n_lists centroids, by faiss's k-means of the transformed, decoded codes."""
+    """Create the coarse quantizer of an inverted file, by k-means of the decoded codes.
+
+    It is an IndexFlatL2 of n_lists centroids of the transformed rows.
+    """
     sample = codes[:: max(1, len(codes) // (256 * n_lists))]  # the number of rows that faiss's k-means uses
     rows = transform.apply(encoder.decode(np.ascontiguousarray(sample)))
     kmeans = faiss.Kmeans(rows.shape[1], n_lists, seed=0)
@@ -160,7 +174,10 @@ def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transfo
 
 
 def _encode_by_this_library(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any) -> None:
-    """Replace ``index.add`` by this encoder: faiss would choose the nearest codeword of each nibble by itself."""
+    """Replace ``index.add`` so that this library encodes new rows, because faiss would make other codes.
+
+    faiss would choose the nearest codeword of each nibble by itself. ``index.add_with_ids`` then raises TypeError.
+    """
 
     def add(rows: Any) -> None:
         _add_codes(faiss, index, inner, encoder, transform, encoder.encode(rows))

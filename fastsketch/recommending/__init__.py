@@ -1,4 +1,4 @@
-"""Recommender of items: EASE from a sketch of users' rows."""
+"""Item recommender that learns the linear model EASE in one pass over the events of users."""
 
 from fastsketch.recommending._sketched_ease import SketchedEASE
 

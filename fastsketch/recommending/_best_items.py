@@ -1,4 +1,4 @@
-"""Recommendations, similar items and explanations from item weights."""
+"""Recommendations, similar items and explanations, computed from item-to-item weights."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from fastsketch.recommending._item_weights import ItemWeights, best_of
 
 
 class Recommendations(NamedTuple):
-    """The best items of every row, best first.
+    """Recommended items of every row and their scores, best first.
 
     Attributes
     ----------
@@ -26,7 +26,9 @@ class Recommendations(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Contributions of the items of a row to the score of an item, which is their sum.
+    """Contribution of each item in a row to the score of one target item.
+
+    The score of the target is the sum of the contributions.
 
     Attributes
     ----------
@@ -40,7 +42,7 @@ class Explanation(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The items that may be recommended."""
+    """Filters on the items that may be recommended."""
 
     open_items: NDArray[np.bool_]  # items with events
     allowed: NDArray[np.int32] | None  # items of `allow` that are open, ascending; None: all open items
@@ -50,7 +52,10 @@ class Limits(NamedTuple):
 def recommend(
     weights: ItemWeights, events: Any, n: int, limits: Limits, *, popularity: NDArray[np.float64], exclude_seen: bool
 ) -> Recommendations:
-    """Return the n best items of every CSR row; rows without a known item get the most popular ones, at score 0."""
+    """Recommend the n best items for every CSR row. Rows without known items get the most popular ones, at score 0.
+
+    An item is known if its `popularity` is positive.
+    """
     silent = ~_holds(events, popularity > 0)
     excluded = [] if limits.exclude is None else [entries(limits.exclude)]
     items, scores = weights.best(
@@ -69,13 +74,13 @@ def recommend(
 
 
 def _holds(events: Any, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask (k,) of the rows that hold a known item."""
+    """Return a boolean mask of the CSR rows with an entry in any column where `known` is True."""
     sums = np.concatenate([[0], np.cumsum(known[events.indices])])
     return sums[events.indptr[1:]] > sums[events.indptr[:-1]]
 
 
 def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:
-    """Return for each chosen item the n items in whose scores it has the highest weight."""
+    """Find the n items to whose scores each chosen item contributes most."""
     from scipy.sparse import csr_array
 
     alone = np.ones(len(chosen), weights.z.dtype), chosen.astype(np.int32), np.arange(len(chosen) + 1)
@@ -87,7 +92,10 @@ def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items:
 
 
 def explained(weights: ItemWeights, events: Any, target: int) -> Explanation:
-    """Return the contributions of the items of one CSR row to the score of the item `target`."""
+    """Return how much each item of one CSR row contributes to the score of the item `target`.
+
+    The target itself is left out, and contributions descend.
+    """
     held = events.indices.astype(np.int64)
     given = events.data.astype(np.float64) * weights.of_target(held, target)
     held, given = held[held != target], given[held != target]

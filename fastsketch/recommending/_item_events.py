@@ -1,4 +1,4 @@
-"""Validation of users' rows: matrices, and tables by ids, as CSR of finite nonnegative numbers."""
+"""Validation of users' events, given as matrices or tables with ids, and conversion to CSR matrices."""
 
 # pyright: reportPrivateUsage=false
 
@@ -24,7 +24,10 @@ MOST = {4: 1e30, 8: 1e140}
 
 
 def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
-    """Return rows as canonical CSR (k, items) with positive entries; ValueError names the row and column of others."""
+    """Validate a matrix of users' events and convert it to CSR with positive entries only.
+
+    Zeros are dropped. Other entries out of range raise ValueError, which names the row and column.
+    """
     from scipy.sparse import csr_array
 
     given: Any = rows
@@ -66,19 +69,22 @@ def _refuse(csr: Any, data: NDArray[Any], name: str, most: float) -> None:
 
 
 def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
-    """Return items as int64; IndexError names those outside [0, n_items)."""
+    """Convert column indices of items to int64. Raise IndexError if one is outside [0, n_items)."""
     out: NDArray[Any] = np.atleast_1d(as_array(values, name))
     as_subset(out, n_items, name)
     return out.astype(np.int64)
 
 
 def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
-    """Return (indptr, indices, line) of a CSR matrix for the kernels; row i excludes the items of row line[i], or i."""
+    """Return the row pointers and column indices of a CSR matrix for the kernels, and `line` unchanged.
+
+    Kernels that exclude items use row line[i] of the matrix for query i, or row i if `line` is None.
+    """
     return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
 
 
 class Squares(NamedTuple):
-    """Rows, columns and squares of the entries of a CSR matrix."""
+    """Row index, column index and squared value of every stored entry of a CSR matrix."""
 
     row: NDArray[np.intp]  # (nnz,)
     column: NDArray[np.int32]  # (nnz,)
@@ -86,12 +92,15 @@ class Squares(NamedTuple):
 
 
 def entry_squares(events: Any) -> Squares:
-    """Return the squares of the entries of CSR rows, with their rows and columns."""
+    """Compute the square of every stored entry of a CSR matrix. Return it with the row and column indices."""
     return Squares(owners(events), events.indices, np.square(events.data, dtype=np.float64))
 
 
 def row_squares(events: Any, of: Squares | None = None) -> NDArray[np.float64]:
-    """Return the sum of squares of every CSR row, (k,) float64; it does not depend on other rows."""
+    """Compute the sum of squares of every row of a CSR matrix, (k,) float64.
+
+    The sum of a row does not depend on the other rows. `of` are the squares if they are known already.
+    """
     row, _, square = entry_squares(events) if of is None else of
     sums = np.bincount(row, square, minlength=events.shape[0])
     return sums.astype(np.float64, copy=False)  # NumPy returns integers for no entries
@@ -106,9 +115,10 @@ def column_squares(
     before: NDArray[np.float64] | None = None,
     of: Squares | None = None,
 ) -> NDArray[np.float64]:
-    """Add the weighted squares of CSR rows to the sums of the columns, (items,); multiply the result by ``decayed``.
+    """Add the weighted squares of CSR rows to the sums of squares of the columns. Return the new sums.
 
-    `before` are the sums over rows before number `first`. With decay, every row is weighted by an inverse power of the
+    `before` are the sums over rows before number `first`, which are not modified. The result (items,) must be
+    multiplied by ``decayed``. With decay, every row is weighted by an inverse power of the
     decay instead of decaying all earlier rows. Whenever the row number is a multiple of ``undone(decay)``, the sums
     are rescaled and the power is 0 again. Results therefore do not depend on the batches.
     """
@@ -129,7 +139,7 @@ def column_squares(
 
 
 def decayed(decay: float, n_rows: int) -> float:
-    """Return the factor by which sums of ``column_squares`` over n_rows rows must be multiplied."""
+    """Return the factor that turns the result of ``column_squares`` into decayed sums after n_rows rows."""
     return decay ** ((n_rows - 1) % undone(decay))
 
 
@@ -139,7 +149,10 @@ ITEM_IDS = "item_ids"
 
 
 def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | None) -> IdMap:
-    """Validate ids of the columns of a matrix; ValueError if earlier rows had others, or none."""
+    """Validate the ids of the columns of a matrix and return them. Raise ValueError if they differ from earlier ids.
+
+    Ids are also refused if earlier rows had none.
+    """
     if hasattr(rows, "n_features"):
         width = rows.n_features
     else:
@@ -160,8 +173,9 @@ def events_of(
     order_of: Callable[[Any, str], list[int] | None],
     name: str = "rows",
 ) -> tuple[Any, IdMap | None]:
-    """Validate the rows of a query; return them as CSR (k, items), and the ids of the users of a table, else None.
+    """Validate the rows of users and convert them to CSR. Return (events, user_ids).
 
+    `user_ids` is None if the rows are not a table.
     Unknown items of a table are ignored. `order_of(rows, name)` matches the named columns of a matrix with the items,
     as ``column_order`` does.
     """
@@ -187,9 +201,10 @@ def _are_names(rows: Any) -> bool:
 
 
 def rows_of_table(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
-    """Return the events of a table as CSR (users, items), with its items in the columns `places`; errors name ids.
+    """Convert a table of users, items and values to a CSR matrix with one row per user.
 
-    Without values a pair counts 1, however often it occurs: repetitions of a few pairs would dominate all others.
+    Item i of the table is in column places[i]. Error messages name the ids of the user and the item. Without values a
+    pair counts 1, however often it occurs: repetitions of a few pairs would dominate all others.
     """
     values = table.values
     if values is not None and len(values) and values.min() < 0:
@@ -211,7 +226,7 @@ def rows_of_table(table: Triples, places: NDArray[np.int64], n_items: int, dtype
 
 
 def left_out(exclude: Any, users: IdMap | None, known: IdMap | None, shape: tuple[int, int]) -> Any:
-    """Return the items that each user must not get, a matrix or a table, as CSR (users, items); None for None."""
+    """Convert the items to exclude for each user, a matrix or a table, to a CSR matrix. Return None for None."""
     if exclude is None:
         return None
     table = as_triples(exclude, None, "exclude")
@@ -228,10 +243,10 @@ def left_out(exclude: Any, users: IdMap | None, known: IdMap | None, shape: tupl
 
 
 def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
-    """Return the columns of items; IndexError, or KeyError for ids, names items that the model does not know."""
+    """Return the column index of each item. Raise IndexError, or KeyError for ids, if an item is unknown."""
     return as_items(values, n_items, name) if known is None else known.known(values, name)
 
 
 def named(items: NDArray[np.int64], known: IdMap | None) -> NDArray[Any]:
-    """Return the ids of items, or the columns themselves if the model has no ids."""
+    """Convert column indices of items to ids. Return them unchanged if the model has no ids."""
     return items if known is None else taken(known, items)

@@ -1,4 +1,4 @@
-"""Learning of an item model: the sketch of users' rows, sums of squares, the reservoir, and the choice of weights."""
+"""Base class of the item recommender: updates, merging, saving and the fit of the item weights."""
 
 # pyright: reportPrivateUsage=false
 
@@ -60,7 +60,7 @@ KEPT = "kept"
 
 
 class FittedItems(NamedTuple):
-    """Item weights, their ridge and how it was chosen, and the weight of walks."""
+    """Fitted item weights, with the ridge penalty, the record of its choice and the weight of random walks."""
 
     weights: ItemWeights
     ridge: float
@@ -69,7 +69,7 @@ class FittedItems(NamedTuple):
 
 
 class ItemLearner(HeldOutLearner, abstract=True):
-    """Base class of an item model: learning from one pass over users' rows, merging, and files."""
+    """Base class of item recommenders that learn in one pass over users' rows and can be merged and saved."""
 
     sketch_size: int = integer(default=256, at_least=2, below=MOST_SIZE, kw_only=False)
     ridge: float | None = real(default=None, low_open=True)
@@ -108,12 +108,12 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return None if self._squares is None else len(self._squares)
 
     def _column_names(self) -> FeatureNames | None:
-        """Return the names of the items: the first column names seen, else the ids as text, else None."""
+        """Return the column names of the items. Without column names, return the ids as strings, or None."""
         return self._feature_names or (None if self._ids is None else tuple(map(str, self._ids)))
 
     @property
     def item_ids(self) -> IdMap | None:
-        """Ids of the items; None if the model was given none."""
+        """Ids of the items; None if the model has learned from rows without ids."""
         return self._ids
 
     def _resolved(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         columns: ColumnNames | None = None,
         item_ids: Any = None,
     ) -> Self:
-        """Add the rows of some users.
+        """Update the model with the events of a batch of users, one row per user.
 
         Parameters
         ----------
@@ -200,7 +200,10 @@ class ItemLearner(HeldOutLearner, abstract=True):
         self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
 
     def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
-        """Learn from CSR rows whose columns have these ids: those of the model, and perhaps new ones at the end."""
+        """Learn from validated CSR rows. New items, in additional columns at the end, enlarge the model.
+
+        `ids` are the ids of all columns. A failure leaves the model unchanged.
+        """
         k, n_items = events.shape
         width = self.n_features or n_items
         now = self if n_items == width else self._placed(np.arange(width), n_items)
@@ -220,11 +223,11 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @property
     def _most_kept(self) -> int:
-        """Limit on the events of retained users; 0 if the weight of walks would not be chosen."""
+        """Largest number of events to retain for random walks; 0 if the weight of walks would not be chosen."""
         return self.kept_events if self.ridge is None and self.reservoir_size else 0
 
     def _has_names(self, n_items: int) -> bool:
-        """Return whether all items have column names: items that a table has added have none."""
+        """Return True if every item has a column name. Items that were added by a table have none."""
         return self._feature_names is not None and len(self._feature_names) == n_items
 
     def _row_weights(self, squares: NDArray[np.float64], given: NDArray[np.float64] | None) -> NDArray[np.float64]:
@@ -271,7 +274,10 @@ class ItemLearner(HeldOutLearner, abstract=True):
         vars(self).update(joined, _squares=squares, _kept=kept, _selected=selected, _ids=ids, _feature_names=names)
 
     def _placed(self, places: NDArray[np.int64], width: int) -> Self:
-        """Return a model of the same rows whose item i is in column places[i] of `width`, without ids."""
+        """Return a copy of the model with its items moved to other columns: item i to column places[i].
+
+        The copy has `width` columns and no ids.
+        """
         out = type(self)(**self.parameters)
         out._n, out._sketch = self._n, with_moved_columns(self._sketch, places, width)
         if self._squares is not None and self._held is not None:
@@ -287,19 +293,19 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return self._squares * decayed(self.decay, self._n)
 
     def _known_kept(self, *, came: int | None = None) -> tuple[HeldOut, ...]:
-        """Return the retained users, in parts, with decayed weights."""
+        """Return the users whose rows are retained for random walks, in groups, with decayed weights."""
         kept = self._kept.cut(self._most_kept)
         return kept.each(lambda users: users.aged(self.decay, self._n, came=came)).parts
 
     def _fitted(self) -> FittedItems:
-        """Return the item weights of the rows seen so far, computed once."""
+        """Return the fitted item weights. They are computed at the first call after an update and then cached."""
         if self._last is None:
             self._last = self._read_out(self._known_squares(), self._known_held())
             self._warn_if_short(self._last)
         return self._last
 
     def _warn_if_short(self, fitted: FittedItems) -> None:
-        """Warn once if the error bound of the sketch exceeds what regularisation adds to the diagonal of most items.
+        """Warn once if the sketch is too small: if its error bound exceeds the regularisation of most items.
 
         All weights come from (X'X + D)^-1, which an error of at most E in X'X changes by a factor of at most 1 + E / D.
         The bound decreases at least as 1 / l, which gives the recommended size. There is no warning if walks have a
@@ -332,14 +338,17 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return FittedItems(weights, ridge, path, weight)
 
     def _walks(self, parts: Sequence[HeldOut]) -> Walks:
-        """Return the walks over the users of these parts."""
+        """Return the random walks over all users in the given groups."""
         users = held_out.joined(parts)
         return walks_over(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
 
     def _choices(
         self, squares: NDArray[np.float64], held: HeldOut, parts: Sequence[HeldOut]
     ) -> tuple[float, RidgePath | None, float]:
-        """Choose ridge and weight of walks on the users of the reservoir; return (ridge, its path or None, weight)."""
+        """Choose the ridge penalty and the weight of random walks on held-out users.
+
+        Return (ridge, path of tried ridges or None, weight).
+        """
         ridge = self.ridge if self._selected is None else self._selected
         without = _usual_ridge(squares) if ridge is None else ridge, None, 0.0
         n = min(len(held), self._n // ONE_OF)
@@ -364,14 +373,17 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @one_blas_thread
     def _tried_path(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
-        """Choose the ridge on given users, on a path or among given ridges."""
+        """Choose the ridge penalty on the given users, among `ridges` or by a search if they are None."""
         squares = self._known_squares()
         open_items = np.flatnonzero(squares > 0).astype(np.int32)
         trial = Trial(self._gram_model(squares, self._known_held()), *split_items(users, HIDDEN), open_items)
         return climb(trial, _usual_ridge(squares) / FIRST) if ridges is None else try_all(trial, ridges)
 
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
-        """Return the model of X'X of the sketch and some held-out users, with the sums of squares of all columns."""
+        """Return an approximation of X'X from the sketch and some held-out users.
+
+        Its diagonal is exact: `squares` are the sums of squares of the columns. Dropout is added to it.
+        """
         sketch = self._sketch
         if sketch._engine is None or (self.decay != 1.0 and len(users)):
             sketch = sketch.copy()
@@ -441,5 +453,5 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
 
 def _usual_ridge(squares: NDArray[np.float64]) -> float:
-    """Return the ridge at the start of a path; 1 for a model without events."""
+    """Return the ridge penalty at which the search starts, or 1 for a model without events."""
     return FIRST * float(squares[squares > 0].mean()) if squares.any() else 1.0

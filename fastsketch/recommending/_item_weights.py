@@ -1,4 +1,4 @@
-"""Item weights of EASE from a sketch: a model of X'X, its inverse, and the choice of the ridge.
+"""Item weights of EASE from a sketch: approximation of X'X, its inverse, and the choice of the ridge penalty.
 
 X'X is approximated by Z Q Z' + diag(lost). Z (items, t) is the transposed sketch; Q subtracts the estimated noise level
 from every eigenvalue; lost_j is the difference to the exact sum of squares of column j, which is known.
@@ -36,7 +36,10 @@ from fastsketch.sketching._read_out import reads_by_feature
 
 # -- a model of X'X ----------------------------------------------------------------------------------------------------
 def read(engine: AnyEngine, squares: Matrix) -> GramModel:
-    """Return the model of X'X from an engine, which is modified; `squares` (items,) are the exact sums of squares."""
+    """Return a low-rank plus diagonal approximation of X'X from a sketch engine. The engine is modified.
+
+    `squares` (items,) are the exact sums of squares of the columns.
+    """
     shrinkage = engine.shrinkage
     z = item_matrix(engine)
     removed = max(shrinkage, engine.shrinkage)
@@ -53,7 +56,7 @@ def read(engine: AnyEngine, squares: Matrix) -> GramModel:
 
 
 def item_matrix(engine: AnyEngine) -> NDArray[Any]:
-    """Return the transposed sketch (items, t) of an engine, which is modified."""
+    """Return the transposed sketch, with one row per item. The engine is modified."""
     if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
         return np.ascontiguousarray(by_column(engine, engine.reduce()).T)
     width = engine.columns().shape[1]
@@ -75,14 +78,20 @@ Best = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def best_of(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> Best:
-    """Return (items, scores) of the n largest entries of each row of left @ right.T: see ``best_columns``."""
+    """Return the column indices and values of the n largest entries in each row of left @ right.T.
+
+    Options are those of ``best_columns``.
+    """
     items, values = np.empty((len(left), n), np.int64), np.empty((len(left), n))
     best_columns(left, right, items, values, **options)
     return items, values
 
 
 def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), **options: Any) -> Best:
-    """Return (items, scores) of the n largest entries of each row of `scores` (k, items), descending."""
+    """Return the column indices and values of the n largest entries in each row of `scores`, descending.
+
+    `left_out` are results of ``entries``, of matrices of columns to exclude.
+    """
     items, values = np.empty((len(scores), n), np.int64), np.empty((len(scores), n))
     nothing, none = np.empty((1, 0), scores.dtype), np.empty((scores.shape[1], 0), scores.dtype)
     for i, row in enumerate(scores):
@@ -96,7 +105,10 @@ def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), *
 
 
 class ItemWeights(NamedTuple):
-    """Weights given_i (Z_i' M Z_j) gain_j of item i in the score of item j, plus those of walks; 0 for i = j."""
+    """Item-to-item weights of EASE in factored form, optionally with weights of random walks.
+
+    The weight of item i in the score of item j is given_i (Z_i' M Z_j) gain_j, plus that of walks, and 0 for i = j.
+    """
 
     z: NDArray[Any]  # (items, t)
     inner: NDArray[Any]  # M (t, t); all arrays have the dtype of Z
@@ -110,12 +122,15 @@ class ItemWeights(NamedTuple):
         return len(self.z)
 
     def projected(self, rows: Any) -> NDArray[Any]:
-        """Compute X D^-1 Z M (k, t) for CSR rows X (k, items); scores are its products with Z', times gain."""
+        """Project CSR rows to the low-dimensional space in which scores are inner products.
+
+        For X (k, items) it is X D^-1 Z M (k, t); scores are its products with Z', times gain.
+        """
         indptr, indices, _ = entries(rows)
         return kernel.project(indptr, indices, rows.data * self.given[indices], self.z, self.inner)
 
     def scores(self, rows: Any) -> NDArray[Any]:
-        """Compute the scores (k, items) of CSR rows: that of item j sums the weights of the other items of the row."""
+        """Compute the scores of all items for CSR rows. An item in the row does not contribute to its own score."""
         out = kernel.scores(self.projected(rows), self.z, self.gain)
         own = self.gain - 1
         if self.walks is not None:
@@ -135,9 +150,10 @@ class ItemWeights(NamedTuple):
         exclude_seen: bool,
         allowed: NDArray[np.int32] | None = None,
     ) -> Best:
-        """Return (items, scores) of the n best of the open items for CSR rows, without those of `left_out`.
+        """Return the n best items for each CSR row, and their scores.
 
-        Scores of all items are computed only where they are needed: for walks, and for items that the rows hold.
+        Only items where `open_items` is True are returned, without those in the matrices of `left_out`. Scores of all
+        items are computed only where they are needed: for walks, and for items that the rows hold.
         """
         left_out = [entries(rows), *left_out] if exclude_seen else left_out
         weights = self._replace(gain=np.where(open_items, self.gain, np.nan).astype(self.gain.dtype))
@@ -156,7 +172,7 @@ class ItemWeights(NamedTuple):
 
     @one_blas_thread
     def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
-        """Return the weights of items in the score of `target`, float64."""
+        """Return the weight of each given item in the score of the item `target`, float64; 0 for the target."""
         here = self.z[items].astype(np.float64) * self.given[items].astype(np.float64)[:, np.newaxis]
         out = here @ (self.inner.astype(np.float64) @ self.z[target].astype(np.float64)) * float(self.gain[target])
         out += 0.0 if self.walks is None else self.walks.of_target(items, target)
@@ -164,9 +180,10 @@ class ItemWeights(NamedTuple):
 
 
 def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
-    """Compute the item weights for a ridge, which is in squared units of the rows.
+    """Compute the item weights of EASE for a ridge penalty.
 
-    This takes 4 items t^2 flops for every ridge: D differs from item to item, so that no decomposition can be reused.
+    The ridge is in squared units of the rows. This takes 4 items t^2 flops for every ridge: D differs from item to
+    item, so that no decomposition can be reused.
     """
     z, root = gram.z, gram.root
     d, level = scaled_diagonal(gram.lost + ridge / gram.unit)
@@ -186,7 +203,7 @@ WALK_WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class RidgePath(NamedTuple):
-    """Ridges that were tried, and their scores on the hidden items of held-out users.
+    """Ridge penalties that were tried, and their mean NDCG@20 on hidden items of held-out users.
 
     Attributes
     ----------
@@ -209,7 +226,7 @@ class RidgePath(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Held-out users, whose items are split into shown and hidden ones."""
+    """Held-out users, with items split into shown and hidden ones, and the X'X with which they are scored."""
 
     gram: GramModel
     shown: Any  # CSR (k, items)
@@ -217,14 +234,17 @@ class Trial(NamedTuple):
     open_items: NDArray[np.int32]
 
     def scores(self, ridge: float) -> NDArray[np.float64]:
-        """Return the NDCG@20 of every user for a ridge."""
+        """Compute the NDCG@20 of every held-out user for a ridge penalty."""
         weights = item_weights(self.gram, ridge)
         projected, seen = weights.projected(self.shown), entries(self.shown)
         items, _ = best_of(projected, weights.z, DEPTH, scale=weights.gain, left_out=[seen], allowed=self.open_items)
         return ndcg_at(items, self.hidden)
 
     def walk_weight(self, ridge: float, walks: Walks) -> float:
-        """Return the smallest of ``WALK_WEIGHTS`` that is as good as the best within SLACK standard errors."""
+        """Choose the smallest weight of random walks with an NDCG@20 close to the best.
+
+        It is one of ``WALK_WEIGHTS``, and close means within SLACK standard errors of the difference.
+        """
         weights, step = item_weights(self.gram, ridge), max(1, DENSE // len(self.gram.z))
         tried: list[list[NDArray[np.float64]]] = [[] for _ in WALK_WEIGHTS]
         for start in range(0, self.shown.shape[0], step):
@@ -241,7 +261,7 @@ class Trial(NamedTuple):
 
 
 def split_items(held: HeldOut, share: float) -> Split:
-    """Split users' items at random into (shown, hidden) CSR: at least one item of each user, and not all, is hidden."""
+    """Split each user's items at random into shown and hidden ones. Both parts hold at least one item."""
     rows, owner = held.rows, owners(held.rows)
     lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
     length = np.diff(rows.indptr)
@@ -249,17 +269,18 @@ def split_items(held: HeldOut, share: float) -> Split:
 
 
 def try_all(trial: Trial, ridges: Sequence[float]) -> RidgePath:
-    """Evaluate the given ridges and choose the best; among equal ones the largest."""
+    """Evaluate the given ridge penalties and choose the best. Ties go to the largest."""
     tried = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
     best = max(range(len(tried)), key=lambda place: (tried[place][1].mean(), place))
     return _path(tried, best)
 
 
 def climb(trial: Trial, unit: float) -> RidgePath:
-    """Choose a ridge by a hill climb on a geometric path, in steps of sqrt(10) from three times `unit`.
+    """Choose a ridge penalty by hill climbing on a geometric grid.
 
-    A few hundred users determine the best ridge only roughly. Of the ridges whose score is below the best one by at
-    most SLACK standard errors of the difference, the nearest to the start is chosen.
+    The grid has steps of sqrt(10) and starts at three times `unit`. A few hundred users determine the best ridge only
+    roughly. Of the ridges whose score is below the best one by at most SLACK standard errors of the difference, the
+    nearest to the start is chosen.
     """
     tried = climbed(lambda step: trial.scores(FIRST * unit * STEP**step), LEAST / FIRST, MOST / FIRST)
     chosen = min(as_good(tried), key=lambda step: (abs(step), -step))

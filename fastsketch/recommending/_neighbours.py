@@ -26,14 +26,17 @@ MOST_PARTS = 128
 
 @dataclass(frozen=True, eq=False)
 class KeptUsers:
-    """Retained users, all of whose keys are below a limit, in parts; arrays are never written to."""
+    """A random sample of users with their rows, stored in several parts.
+
+    All keys are below a limit. Arrays are never written to.
+    """
 
     parts: tuple[HeldOut, ...] = ()
     limit: int = MOST_KEY
     n_events: int = 0  # of all parts
 
     def with_users(self, users: HeldOut, most: int) -> "KeptUsers":
-        """Return the sample with `users` added, reduced by ``cut`` once it holds more than twice `most` events."""
+        """Return the sample with more users added. It is cut to `most` events if it holds over twice as many."""
         indptr = users.rows.indptr
         near = (users.key < np.uint64(self.limit)) & (indptr[1:] > indptr[:-1])
         if not (most and near.any()):
@@ -52,11 +55,11 @@ class KeptUsers:
         return kept if kept.n_events <= 2 * most else kept.cut(most)
 
     def each(self, change: Callable[[HeldOut], HeldOut]) -> "KeptUsers":
-        """Apply a function to every part and return the result."""
+        """Apply a function to every part of the sample. Return a new sample."""
         return replace(self, parts=tuple(change(part) for part in self.parts))
 
     def cut(self, most: int) -> "KeptUsers":
-        """Return the users of the smallest keys with at most `most` events together, as one part."""
+        """Return the sample reduced to the users with the smallest keys, at most `most` events in total."""
         if not self.parts:
             return self
         users = joined(self.parts)
@@ -71,7 +74,7 @@ Steps = tuple[Array, Array, Array, Array, Array, Array]
 
 
 class Walks(NamedTuple):
-    """Transition matrices of walks from items to users and on to items: CSR with positive entries."""
+    """Transition matrices of random walks from items to users, and from users to items."""
 
     to_users: Any  # T (items, users)
     to_items: Any  # F (users, items)
@@ -79,31 +82,38 @@ class Walks(NamedTuple):
     steps: Steps  # pointers, indices and data of T and F for the kernel
 
     def add(self, rows: Any, out: NDArray[Any]) -> None:
-        """Add the scores X T F of CSR rows X to `out` (k, items)."""
+        """Add the random-walk scores of CSR rows to `out`, in place.
+
+        For rows X the scores (k, items) are X T F.
+        """
         indptr, indices, _ = entries(rows)
         kernel.add_walks(indptr, indices, rows.data, *self.steps, out)
 
     def of_target(self, items: NDArray[np.int64], target: int) -> NDArray[np.float64]:
-        """Return the weights of items in the score of `target`, float64."""
+        """Return the random-walk weight of each given item in the score of the item `target`, float64."""
         return (self.to_users[items].astype(np.float64) @ self.to_items[:, [target]]).toarray()[:, 0]
 
     def times(self, factor: float) -> "Walks":
-        """Return walks with all weights multiplied by a factor."""
+        """Return a copy with all weights multiplied by a factor."""
         to_items = self.to_items.copy()
         to_items.data *= self.own.dtype.type(factor)
         return prepare_walks(self.to_users, to_items, self.own * self.own.dtype.type(factor))
 
 
 def prepare_walks(to_users: Any, to_items: Any, own: NDArray[Any]) -> Walks:
-    """Return walks with the arrays of these matrices converted once for the kernel."""
+    """Create Walks from the two transition matrices. Their arrays are converted once for the kernel.
+
+    `own` is the diagonal of the product of the matrices.
+    """
     t, f = entries(to_users), entries(to_items)
     return Walks(to_users, to_items, own, (t[0], t[1], to_users.data, f[0], f[1], to_items.data))
 
 
 def walks_over(users: HeldOut, *, activity_power: float, popularity_power: float) -> Walks:
-    """Return the walks over some users, with scores divided by the popularity of their item to `popularity_power`.
+    """Compute the transition matrices of random walks over the given users.
 
-    The weights of the users contain (x'x)^-activity_power, which is divided out here.
+    Scores are divided by the popularity of the item to the power `popularity_power`. The weights of the users contain
+    (x'x)^-activity_power, which is divided out here.
     """
     rows, dtype = users.rows, users.rows.dtype
     squares, owner = row_squares(rows), owners(rows)

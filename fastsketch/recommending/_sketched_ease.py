@@ -1,4 +1,4 @@
-"""EASE in one pass: item weights from a sketch of users' rows."""
+"""The recommender EASE, learned in one pass from a sketch of users' rows."""
 
 # pyright: reportPrivateUsage=false
 
@@ -20,11 +20,12 @@ from fastsketch.ridge._held_out import HeldOut
 
 
 class SketchedEASE(ItemLearner):
-    """EASE, the linear item model of Steck (2019), in one pass over users' rows and in memory items x l.
+    """Recommender EASE, the linear item model of Steck (2019), learned in one pass over users' rows.
 
     X (users x items) holds events: 1, counts, or positive strengths. The scores of a user x are x W, with
     W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is approximated by a sketch of at most l rows and
-    a diagonal that restores the exact sums of squares of the columns (docs/choices/recommending.md). Users who were not
+    a diagonal that restores the exact sums of squares of the columns (docs/choices/recommending.md), in memory
+    proportional to items x l. Users who were not
     seen before get recommendations from their first event on.
 
     Parameters
@@ -111,9 +112,10 @@ class SketchedEASE(ItemLearner):
     # -- answers ---------------------------------------------------------------------------------------------------
     @reads
     def decision_block(self, rows: Rows | Table) -> NDArray[Any]:
-        """Compute the scores (k, items) of all items for every row, in the model's dtype, in the order of ``item_ids``.
+        """Compute the score of every item for every row.
 
-        The score of an item of the row comes from the other items of the row. An item without events has score 0.
+        Scores (k, items) have the model's dtype and the order of ``item_ids``. The score of an item of the row comes
+        from the other items of the row. An item without events has score 0.
 
         Parameters
         ----------
@@ -142,7 +144,9 @@ class SketchedEASE(ItemLearner):
         exclude: Rows | Table | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """Recommend the n items of the highest scores for every row, best first; of equal scores the first item.
+        """Recommend the n items with the highest scores for every row, best first.
+
+        Of items with equal scores the first item is preferred.
 
         Parameters
         ----------
@@ -201,7 +205,7 @@ class SketchedEASE(ItemLearner):
 
     @reads
     def similar_items(self, items: ArrayLike, n: int = 10) -> Recommendations:
-        """List for each given item the n items in whose scores it has the highest weight, best first.
+        """Find the n items to whose scores each given item contributes most, best first.
 
         Parameters
         ----------
@@ -235,7 +239,7 @@ class SketchedEASE(ItemLearner):
 
     @reads
     def explain(self, row: Rows | Table, item: Any) -> Explanation:
-        """Return the contribution of each item of a row to the score of an item.
+        """Return how much each item of a row contributes to the score of another item.
 
         Parameters
         ----------
@@ -276,7 +280,7 @@ class SketchedEASE(ItemLearner):
     # -- the ridge, and facts --------------------------------------------------------------------------------------
     @changes
     def select_ridge(self, rows: Rows | Table, ridges: ArrayLike | None = None) -> RidgePath:
-        """Choose the ridge on users that the model has not seen, and use it from now on.
+        """Choose the ridge penalty on users that the model has not seen, and use it from now on.
 
         A random fifth of the items of each user is hidden, and the ridge is chosen by how well they are recommended
         from the other items.
@@ -329,7 +333,9 @@ class SketchedEASE(ItemLearner):
     @property
     @reads
     def popularity(self) -> NDArray[np.float64]:
-        """Weighted, decayed sums of squares of the columns, (items,) float64, in the order of ``item_ids``.
+        """Popularity of each item: the weighted, decayed sum of its squared events.
+
+        It is (items,) float64, in the order of ``item_ids``.
 
         Examples
         --------
