@@ -382,7 +382,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
         """Return an approximation of X'X from the sketch and some held-out users.
 
-        Its diagonal is exact: `squares` are the sums of squares of the columns. Dropout is added to it.
+        Its diagonal is the exact sums `squares` of the squares of the columns, to which dropout adds its term.
         """
         sketch = self._sketch
         if sketch._engine is None or (self.decay != 1.0 and len(users)):

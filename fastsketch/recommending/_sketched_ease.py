@@ -24,9 +24,8 @@ class SketchedEASE(ItemLearner):
 
     X (users x items) holds events: 1, counts, or positive strengths. The scores of a user x are x W, with
     W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is approximated by a sketch of at most l rows and
-    a diagonal that restores the exact sums of squares of the columns (docs/choices/recommending.md), in memory
-    proportional to items x l. Users who were not
-    seen before get recommendations from their first event on.
+    a diagonal that restores the exact sums of squares of the columns (docs/choices/recommending.md). Memory is
+    proportional to items x l. Users who were not seen before get recommendations from their first event on.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Collections of codes: as rows, or in the blocks that the scan reads."""
+"""Storage of codes, as rows of an array or in the blocks that the search kernel reads."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -15,7 +15,10 @@ ROWS = kernel.BLOCK_ROWS
 
 @dataclass(frozen=True, eq=False)
 class CodeRows:
-    """Codes as rows: data (capacity, width), of which the first n are in use."""
+    """Codes stored as rows of an array, with unused capacity at the end.
+
+    `data` is (capacity, width), of which the first n rows are in use.
+    """
 
     layout: Layout
     data: Codes
@@ -26,24 +29,24 @@ class CodeRows:
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Return the shape of the data of n codes."""
+        """Return the shape of the array that stores n codes."""
         return n, layout.width
 
     @classmethod
     def empty(cls, n: int, layout: Layout) -> Self:
-        """Allocate n uninitialised codes."""
+        """Allocate a collection of n uninitialised codes."""
         return cls(layout, np.empty(cls.shape(n, layout), np.uint8), n)
 
     @classmethod
     def of(cls, codes: Codes, layout: Layout) -> Self:
-        """Copy codes (n, width) into a new collection."""
+        """Create a collection with a copy of codes (n, width)."""
         out = cls.empty(len(codes), layout)
         out.put(0, codes)
         return out
 
     @property
     def in_blocks_of(self) -> int:
-        """Return the number of codes if they are stored in blocks, else -1: an argument of the kernels."""
+        """Number of codes if they are stored in blocks, else -1, as an argument of the kernels."""
         return -1
 
     def first(self, n: int) -> Self:
@@ -57,45 +60,53 @@ class CodeRows:
         return out
 
     def put(self, start: int, codes: Codes) -> None:
-        """Write codes (c, width) to the positions from `start` on, and to no earlier ones."""
+        """Write codes (c, width) to consecutive positions from `start` on. Earlier codes are not changed."""
         self.data[start : start + len(codes)] = codes
 
     def part(self, start: int, stop: int) -> Codes:
-        """Return the codes (stop - start, width) at positions [start, stop)."""
+        """Return a view of the codes at positions [start, stop).
+
+        It is (stop - start, width).
+        """
         return self.data[start:stop]
 
     def take(self, places: Places) -> Codes:
-        """Return the codes (c, width) at the given positions (c,)."""
+        """Return a copy of the codes at the given positions, (c, width)."""
         return self.data[places]
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks(CodeRows):
-    """Codes in the blocks of ``kernel.pack``: data (blocks, bytes of a block).
+    """Codes stored in the blocks that the search kernel reads.
+
+    `data` is (blocks, bytes of a block), in the format of ``kernel.pack``.
 
     A search reads the blocks directly, where it would first have to pack rows.
     """
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Return the shape of the data of n codes."""
+        """Return the shape of the array that stores n codes."""
         return kernel.blocks_shape(n, layout)
 
     @property
     def in_blocks_of(self) -> int:
-        """Return the number of codes if they are stored in blocks, else -1: an argument of the kernels."""
+        """Number of codes if they are stored in blocks, else -1, as an argument of the kernels."""
         return self.n
 
     def put(self, start: int, codes: Codes) -> None:
-        """Write codes (c, width) to the positions from `start` on, and to no earlier ones."""
+        """Write codes (c, width) to consecutive positions from `start` on. Earlier codes are not changed."""
         kernel.pack(np.ascontiguousarray(codes), self.layout, self.data, start)
 
     def part(self, start: int, stop: int) -> Codes:
-        """Return a copy of the codes (stop - start, width) at positions [start, stop)."""
+        """Return a copy of the codes at positions [start, stop).
+
+        It is (stop - start, width).
+        """
         return kernel.unpack(self.data, self.layout, start, stop)
 
     def take(self, places: Places) -> Codes:
-        """Return the codes (c, width) at the given positions (c,)."""
+        """Return a copy of the codes at the given positions, (c, width)."""
         block, row = np.divmod(places, ROWS)
         # a block stores four bytes of each of its rows after one another
         fours = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]

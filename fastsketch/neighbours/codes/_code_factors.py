@@ -1,4 +1,4 @@
-"""Factors of a row as small floats of one or two bytes.
+"""Floating-point formats of one or two bytes, for the numbers that a code stores of its row.
 
 With M bits of mantissa the unsigned integer u of 8 or 16 bits stands for
 
@@ -23,7 +23,7 @@ _ONE = 127 << 23  # the bits of 1.0
 
 @dataclass(frozen=True)
 class Minifloat:
-    """A small-float format of 0, 1 or 2 bytes; with 0 bytes nothing is stored.
+    """Floating-point format of 0, 1 or 2 bytes; with 0 bytes nothing is stored.
 
     Parameters
     ----------
@@ -51,11 +51,14 @@ class Minifloat:
 
     @property
     def largest(self) -> int:
-        """Return the integer that stands for the largest number."""
+        """Integer that represents the largest number of the format."""
         return (1 << 8 * self.n_bytes) - 1
 
     def rounded(self, values: ArrayLike) -> NDArray[np.uint32]:
-        """Round numbers (n,), none of them NaN, to the integers of the nearest numbers of the format, halves up."""
+        """Round numbers to the nearest numbers of the format. Return the integers that represent them.
+
+        Numbers are (n,), none of them NaN; halves are rounded up.
+        """
         with np.errstate(over="ignore"):
             ratio: Any = np.asarray(values, np.float32) / np.float32(self.unit)
         shift = 23 - self.mantissa_bits
@@ -64,17 +67,20 @@ class Minifloat:
         return np.minimum((bits + half) >> np.uint32(shift), np.uint32(self.largest))
 
     def values(self, integers: ArrayLike) -> Factors:
-        """Return the float32 numbers that integers stand for."""
+        """Return the float32 numbers that integers represent in this format."""
         u = np.asarray(integers, np.uint32)
         return np.float32(self.unit) * ((u << np.uint32(23 - self.mantissa_bits)) + np.uint32(_ONE)).view(np.float32)
 
     def encode(self, values: ArrayLike) -> NDArray[np.uint8]:
-        """Encode numbers (n,), none of them NaN, as uint8 (n, n_bytes), the low byte first."""
+        """Encode numbers as bytes.
+
+        Numbers are (n,), none of them NaN; bytes are uint8 (n, n_bytes), the low byte first.
+        """
         u = self.rounded(values)
         return np.stack([(u >> np.uint32(8 * b)).astype(np.uint8) for b in range(self.n_bytes)], axis=-1)
 
     def decode(self, data: NDArray[np.uint8]) -> Factors:
-        """Decode uint8 (n, n_bytes) to float32 (n,)."""
+        """Decode bytes, uint8 (n, n_bytes), to float32 numbers (n,)."""
         u = np.zeros(data.shape[0], np.uint32)
         for b in range(self.n_bytes):
             u |= data[:, b].astype(np.uint32) << np.uint32(8 * b)

@@ -1,4 +1,4 @@
-"""Scan of codes for the k smallest scores of every query."""
+"""Exhaustive search of codes for the k smallest scores of every query."""
 
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,9 @@ Estimate = Literal["euclidean", "inner_product"]
 
 
 class Tables(NamedTuple):
-    """Lookup tables float32 (m, n_tables, 16) and constants float64 (m,) of m queries.
+    """Lookup tables and constants of queries, from which distances to codes are estimated.
+
+    Tables are float32 (m, n_tables, 16) and constants float64 (m,) for m queries.
 
     Both are in units of ``Encoder.length``.
     """
@@ -27,7 +29,10 @@ class Tables(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The score of a code for a query: ((beta scale) t + alpha offset + constant) / divisor; smaller is nearer.
+    """Formula for the score of a code, by which codes are ranked; smaller is nearer.
+
+    The score is ((beta scale) t + alpha offset + constant) / divisor, where t is the sum of the table entries that the
+    code selects, and scale and offset are those of the code.
 
     Every operation is rounded to float32 in this order, and t is summed in the order of the tables. A NaN counts as
     infinity.
@@ -48,7 +53,9 @@ def scan(
     allow: Mask | None = None,
     ids: Places | None = None,
 ) -> tuple[Scores, Places]:
-    """Return the k smallest scores (m, k) of every query, ascending, and the positions (m, k) of their codes.
+    """Find the k codes with the smallest scores for every query. Return scores and positions, both (m, k).
+
+    The scores of a query ascend.
 
     Equal scores are ordered by id, or by position without ids. `allow` (n,) is a mask of at least k codes that may be
     found. If it selects few codes, these are copied and scanned instead of the collection.

@@ -1,4 +1,4 @@
-"""Encoders: frozen maps of rows to codes, and of queries to lookup tables."""
+"""Base class of encoders, which map rows to codes and queries to lookup tables."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ _kinds: dict[str, "type[Encoder]"] = {}
 
 
 class Encoder(CodeSearch, ABC):
-    """A frozen map of rows to codes, as ``model.encoder()`` returns it.
+    """Immutable encoder of rows as codes, which ``model.encoder()`` returns.
 
     Encoders with equal fingerprints make equal codes and give equal answers. The code of a row does not depend on the
     batch it is encoded in. A subclass sets ``n_features``, ``layout`` and ``length`` and defines ``encode``,
@@ -80,19 +80,30 @@ class Encoder(CodeSearch, ABC):
 
     @abstractmethod
     def encode(self, rows: Rows) -> Codes:
-        """Encode rows (n, d), array_like or scipy.sparse, or one row (d,), as uint8 (n, width)."""
+        """Encode rows as codes of ``width`` bytes each.
+
+        Rows are array_like or scipy.sparse (n, d), or one row (d,). Codes are uint8 (n, width).
+        """
 
     def bits(self, rows: Any) -> Codes:
-        """Return the packed sign bits of validated rows, uint8 (n, nibble_bytes), of an encoder that ``has_bits``."""
+        """Return the packed sign bits of validated rows.
+
+        They are uint8 (n, nibble_bytes). Only encoders that have ``has_bits`` set support this.
+        """
         return np.ascontiguousarray(self.encode(rows)[:, : self.layout.nibble_bytes])
 
     @abstractmethod
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Decode codes (n, width) to approximate rows float32 (n, d); TypeError if such codes cannot be decoded."""
+        """Decode codes to approximate rows.
+
+        Codes are (n, width), rows float32 (n, d). TypeError is raised if codes of this kind cannot be decoded.
+        """
 
     @abstractmethod
     def tables(self, queries: Any, metric: Estimate) -> Tables:
-        """Return lookup tables T (m, n_tables, 16) and constants c (m,) of validated queries.
+        """Compute lookup tables of queries, from which distances or inner products are estimated.
+
+        Return tables T (m, n_tables, 16) and constants c (m,) of validated queries.
 
         With t = sum over j of T[j, nibble j] of a code, the estimate of the squared distance is
         c + offset - 2 scale t, that of the inner product c + scale t, both in units of ``length`` squared.
@@ -106,12 +117,12 @@ class Encoder(CodeSearch, ABC):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the state of the encoder: entries for JSON, and arrays by name."""
+        """Return the state of the encoder as JSON values and a dictionary of arrays."""
 
     @classmethod
     @abstractmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        """Return an encoder from its ``state``.
+        """Create an encoder from the result of ``state``.
 
         The input may be untrusted: TypeError, KeyError or ValueError if it is not the state of an encoder.
 
@@ -123,7 +134,10 @@ class Encoder(CodeSearch, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the class and the state of the encoder, in hexadecimal; column names do not enter."""
+        """Hash that is equal for encoders of equal class and state.
+
+        It is SHA-256 in hexadecimal. Column names do not enter.
+        """
         state, arrays = self.state()
         digest = hashlib.sha256(json.dumps([_kind(type(self)), state], sort_keys=True).encode())
         for name in sorted(arrays):
@@ -137,7 +151,7 @@ class Encoder(CodeSearch, ABC):
         return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
-        """Return rows as an array or CSR, after a check of their width and of their column names, if they have any.
+        """Validate the width and the column names of rows, and return them as an array or CSR.
 
         Whether they are finite is not checked.
 
@@ -164,19 +178,25 @@ class Encoder(CodeSearch, ABC):
 
 
 def _kind(cls: type) -> str:
-    """Return the name of an encoder class in a file, for example "fastsketch.neighbours.BookEncoder"."""
+    """Return the name of an encoder class in files, for example "fastsketch.neighbours.BookEncoder"."""
     return f"{home_of(cls)}.{cls.__name__}"
 
 
 def kept(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
-    """Return the state of an encoder with the name of its class, for ``restored``: entries for JSON, and arrays."""
+    """Return the state of an encoder in the form that ``restored`` reads.
+
+    It is a dictionary of JSON values, with the name of the class and the column names, and a dictionary of arrays.
+    """
     state, arrays = encoder.state()
     names = {} if encoder.feature_names is None else {"feature_names": list(encoder.feature_names)}
     return {"kind": _kind(type(encoder)), "state": state, **names}, arrays
 
 
 def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
-    """Return an encoder from what ``kept`` returned; ValueError for invalid, possibly untrusted, input."""
+    """Create an encoder from the result of ``kept``. Raise ValueError if the input is invalid.
+
+    The input may be untrusted.
+    """
     kind = about.get("kind")
     if not isinstance(kind, str):
         raise ValueError(f"the kind of an encoder must be a name, got {kind!r}")

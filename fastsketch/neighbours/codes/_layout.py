@@ -1,4 +1,4 @@
-"""Layout of a code: nibbles, each an index into a lookup table of the query, then two factors of the row."""
+"""Byte layout of a code: nibbles (4-bit indices into lookup tables of the query), then two numbers of the row."""
 
 from dataclasses import astuple, dataclass
 from typing import Any, cast
@@ -17,7 +17,9 @@ MOST_TABLES = 1 << 16
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a code: ceil(n_tables / 2) bytes of nibbles, the low nibble of a byte first, then offset and scale.
+    """Byte layout of a code: nibbles (4-bit indices into lookup tables), then an offset and a scale of the row.
+
+    Nibbles take ceil(n_tables / 2) bytes, the low nibble of a byte first.
 
     Let T (n_tables, 16) be the tables of a query, and t = sum over j of T[j, nibble j]. The squared distance of query
     and row is estimated by offset - 2 scale t plus a constant of the query, the inner product by scale t plus a
@@ -40,7 +42,7 @@ class Layout:
 
     @property
     def nibble_bytes(self) -> int:
-        """Number of bytes before the factors."""
+        """Number of bytes of a code that hold nibbles, which come before the offset and the scale."""
         return (self.n_tables + 1) // 2
 
     @property
@@ -49,19 +51,19 @@ class Layout:
         return self.nibble_bytes + self.offset.n_bytes + self.scale.n_bytes
 
     def nibbles(self, codes: Codes) -> Codes:
-        """Return the nibbles of codes (n, width) as uint8 (n, n_tables), each below 16."""
+        """Unpack the nibbles (4-bit indices) of codes (n, width), one per byte, to uint8 (n, n_tables)."""
         body = codes[:, : self.nibble_bytes]
         out = np.empty((len(codes), 2 * self.nibble_bytes), np.uint8)
         out[:, ::2], out[:, 1::2] = body & 15, body >> 4
         return out[:, : self.n_tables]
 
     def offsets(self, codes: Codes) -> Factors | None:
-        """Return the offsets of codes (n, width), float32 (n,), or None if codes have none."""
+        """Return the offset of each code (n, width) as float32 (n,), or None if codes have no offset."""
         start = self.nibble_bytes
         return self._factor(self.offset, codes[:, start : start + self.offset.n_bytes])
 
     def scales(self, codes: Codes) -> Factors | None:
-        """Return the scales of codes (n, width), float32 (n,), or None if codes have none."""
+        """Return the scale of each code (n, width) as float32 (n,), or None if codes have no scale."""
         return self._factor(self.scale, codes[:, self.width - self.scale.n_bytes :])
 
     @staticmethod
@@ -69,7 +71,10 @@ class Layout:
         return kind.decode(data) if kind.n_bytes else None
 
     def packed(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
-        """Pack nibbles (n, n_tables), each below 16, and the factors (n,) of the layout into codes (n, width)."""
+        """Pack nibbles, offsets and scales into codes.
+
+        Nibbles are (n, n_tables), each below 16; offsets and scales are (n,), and codes (n, width).
+        """
         n = len(nibbles)
         pairs = np.zeros((n, 2 * self.nibble_bytes), np.uint8)
         pairs[:, : self.n_tables] = nibbles
@@ -79,7 +84,10 @@ class Layout:
         return out
 
     def put_factors(self, codes: Codes, offset: Any, scale: Any) -> None:
-        """Write the factors (n,) of the layout into codes (n, width), in place; factors without bytes are ignored."""
+        """Write the offset and the scale of each row into its code, in place.
+
+        They are (n,), and codes (n, width). What has no bytes in the layout is ignored.
+        """
         start = self.nibble_bytes
         if self.offset.n_bytes:
             codes[:, start : start + self.offset.n_bytes] = self.offset.encode(offset)
@@ -87,12 +95,12 @@ class Layout:
             codes[:, start + self.offset.n_bytes :] = self.scale.encode(scale)
 
     def state(self) -> dict[str, Any]:
-        """Return the layout as JSON values."""
+        """Return the layout as a dictionary of JSON values."""
         return {"n_tables": self.n_tables, "offset": [*astuple(self.offset)], "scale": [*astuple(self.scale)]}
 
     @classmethod
     def of_state(cls, state: Any) -> "Layout":
-        """Return a layout from its ``state``; TypeError or ValueError if it is not valid."""
+        """Create a layout from the result of ``state``. Raise TypeError or ValueError if it is invalid."""
         if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
             raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
         stated = cast("dict[str, Any]", state)

@@ -1,4 +1,7 @@
-"""Packed binary codes and their Hamming distances; bits are in the little order of ``numpy.packbits`` and faiss."""
+"""Packed binary codes and their Hamming distances.
+
+Bits are in the little order of ``numpy.packbits`` and faiss.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,12 +19,15 @@ def code_width(n_bits: int) -> int:
 
 
 def pack(bits: NDArray[np.bool_]) -> Codes:
-    """Pack a boolean (n, r) into uint8 (n, ceil(r / 8))."""
+    """Pack a boolean matrix (n, r) into bytes of eight columns, uint8 (n, ceil(r / 8))."""
     return np.packbits(bits, axis=1, bitorder="little")
 
 
 def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
-    """Return codes as a contiguous uint8 matrix (n, bytes); TypeError or ValueError names the argument."""
+    """Validate packed codes and return them as a contiguous uint8 matrix (n, bytes).
+
+    A vector is one code. TypeError or ValueError calls the argument by `name`.
+    """
     out = as_array(codes, name)
     if out.dtype != np.uint8:
         raise TypeError(f"{name} must be packed codes of dtype uint8, got {out.dtype}")
@@ -35,7 +41,7 @@ def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
 
 
 def hamming_distances(queries: ArrayLike, codes: ArrayLike) -> NDArray[np.int32]:
-    """Count the bits in which packed codes differ.
+    """Compute the Hamming distance of every query to every code.
 
     Parameters
     ----------
@@ -120,7 +126,10 @@ def hamming_topk(
 def nearest_bits(
     queries: Codes, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
 ) -> tuple[NDArray[np.int32], Places]:
-    """Return the k smallest distances (m, k) of validated codes, and their positions (m, k); ties are ordered by id."""
+    """Find the k codes nearest to each query by Hamming distance. Return distances and positions, both (m, k).
+
+    Queries and codes are validated. Equal distances are ordered by id.
+    """
     some = few(allow)
     if some is not None:
         codes, allow, ids = codes[some], None, None if ids is None else ids[some]

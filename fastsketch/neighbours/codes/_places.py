@@ -1,4 +1,4 @@
-"""Positions of ids by binary search: the ids themselves where they ascend, else an array that sorts them."""
+"""Positions of ids by binary search, with a sorting permutation if the ids do not ascend."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,12 +9,14 @@ Order = NDArray[np.int32] | None  # sorts the ids; None: they ascend as they are
 
 
 def ascending(values: Ids) -> bool:
-    """Return whether each value is larger than the one before."""
+    """Return True if each value is larger than the one before."""
     return bool((values[1:] > values[:-1]).all())
 
 
 def order_of(ids: Ids, order: Order = None, n: int = 0) -> Order:
-    """Return the order of distinct ids, of which the first n have `order` already.
+    """Return the permutation that sorts distinct ids, or None if they ascend.
+
+    The first n ids have the permutation `order` already.
 
     Ids that ascend need no memory. Where they do not, new ids are inserted into the sorted order, which copies it.
     """
@@ -26,7 +28,10 @@ def order_of(ids: Ids, order: Order = None, n: int = 0) -> Order:
 
 
 def find(order: Order, ids: Ids, wanted: Ids) -> Positions:
-    """Return the position of each wanted id among distinct ids of this order, -1 for an id that is not there."""
+    """Return the position of each wanted id, or -1 if it is not among the ids.
+
+    `order` is the permutation that sorts the ids, from ``order_of``.
+    """
     if not len(ids):
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)

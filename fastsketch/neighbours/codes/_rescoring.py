@@ -21,7 +21,9 @@ PIECE_BYTES = 16 << 20
 def rows_reader(
     source: Source, n_features: int, name: str, n: int | None = None, *, feature_names: FeatureNames | None = None
 ) -> Reader:
-    """Return a function read(positions, ids) that returns the rows (b, n_features) of a source.
+    """Return a function that reads original rows from an array or from a callable.
+
+    The function is read(positions, ids) and returns rows (b, n_features).
 
     Positions must ascend. An array is indexed by position; a callable is called with the ids, and the rows it returns
     are validated then. An array must have n rows if n is given. Rows with column names must have `feature_names`, in
@@ -69,7 +71,7 @@ def rows_reader(
 
 
 def refuse_names(source: Any, name: str) -> None:
-    """Raise TypeError for what is often passed instead of rows: the name of a file, or True."""
+    """Raise TypeError if `source` is the name of a file or a boolean instead of rows."""
     if isinstance(source, str | bytes | bool | np.bool_ | PathLike):
         raise TypeError(
             f"{name} must be the rows (an array, np.load(..., mmap_mode='r'), CSR) or a function of ids that returns "
@@ -80,7 +82,9 @@ def refuse_names(source: Any, name: str) -> None:
 def rescored(
     queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str, k: int, ids: Places | None = None
 ) -> tuple[NDArray[np.float64], Places]:
-    """Rank candidates (m, c) by exact keys; return the k smallest keys (m, k), ascending, and their positions (m, k).
+    """Rank candidates by exact distances or similarities. Return the k smallest keys and their positions.
+
+    Candidates are positions (m, c). Keys (m, k) ascend; smaller ones are nearer.
 
     Equal keys are ordered by id. `rows_at` returns the rows at ascending positions; each row is read once for all
     queries, a batch at a time.
@@ -92,7 +96,10 @@ def rescored(
 
 
 def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str) -> NDArray[np.float64]:
-    """Return the exact keys (m, c) of candidates (m, c): see ``_search``."""
+    """Compute the exact keys, by which candidates are ranked, of all candidates of every query.
+
+    Candidates and keys are (m, c).
+    """
     m, c = places.shape
     keys = np.empty(m * c)
     order = np.argsort(places, axis=None, kind="stable")  # pairs of a query and a candidate, row by row
@@ -113,7 +120,10 @@ def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], 
 
 
 def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: str) -> NDArray[np.float64]:
-    """Return the keys of pairs of a query and a row, (p,), from the indices of both."""
+    """Compute the exact keys of pairs of a query and a row, which are given by their indices.
+
+    Indices and keys are (p,).
+    """
     out = np.empty(len(of_query))
     step = max(1, PIECE_BYTES // (8 * rows.shape[1]))
     for start in range(0, len(out), step):
@@ -129,7 +139,10 @@ def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: 
 
 
 def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
-    """Return the keys (p,) of rows and queries (p, d), both dense or both CSR."""
+    """Compute the exact key of each row of `x` and the query in the same row of `q`.
+
+    Both are (p, d), dense or CSR; keys are (p,).
+    """
     if metric == "euclidean":
         return _dots(x - q, x - q)
     if metric == "inner_product":
@@ -140,7 +153,7 @@ def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
 
 
 def _dots(x: Any, y: Any) -> NDArray[np.float64]:
-    """Return the inner products (p,) of the rows of two matrices."""
+    """Compute the inner product of each row of one matrix with the same row of the other."""
     if is_sparse(x):
         return np.asarray(x.multiply(y).sum(axis=1), np.float64).reshape(-1)
     return np.einsum("ij,ij->i", x, y, dtype=np.float64)

@@ -46,10 +46,13 @@ CANDIDATE_BYTES = 64
 
 
 class CodeSearch:
-    """Mixin that searches codes by real-valued queries: of encoders, and of models that have an encoder."""
+    """Mixin of encoders and models that searches codes for the nearest neighbours of real-valued queries."""
 
     def _encoder_for(self, codes: Codes) -> "Encoder":
-        """Return the encoder for codes of this width; ValueError before the first row, or for another width."""
+        """Return the encoder of the given codes. Raise ValueError before the first row.
+
+        The width of the codes tells whether those of a hash have factors.
+        """
         raise NotImplementedError
 
     def search(
@@ -64,7 +67,7 @@ class CodeSearch:
         ids: ArrayLike | None = None,
         allow: ArrayLike | None = None,
     ) -> Found:
-        """Find the k codes nearest to every query, a real-valued row that is not encoded.
+        """Find the k codes nearest to every query; queries are real-valued rows, not codes.
 
         Parameters
         ----------
@@ -171,7 +174,9 @@ def search_codes(
     ids: Places | None = None,
     allow: Mask | None = None,
 ) -> Found:
-    """Return distances and positions (m, k) of the codes nearest to checked queries; at least k codes are allowed.
+    """Find the codes nearest to validated queries. Return distances and positions, both (m, k).
+
+    At least k codes must be allowed.
 
     With rows_at, which returns the rows at ascending positions, n_candidates codes of each query are ranked by exact
     distances (Euclidean ones for "hamming"). Among equal distances the code with the smaller id comes first.
@@ -189,7 +194,7 @@ def search_codes(
 
 
 def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
-    """Answer queries in batches whose memory stays below PIECE_BYTES; return distances and positions (m, k)."""
+    """Answer queries in batches, so that memory stays below PIECE_BYTES. Return all distances and positions."""
     m: int = queries.shape[0]
     step = max(1, PIECE_BYTES // (TABLE_BYTES * n_tables + CANDIDATE_BYTES * candidates))
     if m <= step:
@@ -204,20 +209,20 @@ def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, ca
 
 
 def as_metric(metric: str, encoder: "Encoder") -> None:
-    """Raise ValueError unless codes of this encoder support the metric."""
+    """Raise ValueError if codes of this encoder do not support the metric."""
     as_choice(metric, "metric", METRICS)
     if metric == "hamming" and not encoder.has_bits:
         raise ValueError("metric='hamming' is for codes of a hash: those of a quantizer are no signs")
 
 
 def check_width(codes: Codes, encoder: "Encoder") -> None:
-    """Raise ValueError unless codes have the width of an encoder."""
+    """Raise ValueError if codes do not have the width of the codes of an encoder."""
     if codes.shape[1] != encoder.width:
         raise ValueError(f"codes must have {encoder.width} bytes, as this model makes them, got {codes.shape[1]}")
 
 
 def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
-    """Validate queries, which must be finite; return them (m, d) as float32, float64 or CSR."""
+    """Validate queries and return them as a float matrix, dense or CSR. Raise ValueError if one is not finite."""
     out = encoder.checked(queries, "queries")
     with np.errstate(over="ignore"):  # of a long double
         out = out.astype(natural_dtype(out.dtype), copy=False)
@@ -226,7 +231,7 @@ def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
 
 
 def as_candidates(k: int, oversample: float, most: int) -> int:
-    """Return the number of candidates to rescore: ceil(k * oversample), at most `most`."""
+    """Return the number of candidates to rescore: k times `oversample`, rounded up, and at most `most`."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
         raise TypeError(f"oversample must be a number, got {oversample!r}")
     if not 1 <= oversample < math.inf:
@@ -245,7 +250,9 @@ def nearest(
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Return the k smallest keys (m, k), ascending, and the positions (m, k) of their codes, for validated queries.
+    """Find the k codes with the smallest keys for every validated query. Return keys and positions, both (m, k).
+
+    Smaller keys are nearer, and the keys of a query ascend.
 
     At least k codes must be allowed. Equal keys are ordered by id. `norms` are the ``estimated_norms`` of the codes,
     for cosines; they are computed if they are needed and not given.
@@ -284,7 +291,10 @@ def _estimated(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Return keys and positions as ``nearest`` does, from the estimate of this metric itself."""
+    """Find the k codes with the smallest keys, estimated from lookup tables of this metric.
+
+    Return keys and positions as ``nearest`` does.
+    """
     if metric == "cosine":
         queries, shift = _unit(queries) * encoder.length, 0
     else:
@@ -309,7 +319,10 @@ def _estimated(
 
 
 def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
-    """Estimate the lengths of encoded rows, in units of ``encoder.length``: positive float32 (n,)."""
+    """Estimate the lengths of encoded rows from their codes.
+
+    They are positive float32 (n,), in units of ``encoder.length``.
+    """
     tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
     # squared distances from the origin
     base = min(float(constant[0]), LARGEST)
@@ -321,7 +334,10 @@ def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
-    """Return the tables of queries, clipped so that their sums do not overflow; the queries may be none."""
+    """Compute the lookup tables of queries, clipped so that their sums do not overflow.
+
+    There may be no queries.
+    """
     if not queries.shape[0]:
         return Tables(np.zeros((0, encoder.layout.n_tables, 16), np.float32), np.zeros(0))
     tables, constant = encoder.tables(queries, metric)
@@ -329,7 +345,7 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
-    """Return keys as distances (the square roots, at least 0), inner products, cosines or Hamming distances."""
+    """Convert keys to distances, inner products, cosines or Hamming distances, according to the metric."""
     if metric == "hamming":
         return keys
     if metric == "euclidean":
@@ -339,7 +355,7 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
 
 
 def _within_reach(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
-    """Scale queries (m, d) by powers of two so that their tables fit in float32.
+    """Scale queries (m, d) by powers of two so that their lookup tables fit in float32.
 
     Return the queries, and the binary exponents (m, 1) of the factors by which their keys must be multiplied, or 0 if
     no query was scaled. Inner products are proportional to the query. So are, nearly, distances from a query that is

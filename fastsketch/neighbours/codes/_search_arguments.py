@@ -1,4 +1,4 @@
-"""Validation of the arguments of a search: ids of codes, filters, and k."""
+"""Validation of the arguments of a search: ids, filters and the number of neighbours."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,10 @@ SHOWN = 5
 
 
 def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
-    """Return ids as int64 (n,) without duplicates, or None for None; TypeError or ValueError names the first fault."""
+    """Validate the ids of n codes and return them as int64 (n,). Return None for None.
+
+    TypeError or ValueError names the first fault, such as a duplicate.
+    """
     if ids is None:
         return None
     out = as_integers(ids, name)
@@ -26,7 +29,7 @@ def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
 
 
 def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "allow") -> Mask | None:
-    """Return a mask (n,) of the codes that may be found, from a mask or from distinct ids; None for all codes."""
+    """Convert a filter, given as ids or as a mask, to a boolean mask over n codes. Return None for None."""
     if allow is None:
         return None
     given = as_array(allow, name)
@@ -41,7 +44,7 @@ def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
 
 
 def as_k(k: int, n: int, allow: Mask | None) -> int:
-    """Return k as an integer; ValueError unless it is between 1 and the number of codes that may be found."""
+    """Validate the number of neighbours k. Raise ValueError unless it is from 1 to the number of allowed codes."""
     k = as_integer(k, "k", 1)
     most = n if allow is None else int(np.count_nonzero(allow))
     if k > most:
@@ -51,17 +54,20 @@ def as_k(k: int, n: int, allow: Mask | None) -> int:
 
 
 def few(allow: Mask | None) -> Places | None:
-    """Return the positions of the codes that may be found if it is faster to copy them than to filter, else None."""
+    """Return the positions of the allowed codes if they are so few that copying them is faster, else None."""
     return np.flatnonzero(allow) if allow is not None and FEW * np.count_nonzero(allow) < len(allow) else None
 
 
 def bits_of(allow: Mask | None) -> NDArray[np.uint8] | None:
-    """Pack a mask into bits, as the kernels read it; None for None."""
+    """Pack a boolean mask into bits, as the kernels read it. Return None for None."""
     return None if allow is None else np.packbits(allow, bitorder="little")
 
 
 def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
-    """Return the positions of ids among n codes; ValueError names an unknown id."""
+    """Return the positions of ids among n codes. Raise ValueError if an id is unknown.
+
+    Without `ids` the positions themselves are the ids.
+    """
     places = wanted if ids is None else find(order_of(ids), ids, wanted)
     known = (places >= 0) & (places < n)
     if not known.all():
@@ -71,7 +77,7 @@ def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
 
 
 def as_integers(values: ArrayLike, name: str) -> Places:
-    """Return a vector of integers as int64 (n,); TypeError or ValueError if it is not one."""
+    """Convert a vector of integers to int64 (n,). Raise TypeError or ValueError if it is not one."""
     require_array_like(values, name)
     out = as_integer_vector(values, name)
     if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
@@ -80,7 +86,7 @@ def as_integers(values: ArrayLike, name: str) -> Places:
 
 
 def different(values: Places, name: str = "ids") -> Places:
-    """Return the values unchanged; ValueError that lists duplicates."""
+    """Return the values unchanged. Raise ValueError, which lists duplicates, if they are not distinct."""
     if not ascending(values):
         ordered = np.sort(values)
         twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
@@ -90,5 +96,5 @@ def different(values: Places, name: str = "ids") -> Places:
 
 
 def shown(ids: Places) -> str:
-    """Return the first few ids as text for an error message."""
+    """Format the first few ids for an error message."""
     return ", ".join(map(str, ids[:SHOWN].tolist())) + (", ..." if len(ids) > SHOWN else "")

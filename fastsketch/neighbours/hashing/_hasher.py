@@ -1,4 +1,4 @@
-"""Base class of hashes: encoding, scores and search."""
+"""Base class of hash models: encoding of rows, signed distances and search."""
 
 from typing import Any
 
@@ -15,13 +15,18 @@ from fastsketch.neighbours.hashing._sign_encoder import FACTOR_BYTES, SignEncode
 
 
 class Hasher(CodeSearch, Model, abstract=True):
-    """Base class of hashes, of which a subclass learns from rows and defines ``_encoder``."""
+    """Base class of models that encode rows as binary codes and search among them.
+
+    A subclass learns from rows and defines ``_encoder``.
+    """
 
     n_bits: int = integer(at_least=1, below=MOST_SIZE, kw_only=False)
 
     @reads
     def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
-        """Compute the signed distances of rows to the hyperplanes of the code; bit k is set if entry k is positive.
+        """Compute the signed distance of each row to the hyperplane of each bit.
+
+        Bit k of the code of a row is set if entry k is positive.
 
         Parameters
         ----------
@@ -73,7 +78,9 @@ class Hasher(CodeSearch, Model, abstract=True):
 
     @reads
     def encoder(self, *, factors: bool = False) -> SignEncoder:
-        """Return a frozen encoder, which encodes, decodes and searches as the model does now.
+        """Return an immutable encoder, which encodes rows as the model does now.
+
+        It does not change when the model learns more rows.
 
         Parameters
         ----------
@@ -101,7 +108,10 @@ class Hasher(CodeSearch, Model, abstract=True):
         return self._named_encoder(factors=as_flag(factors, "factors"))
 
     def _named_encoder(self, *, factors: bool) -> SignEncoder:
-        """Return an encoder of what was learned so far, with column names; ValueError before the first row."""
+        """Return an encoder of the current state of the model. Raise ValueError before the first row.
+
+        The encoder has the column names of the rows.
+        """
         if not self.n_rows:
             raise ValueError("the model has seen no rows: call update first")
         encoder = self._encoder(factors=factors)
@@ -109,14 +119,20 @@ class Hasher(CodeSearch, Model, abstract=True):
         return encoder
 
     def _encoder(self, *, factors: bool) -> SignEncoder:
-        """Return an encoder of what was learned so far, without column names. The model has seen rows."""
+        """Return an encoder of the current state of a model that has seen rows.
+
+        A subclass defines this. Column names are set by the caller.
+        """
         raise NotImplementedError
 
     def _encoder_for(self, codes: Codes) -> SignEncoder:
         return self.encoder(factors=self._has_factors(codes))
 
     def _has_factors(self, codes: Codes) -> bool:
-        """Return whether codes of this width have factors; ValueError for a width that the model does not produce."""
+        """Return True if codes contain the two numbers that ``encode(rows, factors=True)`` appends.
+
+        Codes of a width that the model does not produce raise ValueError.
+        """
         plain, got = code_width(self.n_bits), codes.shape[1]
         if got not in (plain, plain + FACTOR_BYTES):
             raise ValueError(
@@ -126,7 +142,9 @@ class Hasher(CodeSearch, Model, abstract=True):
         return got != plain
 
     def to_faiss(self, codes: ArrayLike | None = None) -> Any:
-        """Return a faiss.IndexBinaryFlat for codes of this length, which holds `codes` if given (extra: faiss).
+        """Create a faiss index for codes of this model, and add `codes` to it if they are given.
+
+        It is a faiss.IndexBinaryFlat. This requires the package faiss.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Signed distances of rows to hyperplanes, rows @ projection - offsets, and codes of their signs."""
+"""Signed distances of rows to hyperplanes, and packed bits of their signs."""
 
 from typing import Any
 
@@ -24,7 +24,9 @@ def fill(
     scores: Scores | None = None,
     codes: Codes | None = None,
 ) -> None:
-    """Write the scores of validated rows to `scores`, or their packed signs to `codes`; one of the two is given.
+    """Compute the scores of rows, rows @ projection - offsets, and write them or their signs to an array.
+
+    Scores are written to `scores`, or their packed signs to `codes`; exactly one of the two is given.
 
     ValueError names the first row that is not finite.
 
@@ -57,7 +59,7 @@ def fill(
 def _filled(
     rows: Any, projection: Scores, offsets: Scores, *, scores: Scores | None = None, codes: Codes | None = None
 ) -> int:
-    """Fill as ``fill`` in one call of the kernel; return the index of the first row that is not finite, or -1."""
+    """Compute scores or signs in one kernel call. Return the index of the first row that is not finite, or -1."""
     if not is_sparse(rows):
         rows = plain_rows(rows, projection.dtype)
         if rows.strides[0] < rows.shape[1] * rows.itemsize:  # BLAS does not support overlapping or reversed rows

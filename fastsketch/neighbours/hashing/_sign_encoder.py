@@ -1,4 +1,4 @@
-"""Encoders of sign bits, and estimates of distances from them."""
+"""Encoders of rows as sign bits, and estimates of distances from these bits."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -33,14 +33,19 @@ SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
 
 class SeenRows(NamedTuple):
-    """Scores (n, n_bits) of rows and their squared distances from the mean (n,), in units of length."""
+    """Scores of rows, and their squared distances from the mean.
+
+    Scores are (n, n_bits) and squares (n,), in units of ``length`` and its square.
+    """
 
     scores: Array
     squares: Array
 
 
 class SignEncoder(Encoder):
-    """Encoder of the signs s of scores z; with `factors`, a code also has a length and a correction of its row.
+    """Encoder that stores the signs of the scores of a row, and optionally two numbers that refine distances.
+
+    The scores z have the signs s. With `factors` a code also has an offset and a scale.
 
     A row x is approximated by mu + scale P s, where P has the directions of the scores as columns. With factors,
     offset = ||x - mu||^2, and scale = ||z||^2 / ||z||_1 if P is orthonormal (`spans`), else ||x - mu||^2 / ||z||_1.
@@ -63,28 +68,40 @@ class SignEncoder(Encoder):
 
     @abstractmethod
     def _view(self, rows: Any) -> SeenRows:
-        """Return the scores and squared distances of validated float rows."""
+        """Compute the scores of validated float rows, and their squared distances from the mean."""
 
     @abstractmethod
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
-        """Return scores (n, n_bits) of uncentred, validated float rows, and their inner products with the mean (n,)."""
+        """Compute the scores of rows without centring, and the inner products of the rows with the mean.
+
+        Rows are validated floats. Scores are (n, n_bits), inner products (n,).
+        """
 
     def scores(self, rows: Any) -> NDArray[np.floating[Any]]:
-        """Compute signed distances (n, n_bits) of validated rows: float32 for float32 rows, else float64."""
+        """Compute the signed distances of validated rows to the hyperplanes of the bits.
+
+        They are (n, n_bits), float32 for float32 rows, else float64.
+        """
         out = np.empty((rows.shape[0], self.n_bits), natural_dtype(rows.dtype))
         for part, piece in self._pieces(rows):
             out[part] = self._view(piece).scores
         return out
 
     def bits(self, rows: Any) -> Codes:
-        """Return the packed signs of the scores of validated rows, uint8 (n, ceil(n_bits / 8))."""
+        """Return the packed sign bits of validated rows.
+
+        They are uint8 (n, ceil(n_bits / 8)).
+        """
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
         for part, piece in self._pieces(rows):
             out[part] = pack(self._view(piece).scores > 0)
         return out
 
     def encode(self, rows: Rows) -> Codes:
-        """Encode rows (n, d), array_like or scipy.sparse, or one row (d,), as uint8 (n, width)."""
+        """Encode rows as packed sign bits, followed by two numbers of each row if `factors` is set.
+
+        Rows are array_like or scipy.sparse (n, d), or one row (d,). Codes are uint8 (n, width).
+        """
         checked = self.checked(rows)
         if not self.factors:
             return self.bits(checked)
@@ -99,7 +116,7 @@ class SignEncoder(Encoder):
         return PIECE_ROWS
 
     def _pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
-        """Yield slices of validated rows, as (slice, float rows); ValueError for rows that are not finite."""
+        """Yield (slice, float rows) for consecutive slices of rows. Raise ValueError if a row is not finite."""
         step = self._piece_rows()
         for start in range(0, rows.shape[0], step):
             piece = rows[start : start + step]
@@ -107,7 +124,10 @@ class SignEncoder(Encoder):
             yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
 
     def _scale(self, view: SeenRows) -> Array:
-        """Return the scale of every row, (n,); 0 for a row at the mean."""
+        """Compute the number by which the signs of each row are multiplied to approximate the row.
+
+        It is (n,), and 0 for a row at the mean.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             squares = _row_sums(view.scores * view.scores) if self.spans else view.squares
             sums = _row_sums(np.abs(view.scores))
@@ -126,12 +146,15 @@ class SignEncoder(Encoder):
 
 
 def _row_sums(values: Array) -> Array:
-    """Sum every row, (n,), in an order that depends on its length only."""
+    """Sum each row. The order of the additions depends only on the length of a row."""
     return np.ascontiguousarray(values).sum(axis=1)
 
 
 def _tables(scores: Array) -> NDArray[np.float32]:
-    """Return tables (m, n_tables, 16): the sums of four scores (m, n_bits) with the signs of each nibble."""
+    """Compute lookup tables: for every four scores of a query, their sums with all 16 combinations of signs.
+
+    Tables are (m, n_tables, 16) for scores (m, n_bits).
+    """
     m, n_bits = scores.shape
     n_tables = -(-n_bits // 4)
     groups = np.zeros((m, n_tables, 4))
@@ -145,7 +168,7 @@ def _tables(scores: Array) -> NDArray[np.float32]:
 
 
 class LinearSignEncoder(SignEncoder):
-    """Encoder of linear scores, (x - mean) @ projection.
+    """Encoder of the signs of (x - mean) @ projection for each row x.
 
     Parameters
     ----------
@@ -170,21 +193,30 @@ class LinearSignEncoder(SignEncoder):
 
     @property
     def basis(self) -> Array | None:
-        """Projection (d, n_bits), if its columns are orthonormal and codes have factors, else None."""
+        """The projection if codes can be decoded with it, else None.
+
+        Codes can be decoded if the columns of the projection are orthonormal and codes have factors.
+        """
         return self.projection if self.spans and self.factors else None
 
     def with_factors(self) -> "LinearSignEncoder":
-        """Return an encoder of the same bits whose codes have factors."""
+        """Return an encoder with the same bits that also stores an offset and a scale for each row."""
         return LinearSignEncoder(
             self.projection, self.mean, self.offsets, factors=True, spans=self.spans, length=self.length
         )
 
     def scores(self, rows: Any) -> NDArray[np.floating[Any]]:
-        """Compute signed distances (n, n_bits) of validated rows: float32 for float32 rows, else float64."""
+        """Compute the signed distances of validated rows to the hyperplanes of the bits.
+
+        They are (n, n_bits), float32 for float32 rows, else float64.
+        """
         return self._scores(rows, self.offsets)
 
     def bits(self, rows: Any) -> Codes:
-        """Return the packed signs of the scores of validated rows, uint8 (n, ceil(n_bits / 8))."""
+        """Return the packed sign bits of validated rows.
+
+        They are uint8 (n, ceil(n_bits / 8)).
+        """
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
         fill(rows, self.projection, self.offsets, codes=out)
         return out
@@ -209,7 +241,7 @@ class LinearSignEncoder(SignEncoder):
         return out
 
     def _squares(self, rows: Any) -> Array:
-        """Return ||x - mean||^2 / length^2 of each row, (n,)."""
+        """Compute the squared distance of each row from the mean, in units of ``length`` squared."""
         with np.errstate(over="ignore"):
             if not is_sparse(rows):
                 centred = (rows - self.mean) / self.length
@@ -225,7 +257,10 @@ class LinearSignEncoder(SignEncoder):
             return np.maximum(out, 0.0)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Decode codes to mean + scale P s, float32 (n, d); TypeError without factors or orthonormal directions."""
+        """Decode codes to approximate rows. Raise TypeError without factors or without orthonormal directions.
+
+        Rows are float32 (n, d): mean + scale P s.
+        """
         if not (self.factors and self.spans):
             what = "with factors alone" if self.spans else "of orthonormal directions alone"
             raise TypeError(f"signs stand for rows {what}: these codes cannot be decoded")
@@ -260,7 +295,7 @@ class LinearSignEncoder(SignEncoder):
 
 
 def as_length(value: Any) -> float:
-    """Validate a unit of length: a power of two whose square does not overflow."""
+    """Validate a unit of length, which must be a power of two whose square does not overflow. Return it as a float."""
     length = as_real(value, "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
     if np.frexp(length)[0] != 0.5:
         raise ValueError(f"length must be a power of two, got {length}")
@@ -268,7 +303,7 @@ def as_length(value: Any) -> float:
 
 
 def length_near(size: float) -> float:
-    """Return the largest power of two not above a positive size; 1 for 0, infinity and NaN."""
+    """Return the largest power of two that is at most `size`. Return 1 if `size` is 0 or not finite."""
     if not (size > 0 and np.isfinite(size)):
         return 1.0
     return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MOST_EXPONENT, MOST_EXPONENT))))

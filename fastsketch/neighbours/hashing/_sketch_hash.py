@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 256
 
 
 def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.float32]:
-    """Project the centred rows of a sample on a basis; the result is scaled to the range of float32."""
+    """Project the centred rows of a sample on a basis. All results are divided by one number to avoid overflow."""
     top = max(float(sample.max(initial=0.0)), -float(sample.min(initial=0.0))) or 1.0
     out, directions = np.empty((len(sample), basis.shape[1]), np.float32), basis.astype(np.float32)
     for start in range(0, len(sample), ROWS_AT_ONCE):
@@ -39,7 +39,7 @@ def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.fl
 
 
 class _LearnedHash(NamedTuple):
-    """Hash functions learned from the rows seen so far, and what they were computed from."""
+    """The fitted hash, and the summary of the rows that it was computed from."""
 
     node: BlockNode
     components: Array  # W as (n_bits, d)
@@ -47,7 +47,7 @@ class _LearnedHash(NamedTuple):
 
 
 class SketchHash(Hasher, SummaryModel):
-    """Binary codes learned from a stream of rows in one pass: FROSH, OSH and related methods.
+    """Hash that maps rows to binary codes, learned from a stream of rows in one pass (FROSH, OSH).
 
     The code of a row a is sgn((a - mu) W R), where mu is the mean of all rows, W (d x r) has the top right singular
     vectors of a sketch of the centred rows as columns, and R is a rotation.
@@ -141,12 +141,12 @@ class SketchHash(Hasher, SummaryModel):
 
     @property
     def _size(self) -> int:
-        """Sketch size l in use."""
+        """Sketch size in use: the parameter, or the default if it is None."""
         size = 2 * self.n_bits if self.sketch_size is None else self.sketch_size
         return max(size, 3) if self.method == "fd" and self.n_bits == 1 else size
 
     def _method_for(self, d: int) -> str:
-        """Return the method in use for rows of d features, never "auto"."""
+        """Return the sketching method for rows of d features, after "auto" has been resolved."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= 2 * self._size else "srht"
@@ -182,7 +182,10 @@ class SketchHash(Hasher, SummaryModel):
         return _LearnedHash(node, components, encoder)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
-        """Return the projection (d, n_bits): W (d, n_bits) times the rotation, or aligned with the anchor."""
+        """Rotate the basis to the projection that defines the code. Align it with the anchor if there is one.
+
+        The basis and the result have shape (d, n_bits).
+        """
         if self._anchor is not None:
             return aligned(basis, self._anchor)
         if self.rotation is None:
@@ -197,7 +200,9 @@ class SketchHash(Hasher, SummaryModel):
         return encoder.with_factors() if factors else encoder
 
     def anchor(self, projection: ArrayLike | None = None) -> Self:
-        """Keep later codes comparable: rotate later projections towards the present one.
+        """Set a reference projection, so that codes stay comparable when the model learns more rows.
+
+        Later projections are rotated towards the reference.
 
         W changes while rows arrive, and singular vectors of close singular values may change places: the code of a row
         then changes although it carries the same information. With an anchor P0 the projection is W Q instead of W R,
@@ -232,7 +237,10 @@ class SketchHash(Hasher, SummaryModel):
 
     @property
     def projection(self) -> Array:
-        """Projection (d, n_bits) float64 with orthonormal columns: W R, or W aligned with the anchor."""
+        """Matrix by which centred rows are multiplied before the signs are taken as the code.
+
+        It is (d, n_bits) float64 with orthonormal columns: W R, or W aligned with the anchor.
+        """
         return self._read().encoder.projection.copy()
 
     # -- keeping it ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Greedy allocation of bits to directions, and packing of directions into nibbles."""
+"""Greedy allocation of bits to directions, and packing of directions into nibbles, the 4-bit units of a code."""
 
 from typing import Final, NamedTuple
 
@@ -14,7 +14,10 @@ SIZES: Final = MOST_BITS + 1
 
 
 class NibblePart(NamedTuple):
-    """Bits of a direction in a nibble: the coarse ones, or the fine ones of a direction of more than four bits."""
+    """The bits of one direction that are stored in one nibble (4 bits) of a code.
+
+    A direction of more than four bits has coarse bits in one nibble and fine bits in another.
+    """
 
     direction: int
     fine: bool
@@ -26,7 +29,9 @@ Nibble = list[NibblePart]
 
 
 def allotted(directions: list[Direction], weight: Array, total: int, *, most: int) -> Integers:
-    """Allocate `total` bits, a multiple of 4, greedily; return the bits of each direction, at most `most` (4 or 8).
+    """Allocate the bits of a code to directions, greedily. Return the number of bits of each direction.
+
+    `total` is a multiple of 4. A direction gets at most `most` bits, 4 or 8.
 
     Each bit goes to the direction where it lowers the weighted mean squared error most (Gersho and Gray 1992, section
     8.3). Then as few bits as possible are moved so that the directions can be ``packed`` into nibbles.
@@ -41,12 +46,15 @@ def allotted(directions: list[Direction], weight: Array, total: int, *, most: in
 
 
 def _saved(direction: Direction, bits: int) -> float:
-    """Return the reduction of the mean squared error by one more bit."""
+    """Compute how much one more bit reduces the mean squared error of a direction."""
     return direction.left(bits) - direction.left(bits + 1)
 
 
 def missing(counts: Integers) -> int:
-    """Return how many more directions of one bit would fill all nibbles, where counts[b] directions have b bits."""
+    """Return how many more directions of one bit are needed to fill all nibbles (4 bits) of a code.
+
+    counts[b] directions have b bits.
+    """
     one, two, three = (int(counts[b]) for b in (1, 2, 3))
     after_one, after_two, after_three = (int(counts[NIBBLE + b]) for b in (1, 2, 3))
     both = min(after_one, three)
@@ -62,7 +70,10 @@ def missing(counts: Integers) -> int:
 
 
 def _packable(bits: Integers, directions: list[Direction], weight: Array, most: int) -> Integers:
-    """Move bits between directions, where it costs least, until they can be packed; return the new bits."""
+    """Move bits between directions, where it costs least, until they fill whole nibbles. Return the new bits.
+
+    If no move helps, all bits are allocated again in steps of four.
+    """
     bits = bits.copy()
     counts = np.bincount(bits, minlength=SIZES)
     lacking = missing(counts)
@@ -90,7 +101,10 @@ def _packable(bits: Integers, directions: list[Direction], weight: Array, most: 
 def _cheapest(
     bits: Integers, directions: list[Direction], weight: Array, *, give: bool, most: int
 ) -> dict[int, tuple[float, int]]:
-    """Return {bits: (cost, direction)}: the cheapest direction of so many bits to give a bit to, or take one from."""
+    """Find, for each number of bits, the direction that gains or loses one bit at the lowest cost.
+
+    Return {bits: (cost, direction)}. With `give` directions gain a bit, else they lose one.
+    """
     out: dict[int, tuple[float, int]] = {}
     for j, size in enumerate(bits.tolist()):
         if size == (most if give else 0):
@@ -102,7 +116,10 @@ def _cheapest(
 
 
 def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: int) -> Integers:
-    """Allocate whole nibbles only, which can always be packed; return the bits of each direction."""
+    """Allocate bits greedily in steps of four. Return the number of bits of each direction.
+
+    Such directions can always be packed into nibbles.
+    """
     bits = np.zeros(len(directions), np.int64)
     for _ in range(total // NIBBLE):
         saved = [
@@ -114,7 +131,7 @@ def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: in
 
 
 def packed(bits: Integers) -> list[list[Nibble]]:
-    """Pack directions into blocks of one nibble, or of two nibbles where a direction has more than four bits.
+    """Pack directions into blocks of one nibble (4 bits), or of two if a direction has more than four bits.
 
     The second nibble of a block has the fine bits of that direction. No direction is in two blocks.
     """
@@ -134,7 +151,7 @@ def packed(bits: Integers) -> list[list[Nibble]]:
 
 
 def _partners(room: int, left: dict[int, list[NibblePart]]) -> Nibble:
-    """Remove directions of `room` bits together from `left`, the largest first, and return them."""
+    """Remove directions with `room` bits in total from `left`, the largest first. Return them."""
     out: Nibble = []
     while room:
         size = next(size for size in range(room, 0, -1) if left[size])

@@ -1,4 +1,4 @@
-"""The encoder of a quantizer: a basis, a codebook for every nibble, and the offset of a row."""
+"""Encoder of a quantizer: a basis, a codebook for every nibble (4 bits) of a code, and an offset for each row."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +35,7 @@ MOST_WORD_ENTRIES: Final = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class Books:
-    """Codebooks: the vectors that nibbles stand for.
+    """Codebooks of a quantizer: the 16 vectors that each nibble (4 bits) of a code can stand for.
 
     The directions of the basis are split into blocks: block b has the g directions start[b] : start[b + 1] and the
     nibbles first[b] : first[b + 1]. The codebook of a nibble has 16 codewords ("words"), vectors of g numbers. A block
@@ -61,7 +61,10 @@ class Books:
     squares: Narrow
 
     def blocks(self) -> list[tuple[slice, list[Narrow]]]:
-        """Return for every block its directions, a slice, and the codebooks (16, g) of its nibbles."""
+        """Return the directions and the codebooks of every block.
+
+        Directions are a slice; a codebook is (16, g) for each nibble of the block.
+        """
         out: list[tuple[slice, list[Narrow]]] = []
         at = 0
         for b in range(len(self.start) - 1):
@@ -73,11 +76,14 @@ class Books:
 
     @property
     def n_nibbles(self) -> int:
-        """Number of nibbles of a code."""
+        """Number of nibbles (4 bits each) of a code."""
         return int(self.first[-1])
 
     def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
-        """Return directions (n_nibbles, g) and words (n_nibbles, 16, g) of every nibble, padded to the largest g."""
+        """Return the directions and the codewords of every nibble, padded to the same number of directions.
+
+        Directions are (n_nibbles, g), codewords (n_nibbles, 16, g), for the largest g.
+        """
         most = int(np.diff(self.start).max())
         directions, words = np.zeros((self.n_nibbles, most), np.int64), np.zeros((self.n_nibbles, 16, most), np.float32)
         at = 0
@@ -89,7 +95,10 @@ class Books:
         return directions, words
 
     def decode(self, nibbles: Codes) -> Narrow:
-        """Decode nibbles (n, n_nibbles) to coordinates float32 (n, r)."""
+        """Decode nibbles to approximate coordinates of rows.
+
+        Nibbles are (n, n_nibbles), coordinates float32 (n, r).
+        """
         out = np.zeros((len(nibbles), len(self.weights)), np.float32)
         for b, (part, words) in enumerate(self.blocks()):
             for k, word in enumerate(words):
@@ -99,7 +108,7 @@ class Books:
 
 @dataclass(frozen=True, eq=False)
 class OffsetRule:
-    """The offset of a row: its squared distance from the mean, corrected for the error of its code.
+    """Formula for the offset of a row: its squared distance from the mean, corrected for the error of its code.
 
     With n2 = ||x - mean||^2, and z and r the exact and the decoded coordinates,
     offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
@@ -124,17 +133,23 @@ class OffsetRule:
     reach: float
 
     def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
-        """Return offsets (n,) from squared lengths (n,), exact coordinates (n, r) and decoded ones (n, r)."""
+        """Compute the offset of each row.
+
+        Arguments are squared distances from the mean (n,), exact coordinates (n, r) and decoded ones (n, r).
+        """
         lost = (z * (z - decoded)) @ self.inside
         return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
 
     def coefficients(self) -> Array:
-        """Return the coefficients of 1, n2, z'z and the sum over j, an argument of the kernel."""
+        """Return the coefficients of the formula, as the kernel needs them.
+
+        They are those of 1, n2, z'z and the sum over j.
+        """
         return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, -2.0])
 
 
 class BookEncoder(Encoder):
-    """The encoder of a ``SketchQuantizer``: basis, codebooks and offsets, frozen.
+    """Immutable encoder of a ``SketchQuantizer``, with its basis, codebooks and offsets.
 
     Attributes
     ----------
@@ -163,7 +178,7 @@ class BookEncoder(Encoder):
 
     @cached_property
     def _from_origin(self) -> kernel.Quantizer:
-        """Kernel that does not centre rows, for inner products."""
+        """Kernel that encodes rows without subtracting the mean, for inner products."""
         return self._about(np.zeros(self.n_features))
 
     def _about(self, mean: Array) -> kernel.Quantizer:
@@ -181,21 +196,27 @@ class BookEncoder(Encoder):
 
     @property
     def mean(self) -> Array:
-        """Mean of the rows learned from, (d,) float64."""
+        """Mean of the rows that the quantizer has learned from.
+
+        It is a copy (d,) float64.
+        """
         return self._mean.copy()
 
     @property
     def basis(self) -> Narrow:
-        """Directions of the coordinates: (d, r) float32 with orthonormal columns."""
+        """Matrix with orthonormal columns, the directions in which rows have coordinates.
+
+        It is a copy (d, r) float32.
+        """
         return self._basis.copy()
 
     @property
     def books(self) -> Books:
-        """Codebooks; do not modify them."""
+        """The codebooks, which must not be modified."""
         return self._books
 
     def turned(self, basis: Array) -> "BookEncoder":
-        """Return an encoder with the same mean, codebooks and offsets in another basis (d, r)."""
+        """Return an encoder with another basis (d, r) and the same mean, codebooks and offsets."""
         narrow = basis.astype(np.float32)
         return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length, norm=self.norm)
 
@@ -212,7 +233,7 @@ class BookEncoder(Encoder):
         return out
 
     def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
-        """Encode rows into `out`; return the index of the first row that is not finite, or -1."""
+        """Encode rows into `out`. Return the index of the first row that is not finite, or -1."""
         square = np.empty(len(out))
         if is_sparse(rows):
             bad = kernel.csr(
@@ -239,7 +260,10 @@ class BookEncoder(Encoder):
         return bad
 
     def _pulled(self, rows: Any, square: Array) -> Codes:
-        """Encode rows (n, d) of squared distances (n,) beyond the reach: see ``OffsetRule``."""
+        """Encode rows that are too far from the mean for the codebooks, after moving them closer to it.
+
+        Rows are (n, d) with squared distances (n,) beyond the reach of ``OffsetRule``.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             share = np.sqrt(self._rule.reach / square)[:, np.newaxis]
             near = self._mean + np.where(share > 0, (rows - self._mean) * share, 0.0)
@@ -336,7 +360,7 @@ class BookEncoder(Encoder):
 
 
 def _ascending(arrays: Arrays, name: str) -> Places:
-    """Return an array by name; ValueError unless it is int32 and ascends strictly from 0."""
+    """Return an array of a file by name. Raise ValueError unless it is int32 and ascends strictly from 0."""
     array = arrays.get(name)
     if array is None or array.ndim != 1 or len(array) < 2 or array.dtype != np.int32:
         raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")

@@ -1,4 +1,4 @@
-"""Scalar quantizer of one direction: its levels, and its mean squared error."""
+"""Scalar quantizer of the coordinates in one direction: its levels and its mean squared error."""
 
 from typing import Final, NamedTuple
 
@@ -18,14 +18,19 @@ LEFT: Final = (1.0, 0.36338, 0.11748, 0.034548, 0.0095010)
 
 
 class Levels(NamedTuple):
-    """Levels of a direction: the sum of a coarse level and, with more than four bits, a fine one."""
+    """The numbers to which coordinates in one direction are rounded.
+
+    A level is the sum of a coarse level and, with more than four bits, a fine one.
+    """
 
     coarse: Array
     fine: Array  # [0.0] with at most NIBBLE bits
 
 
 class Direction:
-    """Quantizer of one direction, fitted to a sample of coordinates with standard deviation `spread`.
+    """Scalar quantizer of the coordinates in one direction, fitted to a sample of them.
+
+    The sample has the standard deviation `spread`.
 
     Up to four bits stand for the levels of Lloyd's algorithm, more bits for an even grid over the range of the sample.
     An empty sample is replaced by the two coordinates -spread and spread.
@@ -38,25 +43,28 @@ class Direction:
         self._found: dict[int, Levels] = {}
 
     def left(self, bits: int) -> float:
-        """Return the expected mean squared error with this many bits, of a normal variable up to four bits."""
+        """Return the expected mean squared error of the coordinates after rounding with this many bits.
+
+        Up to four bits it is that of a normal variable, with more bits that of an even grid.
+        """
         if bits <= NIBBLE:
             return LEFT[bits] * self._variance
         return (self._range / (1 << bits)) ** 2 / 12.0
 
     def levels(self, bits: int) -> Levels:
-        """Return the levels for a number of bits, computed once."""
+        """Return the levels for a number of bits. They are computed once and cached."""
         if bits not in self._found:
             self._found[bits] = self._of_two(1 << (bits - NIBBLE)) if bits > NIBBLE else self._of_one(1 << bits)
         return self._found[bits]
 
     def _of_two(self, n: int) -> Levels:
-        """Return an even grid as 16 coarse and n fine levels."""
+        """Return an evenly spaced grid of levels, as 16 coarse levels and n fine ones."""
         width = self._range / 16
         coarse = self._z[0] + width * (np.arange(16) + 0.5)
         return Levels(coarse, width * ((np.arange(n) + 0.5) / n - 0.5))
 
     def _of_one(self, n: int) -> Levels:
-        """Return n ascending levels, fitted by Lloyd's algorithm."""
+        """Compute n ascending levels by Lloyd's algorithm."""
         if n == 1:
             return Levels(np.zeros(1), np.zeros(1))
         levels = self._start(n)
@@ -70,7 +78,7 @@ class Direction:
         return Levels(levels, np.zeros(1))
 
     def _start(self, n: int) -> Array:
-        """Return n initial levels.
+        """Return n initial levels for Lloyd's algorithm.
 
         The density of many optimal levels is proportional to the cube root of the density of the variable (Panter and
         Dite 1951); for a normal variable this is a normal density of three times the variance. The ranks of such levels

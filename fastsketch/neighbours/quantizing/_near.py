@@ -1,4 +1,4 @@
-"""Near rows of a sample: the weights of directions, and the recall of a quantizer."""
+"""Nearest neighbours in a sample of rows, from which directions are weighted and the recall of a quantizer measured."""
 
 from typing import Final, NamedTuple
 
@@ -18,7 +18,9 @@ ROUNDING: Final = 1e-9
 
 
 class Nearness(NamedTuple):
-    """The rows nearest to the first rows of a sample (n, r), and how much they differ in each direction.
+    """Nearest neighbours of rows of a sample, and how much neighbours differ in each direction.
+
+    Neighbours are those of the first m of n rows with r coordinates.
 
     Parameters
     ----------
@@ -38,11 +40,17 @@ class Nearness(NamedTuple):
 
     @property
     def shared(self) -> Array:
-        """Correlation of the coordinates of near rows, (r,): 1 where they are equal, 0 where they are independent."""
+        """Correlation of nearest neighbours in each direction: 1 if they are equal, 0 if they are independent.
+
+        It is (r,).
+        """
         return _shared(self.apart, self.variance)
 
     def outside(self, chosen: list[int]) -> float:
-        """Return the correlation of near rows in the directions that were not chosen."""
+        """Return the correlation of nearest neighbours in all directions except the chosen ones.
+
+        It is 0.5 if these directions have no variance.
+        """
         apart = self.all_apart - float(self.apart[chosen].sum())
         variance = self.all_variance - float(self.variance[chosen].sum())
         if variance <= ROUNDING * self.all_variance:
@@ -55,7 +63,10 @@ def _shared(apart: Array, variance: Array) -> Array:
 
 
 def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
-    """Find near rows of centred rows (n, d), with coordinates z (n, r) of standard deviations `spread` (r,)."""
+    """Find the nearest neighbours of rows of a sample, and measure how much they differ in each direction.
+
+    Rows are centred (n, d), with coordinates z (n, r) of standard deviations `spread` (r,).
+    """
     n = len(z)
     if n <= NEAR:  # too few rows: treat near rows as independent
         variance = np.square(spread)
@@ -70,7 +81,7 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
 
 
 def recall(known: Array, z: Array, decoded: Array, near: Nearness) -> float:
-    """Return the recall of the nearest rows of the sample by distances estimated from codes.
+    """Compute the recall of the nearest neighbours in the sample if distances are estimated from codes.
 
     Parameters
     ----------
@@ -88,23 +99,27 @@ def recall(known: Array, z: Array, decoded: Array, near: Nearness) -> float:
 
 
 def nearest_of(part: slice, products: Array, known: Array) -> Integers:
-    """Return indices (m, NEAR) of the smallest products (m, n) + known (n,), without the rows of `part` themselves."""
+    """Return the indices of the nearest rows of each query. A query itself is left out.
+
+    Queries are the rows of the slice `part`. The rows (m, NEAR) with the smallest products (m, n) + known (n,) are
+    nearest; their order is arbitrary.
+    """
     estimates = products + known
     estimates[np.arange(len(estimates)), np.arange(part.start, part.stop)] = np.inf
     return np.argpartition(estimates, NEAR - 1, axis=1)[:, :NEAR].astype(np.int64)
 
 
 def _parts(n: int) -> list[slice]:
-    """Return slices of the rows that serve as queries."""
+    """Split the rows that serve as queries into blocks. Return a list of slices."""
     most = min(n, QUERIES)
     return [slice(start, min(start + BLOCK, most)) for start in range(0, most, BLOCK)]
 
 
 def _squares(rows: Array) -> Array:
-    """Return the squared lengths of rows (n, d), (n,)."""
+    """Compute the squared length of each row."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def _mean_squares(rows: Array) -> Array:
-    """Return the mean squares of columns of rows (n, d), (d,)."""
+    """Compute the mean square of each column."""
     return np.asarray(np.einsum("ij,ij->j", rows, rows)) / len(rows)

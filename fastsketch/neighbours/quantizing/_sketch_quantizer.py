@@ -33,7 +33,7 @@ EXACT_FEATURES = 1024
 
 
 class _LearnedQuantizer(NamedTuple):
-    """Quantizer learned from the rows seen so far, and what it was computed from."""
+    """The fitted quantizer, and the summary of the rows that it was computed from."""
 
     node: BlockNode
     components: Array  # (r, d)
@@ -42,7 +42,7 @@ class _LearnedQuantizer(NamedTuple):
 
 
 class SketchQuantizer(CodeSearch, SummaryModel):
-    """Quantizer of rows to codes of n_bytes, learned from a stream in one pass, without k-means.
+    """Quantizer that compresses rows to short codes, learned from a stream in one pass without k-means.
 
     The method is transform coding (Gersho and Gray 1992, chapter 8). Rows are projected on the principal directions of
     a sketch of the centred rows. Bits are allocated greedily to the directions, and each coordinate is rounded to a
@@ -137,16 +137,16 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def _bits(self) -> int:
-        """Number of bits of a code without its offset."""
+        """Number of bits of a code that remain if one byte is reserved for the offset of the row."""
         return 8 * (self.n_bytes - FACTOR_BYTES)
 
     @property
     def _size(self) -> int:
-        """Sketch size l in use."""
+        """Sketch size in use: the parameter, or the default if it is None."""
         return 2 * min(self._bits, MOST_DIRECTIONS) if self.sketch_size is None else self.sketch_size
 
     def _method_for(self, d: int) -> str:
-        """Return the method in use for rows of d features, never "auto"."""
+        """Return the sketching method for rows of d features, after "auto" has been resolved."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= max(EXACT_FEATURES, self._size) else "srht"
@@ -194,11 +194,11 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """Return the number of directions to compute: those that codes can use, and at least those of the anchor."""
+        """Return how many principal directions to compute, enough for the codes and for the anchor."""
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:
-        """Return the quantizer of the rows seen so far, frozen.
+        """Return an immutable encoder, which encodes rows as the model does now.
 
         It never changes: its codes can be decoded and searched with it whatever the model learns later.
 
@@ -212,7 +212,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return encoder
 
     def encode(self, rows: Rows) -> Codes:
-        """Encode rows as codes of n_bytes.
+        """Encode rows as codes of ``n_bytes`` bytes each.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return self.encoder().encode(rows)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Return the rows that codes stand for.
+        """Decode codes to approximate rows.
 
         Parameters
         ----------
@@ -279,7 +279,9 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         metric: Literal["euclidean", "inner_product"] = "euclidean",
         n_lists: int | None = None,
     ) -> Any:
-        """Return a faiss index that ranks codes of this quantizer as ``search`` does (extra: faiss).
+        """Create a faiss index that ranks codes of this quantizer as ``search`` does.
+
+        This requires the package faiss.
 
         The index holds the same bytes as ``encode`` returns. Its scores t are larger for nearer rows: for "euclidean"
         the estimated squared distance is ``squared_norm_of_query - 2 t`` plus a constant, in units of
@@ -328,7 +330,9 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return pq_index(encoder, checked, metric=metric, n_lists=n_lists)
 
     def anchor(self, encoder: Encoder | None = None) -> Self:
-        """Keep later codes comparable: fix mean, bits and levels, and rotate later bases towards the present one.
+        """Set a reference encoder, so that codes stay comparable when the model learns more rows.
+
+        Mean, bits and levels stay those of the reference, and later bases are rotated towards its basis.
 
         Parameters
         ----------
@@ -362,7 +366,10 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def variances(self) -> Array:
-        """Variances of the rows in the directions of ``components``, (r,) float64."""
+        """Variance of the rows along each principal direction.
+
+        It is (r,) float64, for the directions of ``components``.
+        """
         with np.errstate(over="ignore", under="ignore"):
             return np.square(self._read().spread)
 
@@ -401,7 +408,10 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
 
 def _spread(node: BlockNode, components: Array, *, exact: bool) -> Array:
-    """Return the standard deviations (r,) of the rows of a node in orthonormal directions (r, d)."""
+    """Compute the standard deviations of the rows that a node summarises, along orthonormal directions.
+
+    They are (r,) for directions (r, d).
+    """
     top = float(np.abs(node.rows).max(initial=0.0))
     if top == 0:
         return np.zeros(len(components))
@@ -414,6 +424,6 @@ def _spread(node: BlockNode, components: Array, *, exact: bool) -> Array:
 
 
 def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """Split arrays of a file into those of the anchor and those of the summary."""
+    """Split the arrays of a file into the arrays of the anchor, without their prefix, and those of the summary."""
     held = {name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")}
     return held, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}

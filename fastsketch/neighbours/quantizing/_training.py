@@ -31,7 +31,9 @@ ONE_LENGTH: Final = 0.01
 
 
 def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
-    """Train an encoder for codes of n_bytes; the offset takes 0, 1 or 2 of them, whichever has the best recall.
+    """Train an encoder for codes of n_bytes bytes, from a basis and a sample of rows.
+
+    The offset takes 0, 1 or 2 of the bytes, whichever has the best recall.
 
     Parameters
     ----------
@@ -83,7 +85,10 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
 
 
 def _norm(rows: Array) -> float | None:
-    """Return the common length of rows, or None if their lengths differ, or are extremely small or large."""
+    """Return the common length of the rows, or None if their lengths differ.
+
+    It is also None if they are extremely small or large.
+    """
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     mean = float(norms.mean()) if len(norms) else 0.0
     if not 2.0**-MOST_EXPONENT <= mean <= 2.0**MOST_EXPONENT or float(norms.std()) > ONE_LENGTH * mean:
@@ -92,7 +97,7 @@ def _norm(rows: Array) -> float | None:
 
 
 def _unit(sample: Array, spread: Array) -> float:
-    """Return a power of two near the root mean squared length of centred rows; 1 if all rows are equal."""
+    """Return a power of two near the root mean squared length of centred rows, or 1 if all rows are equal."""
     top = max(float(np.abs(sample).max(initial=0.0)), float(spread.max(initial=0.0)))
     if top == 0:
         return 1.0
@@ -102,7 +107,9 @@ def _unit(sample: Array, spread: Array) -> float:
 
 
 def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction], Array]:
-    """Return the quantizers of the directions, and the weights (r,) of their squared errors.
+    """Fit a scalar quantizer to each direction. Return the quantizers and the weights of their squared errors.
+
+    Weights are (r,).
 
     The error of a coordinate enters an estimated distance multiplied by the difference of the coordinates of query and
     row. The weight of a direction is therefore the mean squared difference of near rows in it.
@@ -115,7 +122,10 @@ def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction
 
 
 def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
-    """Return the directions in the order of the blocks, and the codebooks of their nibbles."""
+    """Create the codebooks for a packing of directions into nibbles. Return the order of directions, and the codebooks.
+
+    Directions are in the order of the blocks.
+    """
     order, start, first, words = list[int](), [0], [0], list[Array]()
     for block in blocks:
         held = list(dict.fromkeys(part.direction for nibble in block for part in nibble))
@@ -141,7 +151,9 @@ def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[l
 
 
 def with_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule) -> tuple[Books, Array]:
-    """Return codebooks with a learned number for every word, which replaces offsets, and the sums (n,) of the rows.
+    """Learn a number for every codeword, the sum of which replaces the offset of a row.
+
+    Return the codebooks with these numbers, and the sums (n,) of the rows.
 
     The number of a word is the mean contribution to the offset of the rows coded by it. One row at the word itself is
     counted in addition, so that words without rows have a number.
@@ -158,7 +170,7 @@ def with_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: O
 
 
 def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
-    """Return a linear scale of n_bytes over the range of the values, as a format and the number to subtract."""
+    """Fit a linear number format of n_bytes to the range of values. Return the format and the number to subtract."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
     # a minifloat of mantissa bits only is linear, from unit to twice the unit
     unit = float(np.float32(max(high - low, 1e-6 * (abs(low) + abs(high)), 1e-30)))

@@ -1,4 +1,4 @@
-"""Summary of a stream: a forest of complete blocks, the incomplete last block, and a reservoir sample."""
+"""Mergeable summary of a stream: sketches of blocks of its rows, and a reservoir sample."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ EXACT_ROWS_PER_FEATURE = 64
 
 @dataclass(frozen=True, slots=True)
 class SummarySetting:
-    """Validated parameters of a summary."""
+    """Validated parameters of a ``BlockSummary``."""
 
     method: str  # never "auto"
     n_directions: int  # to be read from it
@@ -44,7 +44,7 @@ class SummarySetting:
 
 
 class _Held(NamedTuple):
-    """State of a summary, which is replaced by one assignment, so that an interrupt leaves a consistent state."""
+    """State of a summary. It is replaced by one assignment, so that an interrupt leaves a consistent state."""
 
     leaf: Leaf
     forest: Forest
@@ -54,14 +54,14 @@ class _Held(NamedTuple):
         return _Held(self.leaf.copy(), self.forest.copy(), None if self.reservoir is None else self.reservoir.copy())
 
     def closed(self) -> "_Held":
-        """Return a copy in which the incomplete block, if it has rows, has become a node."""
+        """Return a copy in which the last block counts as complete and has been added to the forest."""
         out = self.copy()
         if out.leaf.n_rows:
             out._next_block()
         return out
 
     def take(self, rows: NDArray[Any], offset: int) -> None:
-        """Add rows, block by block; after an error the state is invalid."""
+        """Add rows in place, block by block. After an error the state is invalid."""
         leaf, block_rows, done = self.leaf, self.leaf.block_rows, 0
         while done < len(rows):
             before = leaf.n_rows
@@ -80,7 +80,9 @@ class _Held(NamedTuple):
 
 
 class BlockSummary:
-    """Sketch, mean and reservoir sample of a stream: a function of the rows and of their positions in blocks.
+    """Mergeable summary of a stream of rows: a sketch, the mean and a reservoir sample.
+
+    It is a function of the rows and of their positions in blocks.
 
     ``update`` and ``merge`` are atomic.
     """
@@ -108,7 +110,9 @@ class BlockSummary:
 
     # -- learning --------------------------------------------------------------------------------------------------
     def update(self, rows: Any) -> None:
-        """Add all rows of a batch, or none: an array or CSR (n, d), validated except for finite entries.
+        """Add a batch of rows to the summary. If an error occurs, no row is added.
+
+        The batch is an array or CSR (n, d), validated except for finite entries.
 
         Raises
         ------
@@ -132,7 +136,10 @@ class BlockSummary:
         self._held = new
 
     def _update_in_place(self, rows: NDArray[Any]) -> None:
-        """Add a batch that does not complete the block, in place; only the list of sampled pieces is copied."""
+        """Add a batch that does not complete the last block, without copying the state.
+
+        Only the list of sampled pieces is copied.
+        """
         held = leaf, forest, reservoir = self._held
         before = leaf.n_rows
         try:
@@ -149,7 +156,9 @@ class BlockSummary:
             raise
 
     def merge(self, other: "BlockSummary") -> None:
-        """Add the blocks of another summary of the same setting, width and dtype; different parts are sealed.
+        """Add the blocks of another summary to this one, in place.
+
+        Both must have the same setting, width and dtype. If they are different parts of a job, the parts are sealed.
 
         Raises
         ------
@@ -169,7 +178,10 @@ class BlockSummary:
         self._held = mine
 
     def beside(self, other: "BlockSummary") -> "BlockSummary":
-        """Return a copy that has no block number in common with another summary, renumbered if necessary."""
+        """Return a copy in which no block has the number of a block of another summary.
+
+        Blocks are renumbered if necessary.
+        """
         mine, theirs = self._held.closed(), other._held.closed()
         if mine.forest.overlaps(theirs.forest):
             mine.forest.moved_behind(theirs.forest)
@@ -177,7 +189,7 @@ class BlockSummary:
         return self._with(mine)
 
     def seal(self) -> None:
-        """Merge every part into one node, to which no block can be added."""
+        """Merge all blocks of each part of a job into one node. No block can be added to it."""
         new = self._held.closed()
         new.forest.seal()
         if new.forest.nodes:
@@ -185,11 +197,11 @@ class BlockSummary:
         self._held = new
 
     def copy(self) -> "BlockSummary":
-        """Return an independent summary in the same state."""
+        """Return an independent copy of the summary."""
         return self._with(self._held.copy())
 
     def closed(self) -> "BlockSummary":
-        """Return a copy in which the incomplete block counts as complete, as in a merge."""
+        """Return a copy in which the last block counts as complete, as in a merge."""
         return self._with(self._held.closed())
 
     def _with(self, held: _Held) -> "BlockSummary":
@@ -199,17 +211,20 @@ class BlockSummary:
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     def total(self) -> BlockNode | None:
-        """Return the summary of all rows as one node; None before the first row."""
+        """Return one node that summarises all rows, or None before the first row."""
         return self._held.closed().forest.summary()
 
     def sample(self) -> NDArray[Any]:
-        """Return the sampled rows (n, d), in random order; no rows without a reservoir."""
+        """Return the rows of the reservoir sample in random order, (n, d).
+
+        There are none without a reservoir.
+        """
         reservoir = self._held.reservoir
         return np.empty((0, self.n_features), self.dtype) if reservoir is None else reservoir.copy().settled()[0]
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the state: entries for JSON, and arrays by name."""
+        """Return the state of the summary as JSON values and a dictionary of arrays."""
         leaf, forest, reservoir = self._held
         state = {
             "n_features": self.n_features,
@@ -228,7 +243,7 @@ class BlockSummary:
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Restore a validated state into a new summary of the same setting."""
+        """Restore a validated state into this summary, which must be new and of the same setting."""
         leaf, forest, reservoir = self._held
         leaf.restore(_of_leaf(arrays), state["index"])
         forest.nodes = [stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])]
@@ -239,7 +254,10 @@ class BlockSummary:
 def validate(
     state: dict[str, Any], arrays: Arrays, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]
 ) -> None:
-    """Raise ValueError unless a summary of this setting can have this state, without allocating memory of its size."""
+    """Raise ValueError if a saved state is not possible for a summary with these parameters.
+
+    No memory of the size of the summary is allocated.
+    """
     d, plan = n_features, _plan(setting, n_features)
     leaf = _of_leaf(arrays)
     if isinstance(plan.block, SizedMap):
@@ -276,7 +294,7 @@ def _of_leaf(arrays: Arrays) -> Arrays:
 
 
 class _Plan(NamedTuple):
-    """Components of a summary."""
+    """Sketch of a block, number of rows of a block, and number of rows that a merge retains."""
 
     block: EngineSetting | SizedMap  # what reduces the rows of a block
     block_rows: int

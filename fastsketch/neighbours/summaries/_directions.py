@@ -1,4 +1,4 @@
-"""Principal directions from a sketch, or from a sum of squares."""
+"""Principal directions, computed from the rows of a sketch or from a matrix of sums of squares and products."""
 
 from typing import Any
 
@@ -14,7 +14,9 @@ GRAM_PRECISION = 1e-9
 
 
 def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
-    """Return the top n <= d right singular vectors of rows (m, d) as orthonormal rows (n, d) float64.
+    """Compute the top n right singular vectors of a matrix. Return them as orthonormal rows.
+
+    The matrix is (m, d) with n <= d, the result (n, d) float64.
 
     If the rank is lower, they are completed by directions that depend on the seed.
     """
@@ -37,7 +39,10 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
 
 
 def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
-    """Return the top n eigenvectors of a sum of squares (d, d), as ``top_of_rows`` does."""
+    """Compute the top n eigenvectors of a matrix of sums of squares and products. Return them as orthonormal rows.
+
+    The matrix is (d, d). If the rank is lower, the rows are completed as in ``top_of_rows``.
+    """
     from scipy.linalg import eigh
 
     top = _largest(moment)
@@ -50,7 +55,10 @@ def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
 
 
 def _largest(matrix: NDArray[Any]) -> float:
-    """Return the largest magnitude of an entry; LinAlgError for infinity, on which LAPACK may not terminate."""
+    """Return the largest magnitude of an entry. Raise LinAlgError if it is not finite.
+
+    LAPACK may not terminate for infinity.
+    """
     top = float(np.abs(matrix).max(initial=0.0))
     if not np.isfinite(top):
         raise np.linalg.LinAlgError("the sums of the rows have left the range of numbers")
@@ -58,12 +66,15 @@ def _largest(matrix: NDArray[Any]) -> float:
 
 
 def _signed(vt: Array) -> Array:
-    """Flip vectors so that the component of largest magnitude is positive, whichever solver they come from."""
+    """Flip the signs of vectors so that the component of largest magnitude is positive.
+
+    The result then does not depend on the solver.
+    """
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
 def _completed(vt: Array, n: int, *, seed: int) -> Array:
-    """Complete vt to n orthonormal rows by random directions, which depend on the seed."""
+    """Append random orthonormal rows, which depend on the seed, until a matrix has n rows."""
     missing = n - len(vt)
     if missing == 0:
         return vt

@@ -22,7 +22,10 @@ PART_LEVEL = 32
 
 
 class BlockNode(NamedTuple):
-    """Summary of the blocks start .. start + 2^level - 1, whose arrays are never written to."""
+    """Sketch and mean of the rows of consecutive blocks of a stream.
+
+    The blocks are start .. start + 2^level - 1. Arrays are never written to.
+    """
 
     start: int
     level: int
@@ -33,7 +36,7 @@ class BlockNode(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Number of the block after the last."""
+        """Number of the first block after those of the node."""
         return self.start + (1 << self.level)
 
 
@@ -46,7 +49,7 @@ def validate_nodes(
     block_rows: int,
     dtype: Any,
 ) -> int:
-    """Validate the nodes of a file, or raise ValueError; return the number of the block after the last.
+    """Validate the nodes of a file. Return the number of the first block after the last node.
 
     `shape` is the shape of the rows of a node, (None, d) for any number up to `most_rows`. `block_rows` is the number
     of rows of a complete block.
@@ -69,7 +72,7 @@ def validate_nodes(
 
 
 def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> BlockNode:
-    """Return a node from the entries of a file; TypeError or ValueError if they are invalid."""
+    """Create a node from the entries of a file. Raise TypeError or ValueError if they are invalid."""
     return BlockNode(
         as_integer(about["start"], "start", 0, 1 << 63),
         as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
@@ -81,7 +84,9 @@ def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: 
 
 
 def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
-    """Merge two nodes into one with the start and level of the left one.
+    """Merge two nodes into one that summarises the rows of both.
+
+    It has the start and level of the left one.
 
     Rows are concatenated; if there are more than 2 keep, one shrink of Frequent Directions reduces them to `keep`.
     Exact sums (d, d), for which `keep` is None, are added.
@@ -101,22 +106,25 @@ def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
 
 
 class Forest:
-    """The nodes of a model, ordered by their blocks; for `keep` see ``joined``."""
+    """The nodes of a summary, ordered by block; neighbouring nodes of the same level are merged.
+
+    For `keep` see ``joined``.
+    """
 
     def __init__(self, keep: int | None, nodes: Iterable[BlockNode] = ()) -> None:
         self._keep = keep
         self.nodes = list(nodes)
 
     def copy(self) -> "Forest":
-        """Return an independent forest that shares the nodes, which never change."""
+        """Return an independent copy. It shares the nodes, which never change."""
         return Forest(self._keep, self.nodes)
 
     def add(self, node: BlockNode) -> None:
-        """Add a node and merge siblings; ValueError if the forest has one of its blocks already."""
+        """Add a node and merge neighbouring nodes. Raise ValueError if the forest has one of its blocks already."""
         self.nodes = self._carried([*self.nodes, node])
 
     def merge(self, other: "Forest") -> None:
-        """Add all nodes of another forest and merge siblings; ValueError if both have the same block."""
+        """Add all nodes of another forest and merge neighbouring nodes. Raise ValueError if they share a block."""
         self.nodes = self._carried([*self.nodes, *other.nodes])
 
     def _carried(self, nodes: list[BlockNode]) -> list[BlockNode]:
@@ -134,7 +142,10 @@ class Forest:
         return done
 
     def seal(self) -> None:
-        """Merge every part into one node of level 32, to which no block can be added."""
+        """Merge all nodes of each part of a job into one node. No block can be added to it.
+
+        The node has level 32.
+        """
         parts: dict[int, list[BlockNode]] = {}
         for node in self.nodes:
             place = node.start if node.level >= PART_LEVEL else node.start >> PART_LEVEL << PART_LEVEL
@@ -149,26 +160,26 @@ class Forest:
         )
 
     def parts(self) -> set[int]:
-        """Return the numbers of the first and the last part, as a set; empty without nodes."""
+        """Return the part numbers of the first and the last node, as a set. It is empty without nodes."""
         return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
     def overlaps(self, other: "Forest") -> bool:
-        """Return whether the two forests have a block in common."""
+        """Return True if the two forests have a block in common."""
         return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
 
     def moved_behind(self, other: "Forest") -> None:
-        """Seal every part and renumber the parts, so that they come after those of another forest."""
+        """Seal every part and renumber its blocks, in place, so that they come after those of another forest."""
         self.seal()
         top = max(node.level for node in self.nodes)  # the start of a node is a multiple of its size
         step = ((other.nodes[-1].stop - self.nodes[0].start >> top) + 1) << top
         self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
 
     def summary(self) -> BlockNode | None:
-        """Merge all nodes into one and return it, without changing the forest; None without nodes."""
+        """Merge all nodes into one and return it, or None without nodes. The forest is not changed."""
         return self._folded(self.nodes) if self.nodes else None
 
     def _folded(self, nodes: list[BlockNode]) -> BlockNode:
-        """Merge nodes from the last to the first; in a stream, the last ones are the smallest."""
+        """Merge nodes one after another, from the last to the first. In a stream the last ones are the smallest."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
             total = joined(node, total, self._keep)

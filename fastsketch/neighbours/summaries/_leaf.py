@@ -1,4 +1,4 @@
-"""The incomplete last block of a stream: reduced by a random map, by Frequent Directions, or summed exactly."""
+"""Sketches of the last block of a stream, to which rows are still added."""
 
 from math import frexp, ldexp
 from typing import Any
@@ -17,7 +17,10 @@ MOST_EXPONENT = 400
 
 
 class MappedLeaf(MappedBlock):
-    """A block that a random map reduces to q rows, as in FROSH."""
+    """The last block of a stream, which is not complete yet, sketched by a random map.
+
+    The map reduces the rows of the block to q rows, as in FROSH.
+    """
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], index: int) -> None:
         super().__init__(sized_map, n_features, dtype=dtype, center=True, index=index)
@@ -33,7 +36,10 @@ class MappedLeaf(MappedBlock):
 
 
 class EngineLeaf:
-    """A block in a sketching engine: Frequent Directions, as in OSH, or the exact sum of squares."""
+    """The last block of a stream, which is not complete yet, sketched by Frequent Directions or summed exactly.
+
+    The first is the method OSH, the second is ``method="exact"``.
+    """
 
     def __init__(
         self, setting: EngineSetting, n_features: int, *, block_rows: int, dtype: np.dtype[Any], index: int
@@ -47,11 +53,11 @@ class EngineLeaf:
         return self._engine.n_rows
 
     def atomic(self, n: int) -> bool:
-        """Return whether ``add`` of n rows is atomic and does not complete the block."""
+        """Return True if ``add`` of n rows is atomic and does not complete the block."""
         return n < self.block_rows - self.n_rows
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        """Add rows until the block is complete; return the number of rows added.
+        """Add rows until the block is complete. Return the number of rows that were added.
 
         ValueError names the first invalid row; `offset` is the index of the first row in messages.
         """
@@ -67,7 +73,7 @@ class EngineLeaf:
         return len(rows)
 
     def node(self) -> BlockNode:
-        """Return the block as a node; the leaf must be restarted before rows are added again."""
+        """Return a node that summarises the block. The leaf must be restarted before rows are added again."""
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):

@@ -1,4 +1,4 @@
-"""Bottom-k reservoir sample of a stream; priorities of rows are random functions of their blocks and positions."""
+"""Bottom-k reservoir sample of a stream, with random priorities that depend on the block and position of a row."""
 
 from typing import Any
 
@@ -11,7 +11,10 @@ from fastsketch.data.files import _checks as checks
 
 
 class Reservoir(BottomK):
-    """A uniform sample of at most `size` rows: those of the smallest priorities."""
+    """Uniform random sample of at most `size` rows of a stream.
+
+    The rows of the smallest priorities are kept.
+    """
 
     def __init__(self, size: int, n_features: int, *, dtype: np.dtype[Any], seed: int) -> None:
         super().__init__(size, Piece(np.empty((0, n_features), dtype), np.empty(0, np.uint64)))
@@ -19,24 +22,30 @@ class Reservoir(BottomK):
         self._current: tuple[int, Priorities] | None = None  # the last block, and the priorities of its rows
 
     def take(self, rows: NDArray[Any], *, block: int, first: int, block_rows: int) -> None:
-        """Offer the rows [first, first + n) of a block to the sample."""
+        """Offer rows of a block to the sample, which keeps those of the smallest random priorities.
+
+        They are the rows [first, first + n) of the block.
+        """
         piece = Piece(rows, self._priorities(block, block_rows)[first : first + len(rows)])
         if self._limit is None:
             piece = Piece(np.array(rows), piece.priority)  # the caller may change the rows
         self.offer(piece)
 
     def may_keep(self, n: int, *, block: int, first: int, block_rows: int) -> bool:
-        """Return whether the sample may change: False only for a single row (n = 1) of a priority above the limit."""
+        """Return True if offering n rows may change the sample.
+
+        False is returned only for a single row, n = 1, whose priority is not below the limit.
+        """
         return n != 1 or self._limit is None or self._priorities(block, block_rows)[first] < self._limit
 
     def _priorities(self, block: int, block_rows: int) -> Priorities:
-        """Return the priorities of the rows of a block, drawn once for each block."""
+        """Return the random priorities of the rows of a block. Those of the last block are cached."""
         if self._current is None or self._current[0] != block:
             self._current = block, raw_numbers(self._seed, Key.RESERVOIR, block, 0, block_rows)
         return self._current[1]
 
     def validate(self, rows: NDArray[Any], priority: Priorities, *, n_rows: int) -> None:
-        """Raise ValueError unless these can be the arrays of ``settled`` after n_rows rows."""
+        """Raise ValueError if these arrays cannot be a sample of n_rows rows, as ``settled`` returns it."""
         wanted, shape = self._empty.rows, (min(self._size, n_rows), self._empty.rows.shape[1])
         arrays = {"reservoir_rows": rows, "reservoir_priority": priority}
         checks.finite(arrays, "reservoir_rows", shape, wanted.dtype)
@@ -45,5 +54,5 @@ class Reservoir(BottomK):
             raise ValueError("the priorities of the reservoir are not in order")
 
     def restore(self, rows: NDArray[Any], priority: Priorities) -> None:
-        """Replace the sample by arrays that have passed ``validate``."""
+        """Replace the sample by rows and priorities that have passed ``validate``."""
         self._hold(Piece(rows, priority))

@@ -1,4 +1,4 @@
-"""Rotations of codes: random, ITQ, and orthogonal Procrustes."""
+"""Rotations of projected rows: random, iterative quantization (ITQ) and orthogonal Procrustes."""
 
 from typing import Any
 
@@ -16,7 +16,10 @@ ITQ_MOMENTUM = np.float32(0.9)
 
 
 def random_rotation(n: int, seed: int) -> Array:
-    """Draw a random orthogonal matrix (n, n): Q of the QR factorisation of a Gaussian matrix with R_ii >= 0."""
+    """Draw a random orthogonal matrix (n, n).
+
+    It is Q of the QR factorisation of a Gaussian matrix with R_ii >= 0.
+    """
     from scipy.linalg import qr
 
     q, r = qr(random_normal(seed, Normal.ROTATION, n * n).reshape(n, n))
@@ -24,7 +27,7 @@ def random_rotation(n: int, seed: int) -> Array:
 
 
 def itq_rotation(v: NDArray[Any], start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:
-    """Find the rotation R (r, r) for which v R is near its signs: iterative quantization (Gong and Lazebnik 2011).
+    """Find a rotation after which rows are close to their signs, by iterative quantization (Gong and Lazebnik 2011).
 
     Alternates B = sgn(v (R + momentum (R - previous R))) and R = argmin ||B - v R||_F, in float32; a last step makes R
     orthogonal in float64.
@@ -56,7 +59,10 @@ def itq_rotation(v: NDArray[Any], start: Array, *, iterations: int = ITQ_ITERATI
 
 
 def aligned(basis: Array, target: Array) -> Array:
-    """Return basis @ Q (d, r), with the orthogonal Q for which it is nearest to target (d, r) (Procrustes)."""
+    """Rotate a basis so that it is nearest to a target, and return it (orthogonal Procrustes).
+
+    Both are (d, r). The result is basis @ Q with an orthogonal Q.
+    """
     from scipy.linalg import svd
 
     left, _, right = svd(basis.T @ target)

@@ -1,4 +1,4 @@
-"""Base class of the models of a block summary: updates, merges, parts of jobs, and files."""
+"""Base class of models that are computed from a mergeable summary of a stream."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -24,7 +24,7 @@ RESERVOIR_ROWS = 2000
 
 
 class SummaryModel(MergeableModel, abstract=True):
-    """Base class of the models that are a function of a ``BlockSummary``.
+    """Base class of models that are computed from a mergeable summary of all rows, a ``BlockSummary``.
 
     A subclass defines the parameters of the summary (``_setting``) and what is computed from it (``_learned_from``),
     which is cached in ``_learned`` until rows are added. It sets ``_merge`` to ``_merge_summary``.
@@ -42,16 +42,19 @@ class SummaryModel(MergeableModel, abstract=True):
     dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _setting(self, d: int) -> SummarySetting:
-        """Return the parameters of the summary for rows of d features; ValueError if d is too small."""
+        """Return the parameters of the summary for rows of d features. Raise ValueError if d is too small."""
         raise NotImplementedError
 
     @property
     def _size(self) -> int:
-        """Sketch size l in use."""
+        """Sketch size in use: the parameter, or the default if it is None."""
         raise NotImplementedError
 
     def _learned_from(self, node: BlockNode) -> Any:
-        """Compute the model from the summary of all rows. The result has the attributes ``node`` and ``components``."""
+        """Compute the fitted model from the summary of all rows.
+
+        The result has the attributes ``node`` and ``components``.
+        """
         raise NotImplementedError
 
     def _check(self) -> None:
@@ -67,7 +70,7 @@ class SummaryModel(MergeableModel, abstract=True):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Batch) -> Self:
-        """Learn from one row or many.
+        """Update the model with one row or a batch of rows.
 
         Parameters
         ----------
@@ -102,7 +105,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def _place(self) -> int:
-        """Number of the first block."""
+        """Number of the first block of rows of this model, which is unique in a distributed job."""
         return (self.part << PART_LEVEL) + self.first_block
 
     def _must_agree(self) -> dict[str, Any]:
@@ -119,7 +122,7 @@ class SummaryModel(MergeableModel, abstract=True):
             vars(self._values).update(part=other.part, first_block=other.first_block)
 
     def _beside(self, other: Self) -> Self:
-        """Return a copy that has no block number in common with another model."""
+        """Return a copy in which no block has the number of a block of another model."""
         out = self._copied()
         if out._summary is not None and other._summary is not None:
             out._summary, out._learned = out._summary.beside(other._summary), None
@@ -134,7 +137,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @changes
     def seal(self) -> Self:
-        """Declare this part complete and reduce it to one node, which is small to send.
+        """Declare this part of a distributed job complete and reduce it to one small summary.
 
         No more blocks can be added to the part. ``merge`` seals models of different parts. Returns self.
         """
@@ -168,13 +171,13 @@ class SummaryModel(MergeableModel, abstract=True):
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
     def _total(self) -> BlockNode | None:
-        """Return the summary of all rows as one node; None before the first row."""
+        """Return one summary of all rows seen so far, or None before the first row."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
     def _require_total(self) -> BlockNode:
-        """Return the summary of all rows as one node; ValueError before the first row."""
+        """Return one summary of all rows seen so far. Raise ValueError before the first row."""
         node = self._total()
         if node is None:
             raise ValueError("the model has seen no rows: call update first")
@@ -182,12 +185,18 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @reads
     def _sample(self) -> np.ndarray:
-        """Return the sampled rows, in random order; no rows without a reservoir or before the first row."""
+        """Return the rows of the reservoir sample in random order.
+
+        There are none without a reservoir or before the first row.
+        """
         return np.empty((0, 0)) if self._summary is None else self._summary.sample()
 
     @reads
     def _read(self) -> Any:
-        """Return what ``_learned_from`` computes from the rows seen so far; ValueError before the first row."""
+        """Return the fitted model of the rows seen so far. Raise ValueError before the first row.
+
+        It is computed by ``_learned_from`` once and cached until rows are added.
+        """
         if self._learned is None:
             self._learned = self._learned_from(self._require_total())
         return self._learned
@@ -199,18 +208,24 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def components(self) -> np.ndarray:
-        """Orthonormal principal directions (r, d) float64, by descending variance: those that can be given bits."""
+        """Principal directions of the rows, by descending variance.
+
+        They are orthonormal rows (r, d) float64, as many as codes can use.
+        """
         return self._read().components.copy()
 
     @property
     def mean(self) -> np.ndarray | None:
-        """Mean of all rows, (d,) float64; None before the first."""
+        """Mean of all rows seen, (d,) float64, or None before the first row."""
         node = self._total()
         return None if node is None else node.mean.copy()
 
     @property
     def shrinkage(self) -> float:
-        """Upper bound on what shrinks removed from any squared singular value, without errors of random maps."""
+        """Upper bound on how much the sketch has reduced squared singular values.
+
+        Errors of random maps are not included.
+        """
         node = self._total()
         return 0.0 if node is None else node.shrinkage
 
@@ -233,7 +248,10 @@ class SummaryModel(MergeableModel, abstract=True):
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _copied(self) -> Self:
-        """Return an independent copy, which shares arrays that are never written to."""
+        """Return an independent copy of the model.
+
+        It shares arrays that are never written to.
+        """
         other = type(self)(**self.parameters)
         other.notes, other._feature_names = deepcopy(self.notes), self._feature_names
         other._summary = None if self._summary is None else self._summary.copy()
@@ -242,11 +260,11 @@ class SummaryModel(MergeableModel, abstract=True):
         return other
 
     def _summary_state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the state of the summary; empty before the first row."""
+        """Return the state of the summary for saving. It is empty before the first row."""
         return ({}, {}) if self._summary is None else self._summary.state()
 
     def _validate_summary(self, state: dict[str, Any], arrays: Arrays) -> int:
-        """Validate the state of a summary for these parameters; return its number of features."""
+        """Validate the saved state of a summary against the parameters of the model. Return its number of features."""
         d, dtype = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS), as_dtype(state["dtype"])
         if self.dtype is not None and dtype != self.dtype:
             raise ValueError(f"its rows have dtype {dtype}, its parameters {self.dtype}")

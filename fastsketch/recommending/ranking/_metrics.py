@@ -170,7 +170,9 @@ def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> 
 
 
 def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Average the precision at each hit among the first k recommendations; its mean over users is MAP.
+    """Compute the average precision of the first k recommendations.
+
+    It is the mean of the precision at each hit; its mean over users is MAP.
 
     The sum is divided by min(k, n), the largest possible number of hits. TREC's map_cut divides by n instead.
 
@@ -213,7 +215,9 @@ def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | Non
 
 
 def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Compute the reciprocal rank of the first hit among the first k recommendations; its mean over users is MRR.
+    """Compute the reciprocal rank of the first relevant item among the first k recommendations.
+
+    Its mean over users is MRR.
 
     Parameters
     ----------
@@ -257,7 +261,7 @@ def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None 
 
 
 def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -> float:
-    """Compute the coverage: the share of all items that are in the first k recommendations of at least one user.
+    """Compute the share of all items that are among the first k recommendations of at least one user.
 
     Parameters
     ----------
@@ -295,7 +299,10 @@ def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -
 
 # -- input -------------------------------------------------------------------------------------------------------------
 def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Places:
-    """Validate recommendations; return the first k of each user, int64 (users, k); errors name user and item."""
+    """Validate recommendations and return the first k of each user, int64 (users, k).
+
+    Errors name the user and the item.
+    """
     lists: NDArray[Any] = np.asarray(recommended)
     if lists.ndim != 2:
         raise ValueError(f"recommended must have shape (users, k), got {lists.shape}")
@@ -323,7 +330,10 @@ def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Plac
 
 
 def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, int]]:
-    """Return (users, items, shape) of the entries that are not zero, ordered by user and item."""
+    """Return the users and the items of all entries that are not zero, and the shape of the matrix.
+
+    Entries are ordered by user and item.
+    """
     rows: Any = as_csr(relevant, "relevant") if is_sparse(relevant) else as_rows(relevant, name="relevant")
     check_finite(rows, "relevant")
     if not is_sparse(rows):
@@ -334,7 +344,10 @@ def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tup
 
 
 def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return a mask (users, k) of the relevant recommendations, and the number of relevant items of each user."""
+    """Return a mask of the relevant recommendations, and the number of relevant items of each user.
+
+    The mask is (users, k).
+    """
     users, items, (m, n) = as_relevant(relevant)
     lists = as_lists(recommended, n, k)
     if len(lists) != m:
@@ -348,13 +361,13 @@ def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArra
 
 
 def _undefined(n: NDArray[np.intp]) -> Values:
-    """Return NaN for users without relevant items, 0 for the others."""
+    """Return NaN for users without relevant items and 0 for the others, to be added to a metric."""
     return np.where(n > 0, 0.0, np.nan)
 
 
 # -- means over users --------------------------------------------------------------------------------------------------
 class Mean(NamedTuple):
-    """A mean over users, and its standard error.
+    """Mean of a metric over users, and its standard error.
 
     Attributes
     ----------
@@ -379,7 +392,7 @@ class Mean(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Means of all metrics over the users with relevant items, and the coverage.
+    """Result of ``evaluate``: the mean of every metric over the users with relevant items, and the coverage.
 
     Attributes
     ----------
@@ -407,7 +420,7 @@ class Ranking(NamedTuple):
 
 
 def mean_of(values: ArrayLike) -> Mean:
-    """Average values over users, with the standard error; NaN is ignored.
+    """Compute the mean of a metric over users and its standard error; NaN is ignored.
 
     Parameters
     ----------
@@ -443,7 +456,7 @@ def mean_of(values: ArrayLike) -> Mean:
 
 
 def evaluate(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Ranking:
-    """Compute every metric of recommendations, means over users with standard errors.
+    """Compute all ranking metrics of recommendations, averaged over users with standard errors.
 
     Parameters
     ----------

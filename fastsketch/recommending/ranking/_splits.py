@@ -19,7 +19,9 @@ Places = NDArray[np.intp]
 
 
 class Split(NamedTuple):
-    """Training and test events, both of the shape of X.
+    """Result of a split of events into training and test events.
+
+    Both have the shape of X.
 
     Attributes
     ----------
@@ -44,7 +46,9 @@ class Split(NamedTuple):
 
 
 class TimeSplit(NamedTuple):
-    """Events before and after a moment, both of the shape of X.
+    """Result of a split of events by time: earlier events to learn from, and later events to test on.
+
+    Both have the shape of X.
 
     Attributes
     ----------
@@ -105,7 +109,7 @@ class UserSplit(NamedTuple):
 
 
 def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
-    """Hold out a uniformly random share of all events.
+    """Split all events at random into training and test events.
 
     All events of a user with few events may be held out, or none of them; metrics of the latter are NaN.
 
@@ -147,7 +151,9 @@ def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
 
 
 def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> Split:
-    """Hold out one event of every user: a random one, or the newest with `times`.
+    """Hold out one event of every user for testing.
+
+    It is the newest one if `times` are given, else a random one.
 
     The event of a user with a single event is not held out. Among events of equal time that of the last item is the
     newest.
@@ -193,7 +199,9 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
 
 
 def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
-    """Hold out the newest events of all users, as a model in use would see them.
+    """Hold out the newest events of all users for testing.
+
+    A model in use also learns from earlier events and is asked about later ones.
 
     Events of equal time are in the same part, so that the test part may be smaller than the share. Users without
     earlier events have empty rows in train, those without later events in test.
@@ -239,7 +247,7 @@ def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
 
 
 def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0) -> UserSplit:
-    """Hold out users, and split the events of each into shown and hidden ones.
+    """Hold out some users for testing, and split their events into shown and hidden ones.
 
     Parameters
     ----------
@@ -291,7 +299,10 @@ def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0)
 
 
 def shown_and_hidden(csr: Any, users: Places, shown: float, seed: int) -> Split:
-    """Return (shown, hidden) CSR of users of two events at least: a share of the events of each, not none, not all."""
+    """Split the events of the given users at random. Return (shown, hidden) CSR matrices.
+
+    Users must have at least two events: at least one is shown and one hidden.
+    """
     held, n = csr[users], np.diff(csr.indptr)[users]
     keys = _keys(seed, 3, csr.nnz)[np.isin(owners(csr), users)]
     return parted(held, ~first_of_rows(held, keys, np.clip(np.rint(shown * n), 1, n - 1)))
@@ -311,7 +322,7 @@ def _as_array(csr: Any) -> Any:
 
 
 def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
-    """Return (X as CSR in order, times in its order)."""
+    """Return X as CSR with sorted rows, and the times of its entries in the same order."""
     if not is_sparse(X):
         raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
     if X.format not in ("csr", "csc", "coo"):
@@ -330,13 +341,16 @@ def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
 
 
 def owners(csr: Any) -> Places:
-    """Return the row of every stored entry of a CSR matrix, (nnz,)."""
+    """Return the row index of every stored entry of a CSR matrix, (nnz,)."""
     indptr = csr.indptr
     return np.arange(csr.shape[0], dtype=np.intp).repeat(indptr[1:] - indptr[:-1])
 
 
 def first_of_rows(csr: Any, keys: NDArray[np.uint64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which stored entries are the `most` (rows,) of the least keys (nnz,) in their row."""
+    """Return a mask of the stored entries that have the smallest keys of their row.
+
+    Row i has most[i] of them; keys and mask are (nnz,).
+    """
     own = owners(csr)
     chosen = np.zeros(csr.nnz, bool)
     chosen[np.lexsort((keys, own))] = np.arange(csr.nnz) - csr.indptr[own] < most[own]
@@ -344,12 +358,12 @@ def first_of_rows(csr: Any, keys: NDArray[np.uint64], most: NDArray[np.float64])
 
 
 def parted(csr: Any, held: NDArray[np.bool_]) -> Split:
-    """Return the stored entries of a CSR matrix that are not held out, and those that are."""
+    """Split the stored entries of a CSR matrix. Return those where `held` is False, and those where it is True."""
     return Split(_kept(csr, ~held), _kept(csr, held))
 
 
 def _kept(csr: Any, keep: NDArray[np.bool_]) -> Any:
-    """Return the events that are kept, in a matrix of the same shape."""
+    """Return a CSR matrix of the same shape with only those stored entries where `keep` is True."""
     ends = np.concatenate([[0], np.cumsum(keep)])[csr.indptr]
     return type(csr)((csr.data[keep], csr.indices[keep], ends), shape=csr.shape)
 
@@ -360,12 +374,12 @@ def _keys(seed: int, stream: int, n: int) -> NDArray[np.uint64]:
 
 
 def _first(keys: NDArray[np.uint64], number: int) -> Places:
-    """Return a mask of the `number` smallest keys."""
+    """Return the indices of the `number` smallest keys."""
     return np.argsort(keys, kind="stable")[:number]
 
 
 def _number(share: float, n: int, what: str, *, name: str = "share") -> int:
-    """Return a share of n as a number, at least one and not all."""
+    """Convert a share of n to a number from 1 to n - 1. Raise ValueError if n is less than 2."""
     share = as_real(share, name, 0.0, 1.0, low_open=True, high_open=True)
     if n < 2:
         raise ValueError(f"X must hold two {what} or more to be split, got {n}")

@@ -1,4 +1,4 @@
-"""The best items by an array of scores, of any model."""
+"""Lists of the best items, from the scores of any model."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ BLOCK = 1 << 22
 def top_items(
     scores: ArrayLike, n: int = 10, *, exclude: Any = None, allow: ArrayLike | None = None
 ) -> NDArray[np.int64]:
-    """List the items of the n highest scores for every user, best first.
+    """List the n items with the highest scores for every user, best first.
 
     Equal scores are ordered by item. Items with a score of minus infinity or NaN are never recommended.
 
@@ -89,7 +89,7 @@ def top_items(
 
 
 def _candidates(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
-    """Return the best `number` of the given items (None: all), ascending: no other item can be recommended."""
+    """Return the `number` best of the given items, ascending. No other item can be recommended."""
     items = np.arange(len(scores)) if items is None else items
     own = scores[items].astype(np.float64)
     own[np.isnan(own)] = -np.inf
