@@ -709,7 +709,7 @@ class CodeIndex:
         return self._stored_rows(contents, positions)
 
     def to_faiss(self) -> Any:
-        """Convert the index to a faiss index with the same codes and ids.
+        """Convert the index to a faiss index of its codes and ids.
 
         This requires the package faiss.
 

@@ -305,7 +305,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return self._last
 
     def _warn_if_short(self, fitted: FittedItems) -> None:
-        """Warn once if the sketch is too small: if its error bound exceeds the regularisation of most items.
+        """Warn once if the sketch is too small: its error bound exceeds the regularisation of the median item.
 
         All weights come from (X'X + D)^-1, which an error of at most E in X'X changes by a factor of at most 1 + E / D.
         The bound decreases at least as 1 / l, which gives the recommended size. There is no warning if walks have a
@@ -338,7 +338,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return FittedItems(weights, ridge, path, weight)
 
     def _walks(self, parts: Sequence[HeldOut]) -> Walks:
-        """Return the random walks over all users in the given groups."""
+        """Return transition matrices of random walks over all users in the given groups."""
         users = held_out.joined(parts)
         return walks_over(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
 

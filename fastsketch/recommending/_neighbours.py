@@ -59,7 +59,7 @@ class KeptUsers:
         return replace(self, parts=tuple(change(part) for part in self.parts))
 
     def cut(self, most: int) -> "KeptUsers":
-        """Return the sample reduced to the users with the smallest keys, at most `most` events in total."""
+        """Return the sample reduced to the users with the smallest random keys, at most `most` events in total."""
         if not self.parts:
             return self
         users = joined(self.parts)

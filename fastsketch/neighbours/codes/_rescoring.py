@@ -82,7 +82,7 @@ def refuse_names(source: Any, name: str) -> None:
 def rescored(
     queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str, k: int, ids: Places | None = None
 ) -> tuple[NDArray[np.float64], Places]:
-    """Rank candidates by exact distances or similarities. Return the k smallest keys and their positions.
+    """Rank candidates by exact distances or similarities. Return the k best ranking keys and their positions.
 
     Candidates are positions (m, c). Keys (m, k) ascend; smaller ones are nearer.
 
@@ -96,7 +96,7 @@ def rescored(
 
 
 def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str) -> NDArray[np.float64]:
-    """Compute the exact keys, by which candidates are ranked, of all candidates of every query.
+    """Compute exact ranking keys of all candidates of every query; smaller keys are nearer.
 
     Candidates and keys are (m, c).
     """
@@ -120,7 +120,7 @@ def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], 
 
 
 def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: str) -> NDArray[np.float64]:
-    """Compute the exact keys of pairs of a query and a row, which are given by their indices.
+    """Compute exact ranking keys of pairs of a query and a row, which are given by their indices.
 
     Indices and keys are (p,).
     """
@@ -139,7 +139,7 @@ def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: 
 
 
 def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
-    """Compute the exact key of each row of `x` and the query in the same row of `q`.
+    """Compute the exact ranking key of each row of `x` and the query in the same row of `q`.
 
     Both are (p, d), dense or CSR; keys are (p,).
     """

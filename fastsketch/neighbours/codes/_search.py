@@ -250,7 +250,7 @@ def nearest(
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Find the k codes with the smallest keys for every validated query. Return keys and positions, both (m, k).
+    """Find the k nearest codes for every validated query. Return ranking keys and positions, both (m, k).
 
     Smaller keys are nearer, and the keys of a query ascend.
 
@@ -291,7 +291,7 @@ def _estimated(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Find the k codes with the smallest keys, estimated from lookup tables of this metric.
+    """Find the k nearest codes for every query by estimates from lookup tables of this metric.
 
     Return keys and positions as ``nearest`` does.
     """
@@ -345,7 +345,7 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
-    """Convert keys to distances, inner products, cosines or Hamming distances, according to the metric."""
+    """Convert ranking keys, of which smaller ones are nearer, to distances or similarities of the metric."""
     if metric == "hamming":
         return keys
     if metric == "euclidean":

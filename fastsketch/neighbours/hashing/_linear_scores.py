@@ -24,7 +24,7 @@ def fill(
     scores: Scores | None = None,
     codes: Codes | None = None,
 ) -> None:
-    """Compute the scores of rows, rows @ projection - offsets, and write them or their signs to an array.
+    """Compute rows @ projection - offsets, and write the result (scores) or its sign bits to an array.
 
     Scores are written to `scores`, or their packed signs to `codes`; exactly one of the two is given.
 
@@ -59,7 +59,7 @@ def fill(
 def _filled(
     rows: Any, projection: Scores, offsets: Scores, *, scores: Scores | None = None, codes: Codes | None = None
 ) -> int:
-    """Compute scores or signs in one kernel call. Return the index of the first row that is not finite, or -1."""
+    """Compute scores or sign bits in one kernel call. Return the index of the first row that is not finite, or -1."""
     if not is_sparse(rows):
         rows = plain_rows(rows, projection.dtype)
         if rows.strides[0] < rows.shape[1] * rows.itemsize:  # BLAS does not support overlapping or reversed rows

@@ -33,7 +33,7 @@ SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
 
 class SeenRows(NamedTuple):
-    """Scores of rows, and their squared distances from the mean.
+    """Signed distances of rows to the hyperplanes of the bits, and squared distances from the mean.
 
     Scores are (n, n_bits) and squares (n,), in units of ``length`` and its square.
     """
@@ -43,7 +43,7 @@ class SeenRows(NamedTuple):
 
 
 class SignEncoder(Encoder):
-    """Encoder that stores the signs of the scores of a row, and optionally two numbers that refine distances.
+    """Encoder that stores the signs of a row's projections, and optionally two numbers that refine distances.
 
     The scores z have the signs s. With `factors` a code also has an offset and a scale.
 
@@ -68,11 +68,11 @@ class SignEncoder(Encoder):
 
     @abstractmethod
     def _view(self, rows: Any) -> SeenRows:
-        """Compute the scores of validated float rows, and their squared distances from the mean."""
+        """Compute the signed distances of validated rows to the hyperplanes, and squared distances from the mean."""
 
     @abstractmethod
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
-        """Compute the scores of rows without centring, and the inner products of the rows with the mean.
+        """Compute the projections of rows without subtracting the mean, and the inner products of rows and mean.
 
         Rows are validated floats. Scores are (n, n_bits), inner products (n,).
         """
@@ -151,7 +151,7 @@ def _row_sums(values: Array) -> Array:
 
 
 def _tables(scores: Array) -> NDArray[np.float32]:
-    """Compute lookup tables: for every four scores of a query, their sums with all 16 combinations of signs.
+    """Compute lookup tables: for every four projections of a query, their sums with all 16 sign patterns.
 
     Tables are (m, n_tables, 16) for scores (m, n_bits).
     """

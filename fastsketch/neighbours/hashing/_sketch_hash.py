@@ -182,7 +182,7 @@ class SketchHash(Hasher, SummaryModel):
         return _LearnedHash(node, components, encoder)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
-        """Rotate the basis to the projection that defines the code. Align it with the anchor if there is one.
+        """Rotate the basis to the projection that defines the code, or towards the reference set by ``anchor``.
 
         The basis and the result have shape (d, n_bits).
         """

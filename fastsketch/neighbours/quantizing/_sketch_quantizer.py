@@ -137,7 +137,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def _bits(self) -> int:
-        """Number of bits of a code that remain if one byte is reserved for the offset of the row."""
+        """Number of bits for coordinates if one byte of a code is reserved for the squared length of a row."""
         return 8 * (self.n_bytes - FACTOR_BYTES)
 
     @property
@@ -194,7 +194,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """Return how many principal directions to compute, enough for the codes and for the anchor."""
+        """Return how many principal directions to compute, enough for the codes and for the reference of ``anchor``."""
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:
@@ -424,6 +424,6 @@ def _spread(node: BlockNode, components: Array, *, exact: bool) -> Array:
 
 
 def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """Split the arrays of a file into the arrays of the anchor, without their prefix, and those of the summary."""
+    """Split the arrays of a file into those of the reference encoder (``anchor``) and those of the summary."""
     held = {name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")}
     return held, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}

@@ -74,7 +74,7 @@ class TimeSplit(NamedTuple):
 
 
 class UserSplit(NamedTuple):
-    """Training users, and test users whose events are split into shown and hidden ones.
+    """Result of a split of users: training users, and test users with shown and hidden events.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ def owners(csr: Any) -> Places:
 
 
 def first_of_rows(csr: Any, keys: NDArray[np.uint64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return a mask of the stored entries that have the smallest keys of their row.
+    """Choose the stored entries with the smallest keys in each row. Return a mask of all stored entries.
 
     Row i has most[i] of them; keys and mask are (nnz,).
     """
