@@ -1,4 +1,4 @@
-"""Jobs on many cores or machines: learn the rows of a source in parts, or compute answers for all of its rows."""
+"""Run jobs on many cores or machines: learn a model of all rows of a source, or apply a function to every row."""
 
 from fastsketch.data.files._lock import LockHeld
 from fastsketch.jobs._mapping import MapResult, map_rows

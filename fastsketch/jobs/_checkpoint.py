@@ -1,4 +1,4 @@
-"""The checkpoint of ``fs.run``: a folder with a state file for each node of the merge tree that is complete.
+"""The checkpoint folder of ``fs.run``, which holds a state file for each finished model of consecutive parts.
 
 The name of a state file says which node it holds, how many rows the model has learned, and a checksum.
 """
@@ -28,7 +28,9 @@ _TEMPORARY = re.compile(r"\.(node-[-0-9a-f]+\.fsk)\..*\.tmp", re.DOTALL)
 
 
 class Entry(NamedTuple):
-    """Name of a node file, split into its numbers."""
+    """The numbers in the name of a checkpoint file: its position in the merge tree, its number of rows and its
+    checksum.
+    """
 
     number: int  # of the pass, from 1
     level: int  # in the binary merge tree; 0 is one part
@@ -38,27 +40,36 @@ class Entry(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The name of the file."""
+        """Name of the file."""
         return f"node-{self.number}-{self.level}-{self.at}-{self.rows}-{self.crc32:08x}.fsk"
 
     def with_checksum(self, content: bytes) -> "Entry":
-        """Return a copy with the checksum of its numbers and of the content of the file."""
+        """Return a copy with the checksum of the entry's numbers and of the content of its file."""
         return self._replace(crc32=zlib.crc32(content, zlib.crc32(repr(self[:-1]).encode())))
 
     def covers(self, other: "Entry") -> bool:
-        """Return whether this node contains all parts of another; of the same node, the one with more rows does."""
+        """Return True if the model of this file has learned all rows of another file of the same pass.
+
+        Of two files of the same node of the merge tree, the one with more rows covers the other.
+        """
         if self.number != other.number or (self.level, self.rows) < (other.level, other.rows):
             return False
         return self.at == other.at >> self.level - other.level
 
 
 class Checkpoint(JobFolder):
-    """Folder of a job of ``fs.run``. Inside the block of ``open`` no other job writes to it."""
+    """The checkpoint folder of a job of ``fs.run``.
+
+    While a checkpoint is open, no other job can write to the folder.
+    """
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, folder: Path, job: Identity, *, resume: bool) -> Generator[Self]:
-        """Lock a folder and start or resume a job in it, see ``JobFolder.opened``; LockHeld if another job runs."""
+        """Lock the checkpoint folder and start or resume a job in it for a ``with`` block.
+
+        Raise LockHeld if another job uses the folder. After an error, an empty folder is removed.
+        """
         folder.mkdir(exist_ok=True)
         try:
             with locked(folder / MANIFEST), cls(folder).opened(job, resume=resume) as self:
@@ -69,9 +80,10 @@ class Checkpoint(JobFolder):
             raise
 
     def nodes(self, number: int, check: Callable[[Entry, Any], object]) -> list[tuple[Entry, bytes]]:
-        """Read the largest nodes of a pass, ordered by their first part. A file that cannot be used causes a warning.
+        """Read the largest saved models of a pass, ordered by the rows that they have learned.
 
-        `check` is called with an entry and its model. It raises StateError unless the model fits the job.
+        A file that cannot be used is skipped with a warning. `check` is called with an entry and its model. It raises
+        StateError unless the model fits the job.
         """
         nodes: list[tuple[Entry, bytes]] = []
         for entry in entries_in(self.path):
@@ -93,7 +105,7 @@ class Checkpoint(JobFolder):
         return sorted(nodes, key=lambda pair: pair[0].at << pair[0].level)
 
     def add(self, number: int, place: Span, node: JobNode) -> None:
-        """Write a node of a pass, and delete the nodes that it covers."""
+        """Write the model of one or more parts to the folder, and delete the files of models that it includes."""
         content = node.as_bytes()
         entry = Entry(number, place.level, place.at, node.n_rows, 0).with_checksum(content)
         try:
@@ -107,7 +119,7 @@ class Checkpoint(JobFolder):
                 (self.path / other.file).unlink(missing_ok=True)
 
     def finished(self) -> str:
-        """See JobFolder."""
+        """Describe the saved rows and how to resume, for an error message; return "" if nothing is saved."""
         largest: list[Entry] = []
         for entry in entries_in(self.path):
             if not any(other.covers(entry) for other in largest):
@@ -121,7 +133,11 @@ class Checkpoint(JobFolder):
         return f"{words}; the same job with resume continues from it"
 
     def clear(self) -> None:
-        """See JobFolder. A folder of other things may be used; only a manifest of something else is in the way."""
+        """Delete the saved models of an earlier job, and temporary files.
+
+        The folder may hold other files, which are kept. Raise FileExistsError if a manifest.json of something else is
+        there.
+        """
         entries = entries_in(self.path)
         if not entries and (self.path / MANIFEST).exists():
             try:
@@ -134,14 +150,14 @@ class Checkpoint(JobFolder):
         self.prepare()
 
     def prepare(self) -> None:
-        """See JobFolder."""
+        """Delete temporary files that killed processes have left in the folder."""
         for match in map(_TEMPORARY.fullmatch, _names(self.path)):
             if match:
                 sweep(self.path / match[1])
 
 
 def entries_in(folder: Path) -> list[Entry]:
-    """Return the nodes in a folder by the names of its files, the largest first."""
+    """Return an entry for each saved model in a folder, parsed from the file names, the largest first."""
     found = [match for match in map(_NODE.fullmatch, _names(folder)) if match]
     entries = [Entry(int(match[1]), int(match[2]), int(match[3]), int(match[4]), int(match[5], 16)) for match in found]
     return sorted((entry for entry, match in zip(entries, found, strict=True) if entry.file == match[0]), reverse=True)

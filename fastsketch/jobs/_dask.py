@@ -1,4 +1,4 @@
-"""Engine "dask": runs tasks on a cluster of dask.distributed, which repeats a task if its worker dies."""
+"""An engine that runs tasks on a cluster of dask.distributed, which repeats a task if its worker dies."""
 
 # Dask has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -40,14 +40,14 @@ def _distributed() -> Any:
 
 
 class _Copy(NamedTuple):
-    """Pickle of a model that is sent with every task and unpickled once in each process."""
+    """A pickled model that is sent with every task and unpickled once in each process."""
 
     name: str
     content: bytes
 
 
 class _Dependencies(NamedTuple):
-    """Placeholder in the arguments of a task: the results of other tasks, from `first` to before `stop`."""
+    """A placeholder in a task's arguments for the results [first, stop) of other tasks."""
 
     first: int
     stop: int
@@ -55,7 +55,10 @@ class _Dependencies(NamedTuple):
 
 
 def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -> Any:
-    """Run a task on a worker, with one thread of BLAS, after shared models and results of other tasks are inserted."""
+    """Run a task on a Dask worker with one BLAS thread.
+
+    Placeholders in the arguments are first replaced by shared models and by results of other tasks.
+    """
 
     def argument(value: Any) -> Any:
         if isinstance(value, _Copy):
@@ -71,18 +74,14 @@ def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -
 
 
 class Cluster(Engine):
-    """Engine "dask" of ``fs.run`` and ``fs.map_rows``.
+    """An engine that runs tasks on a Dask cluster, for ``fs.run`` and ``fs.map_rows`` with engine="dask".
 
-    Parameters
-    ----------
-    scheduler : str, distributed.Client, a cluster or None
-        The address of a scheduler, a client or a cluster. None for the active client.
-    n_workers : int
-        Maximal number of tasks that run at the same time; 0 for the number of threads of the cluster.
+    Parameters ---------- scheduler : str, distributed.Client, a cluster or None The address of a scheduler, a client or
+    a cluster. None for the active client. n_workers : int Maximal number of tasks that run at the same time; 0 for the
+    number of threads of the cluster.
 
-    Notes
-    -----
-    How often a task may lose its worker is ``distributed.scheduler.allowed-failures`` of Dask's configuration.
+    Notes ----- How often a task may lose its worker is ``distributed.scheduler.allowed-failures`` of Dask's
+    configuration.
     """
 
     here = False
@@ -121,7 +120,7 @@ class Cluster(Engine):
 
     # -- the cluster -----------------------------------------------------------------------------------------------
     def _connected(self, stack: ExitStack) -> Any:
-        """Return the client. If it is opened here, the stack closes it."""
+        """Return the Dask client to use. A client that is created here is closed with `stack`."""
         distributed, scheduler = self._distributed, self._scheduler
         if isinstance(scheduler, distributed.Client):
             return scheduler
@@ -141,7 +140,10 @@ class Cluster(Engine):
             ) from error
 
     def _look(self) -> None:
-        """Count the threads of all workers. ConnectionError if the scheduler is closed or all workers have died."""
+        """Update the number of threads of the cluster, if the last update is more than two seconds old.
+
+        Raise ConnectionError if the scheduler is closed, or if all workers have been dead for two minutes.
+        """
         now = time.monotonic()
         if now - self._looked < SECONDS_BETWEEN_LOOKS:
             return
@@ -159,7 +161,10 @@ class Cluster(Engine):
             )
 
     def room(self, left: int) -> int:
-        """See Engine. A second task waits on each worker, but not at the end, when another worker may be free first."""
+        """Return how many tasks should be submitted and unfinished at the same time; `left` tasks follow later.
+
+        A second task waits on each worker, but not at the end of a job, when another worker may be free first.
+        """
         if self._reads_blocks:
             return ALL_TASKS
         n = self.n_workers
@@ -167,7 +172,10 @@ class Cluster(Engine):
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def share(self, value: Any) -> Any:
-        """See Engine."""
+        """Prepare a value that is an argument of many tasks, so that it is sent to each worker only once.
+
+        A short value travels with the tasks; a long one becomes the result of a task.
+        """
         try:
             content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except Exception:  # a lambda
@@ -180,7 +188,7 @@ class Cluster(Engine):
         return self._client.submit(pickle.loads, content, pure=False)
 
     def submit(self, key: Hashable, function: Callable[..., Any], *args: Any) -> None:
-        """See Engine."""
+        """Schedule ``function(*args)``, with Dask arrays and shared values among the arguments as dependencies."""
         from dask.delayed import delayed
 
         sent: list[Any] = list(args)
@@ -201,7 +209,8 @@ class Cluster(Engine):
         self._waiting.append((key, perform(*results, dask_key_name=name)))
 
     def _start(self) -> None:
-        """Submit the waiting tasks in one graph, in which each block of a Dask array is computed once."""
+        """Send all scheduled tasks to the cluster in one graph, in which each block of a Dask array is computed once.
+        """
         tasks, self._waiting = self._waiting, []
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # rows in memory and models have to be sent
@@ -211,7 +220,10 @@ class Cluster(Engine):
             future.add_done_callback(self._done.put)
 
     def next(self) -> tuple[Any, Any]:
-        """See Engine. Dask repeats a task if its worker dies, even if the result was there but not fetched yet."""
+        """Wait until a task has finished, and return (key, result).
+
+        Dask repeats a task if its worker dies, even if its result existed but was not fetched yet.
+        """
         self._start()
         future = None
         while future is None:

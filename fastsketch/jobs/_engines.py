@@ -1,4 +1,4 @@
-"""Engines run tasks: in this thread, in a pool of threads, or in worker processes. ``_dask`` has one for clusters.
+"""Engines that run tasks in this thread, in a thread pool, or in worker processes.
 
 An engine is a context manager. Tasks are submitted with a key, which names them in messages; their results come in the
 order in which they finish. A task returns the same result on every engine. Engines know nothing of models.
@@ -20,11 +20,11 @@ Function = Callable[..., Any]
 
 
 class TaskStopped(BaseException):
-    """Raised inside a task whose result is no longer needed."""
+    """Raised inside a task to stop it, because its result is no longer needed."""
 
 
 class Engine:
-    """Base class of all engines.
+    """Base class of engines, which run submitted tasks and return their results in the order in which they finish.
 
     Attributes
     ----------
@@ -44,11 +44,15 @@ class Engine:
         """Stop the tasks that are running, and wait for their end."""
 
     def room(self, left: int) -> int:
-        """Return how many tasks should be submitted and unfinished, so that no worker waits; `left` follow later."""
+        """Return how many tasks should be submitted and unfinished, so that no worker idles; `left` tasks follow later.
+        """
         return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """Schedule ``function(*args)``. It may run more than once, if a worker is lost."""
+        """Schedule the task ``function(*args)``; `key` identifies its result.
+
+        The task may run more than once if a worker is lost.
+        """
         raise NotImplementedError
 
     def next(self) -> tuple[Any, Any]:
@@ -64,7 +68,7 @@ class Engine:
         raise NotImplementedError
 
     def share(self, value: Any) -> Any:
-        """Return a substitute for a value that is an argument of many tasks, so that it is sent to a worker once."""
+        """Prepare a value that is an argument of many tasks, so that it is sent to each worker only once."""
         return value
 
 
@@ -73,14 +77,17 @@ _this_thread = threading.local()
 
 
 def tell(n_rows: int) -> None:
-    """Report within a task that n_rows more rows are done. Raises TaskStopped if the result is no longer needed."""
+    """Report from within a task that `n_rows` more rows are done.
+
+    Raise TaskStopped if the result is no longer needed.
+    """
     listener = getattr(_this_thread, "listener", None)
     if listener is not None:
         listener(n_rows)
 
 
 class Serial(Engine):
-    """Engine that runs one task after the other in this thread.
+    """An engine that runs tasks one after the other in the calling thread.
 
     Parameters
     ----------
@@ -105,21 +112,24 @@ class Serial(Engine):
         self._stack.close()
 
     def room(self, left: int) -> int:
-        """See Engine."""
+        """Return 1, because a task runs only when its result is requested."""
         return 1
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """See Engine."""
+        """Schedule ``function(*args)``, which ``next`` will run."""
         self._waiting.append((key, function, args))
 
     def next(self) -> tuple[Any, Any]:
-        """See Engine."""
+        """Run the oldest scheduled task, and return (key, result)."""
         key, function, args = self._waiting.popleft()
         return key, function(*args)
 
 
 class Threads(Engine):
-    """Engine of a thread pool; compiled kernels release the interpreter lock. BLAS runs on one thread in each task."""
+    """An engine that runs tasks in a thread pool, with one BLAS thread for each task.
+
+    The tasks run in parallel, because compiled kernels release the global interpreter lock.
+    """
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
@@ -144,25 +154,25 @@ class Threads(Engine):
             raise TaskStopped
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """See Engine."""
+        """Schedule ``function(*args)`` in the thread pool."""
         future = self._pool.submit(self._perform, key, function, args)
         future.add_done_callback(lambda future: self._done.put((key, future)))
 
     def _perform(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> Any:
-        """Run a task in a thread of the pool."""
+        """Run a task in a thread of the pool, and return its result."""
         return function(*args)
 
     def next(self) -> tuple[Any, Any]:
-        """See Engine."""
+        """Wait until a task has finished, and return (key, result) or raise the error of the task."""
         key, future = self._done.get()
         return key, future.result()
 
 
 # -- in processes --------------------------------------------------------------------------------------------------
 class Processes(Threads):
-    """Engine of spawned processes, which end with this process. A lost process is replaced and its task repeated.
+    """An engine that runs tasks in spawned processes. A lost process is replaced, and its task is repeated.
 
-    Each thread of the pool has a process of its own, to which it sends its tasks.
+    Each thread of the pool has a separate process, to which it sends its tasks. The processes end with this process.
     """
 
     here = False
@@ -197,7 +207,7 @@ class Processes(Threads):
         raise WorkerLost(f"{key} lost its process {self._retries + 1} times: killed, or out of memory?")
 
     def _worker_of_thread(self) -> Worker:
-        """Return the process of this thread, which is started if there is none."""
+        """Return the worker process of the calling thread, starting one if there is none."""
         with self._lock:
             self._stop()
             if getattr(self._own, "worker", None) is None:
@@ -206,7 +216,10 @@ class Processes(Threads):
             return self._own.worker
 
     def share(self, value: Any) -> Any:
-        """See Engine. Raises the error of pickle if the value cannot be sent."""
+        """Pickle a value that is an argument of many tasks, so that it is sent to each process only once.
+
+        Raise the error of pickle if the value cannot be pickled.
+        """
         return Shared(value)
 
 

@@ -1,4 +1,4 @@
-"""Answers of a function for rows, as a dict of named arrays, and the names of their columns in a table."""
+"""Convert a function's answers for rows to named arrays, and name their columns in a table."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,7 +29,10 @@ SEVERAL = {"kneighbors": ("distance", "index"), "search": ("distance", "index")}
 
 
 class Spec(NamedTuple):
-    """Names, dtypes and shapes, without the rows, of the answers of a function. A single array has the name ""."""
+    """The names, dtypes and shapes of a function's answers for one row.
+
+    Shapes exclude the axis of rows. A single array has the name "".
+    """
 
     names: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -37,7 +40,7 @@ class Spec(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of all answers for one row."""
+        """Total size in bytes of all answers for one row."""
         items = zip(self.dtypes, self.shapes, strict=True)
         return sum(np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in items)
 
@@ -49,7 +52,7 @@ class Spec(NamedTuple):
 
 
 def as_fields(answer: Any, n: int, name: str) -> Fields:
-    """Convert an answer for n rows (an array, a tuple or a mapping) to {name: array}.
+    """Convert a function's answer for n rows (an array, a tuple or a mapping) to a dict {name: array}.
 
     Raises
     ------
@@ -91,27 +94,27 @@ def _as_array(value: Any, n: int, name: str) -> NDArray[Any]:
 
 
 def spec_of(fields: Fields) -> Spec:
-    """Return the spec of some answers."""
+    """Return the names, dtypes and row shapes of a dict of answer arrays."""
     arrays = fields.values()
     return Spec(tuple(fields), tuple(a.dtype.str for a in arrays), tuple(a.shape[1:] for a in arrays))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
 def unwrapped(method: Method) -> Method:
-    """Return the function inside ``functools.partial``."""
+    """Return the innermost function of nested ``functools.partial`` objects."""
     while isinstance(method, partial):
         method = cast("Method", method.func)
     return method
 
 
 def name_of(method: Method) -> str:
-    """Return the name of a function for messages and tables."""
+    """Return the name of a function or method, for messages and column names."""
     inner = unwrapped(method)
     return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
 
 def column_names(method: Method, spec: Spec) -> list[list[str]]:
-    """Return the column names of a table, a list for each array of answers.
+    """Return the table columns for a function's answers: a list of names for each array.
 
     An array of bytes is one column, "code"; one number for each row is "prediction", "score" or the like. Several
     numbers are named after the classes or by ``get_feature_names_out``, otherwise they are numbered from 0.
@@ -136,7 +139,7 @@ def column_names(method: Method, spec: Spec) -> list[list[str]]:
 
 
 def _several_names(owner: Any, own: str, stem: str, width: int) -> list[str]:
-    """Return the names of `width` columns of the method `own` of a model; `stem` begins numbered names."""
+    """Return `width` column names for a method's answers: class labels, output feature names, or numbered names."""
     if own == "transform" and hasattr(owner, "get_feature_names_out"):
         names = [str(name) for name in owner.get_feature_names_out()]
         if len(names) == width:

@@ -1,4 +1,4 @@
-"""The folder of a resumable job: the manifest, and files of the parts that are finished.
+"""The folder of a resumable job: a manifest that describes the job, and a file for each finished part.
 
 ``_checkpoint`` is the folder of ``fs.run``, with models; ``_partial_output`` that of ``fs.map_rows``, with answers.
 """
@@ -14,37 +14,38 @@ from fastsketch.jobs._manifest import MANIFEST, Identity, check_same_job, write_
 
 
 class JobFolder(ABC):
-    """Folder of a resumable job. A subclass defines the files of finished parts. The caller holds the lock."""
+    """Base class of the folders of resumable jobs. Subclasses define the files of finished parts.
+
+    The caller holds the lock of the folder.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @abstractmethod
     def clear(self) -> None:
-        """Delete the files of all parts. FileExistsError if files of somebody else are in the way."""
+        """Delete the files of all parts.
+
+        Raise FileExistsError if files that are not of a job would be in the way.
+        """
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make the folder ready for writing: remove temporary files of writers that were killed."""
+        """Prepare the folder for writing: delete temporary files of killed processes."""
 
     @abstractmethod
     def finished(self) -> str:
-        """Describe the finished parts and how to resume, for an error message; "" if there are none."""
+        """Describe the finished parts and how to resume, for an error message; return "" if no part is finished."""
 
     @contextlib.contextmanager
     def opened(self, job: Identity, *, resume: bool) -> Generator[Self]:
-        """Start a job in the folder, or resume it. If the block fails, the error gets a note of what has been kept.
+        """Start or resume a job in the folder for a ``with`` block.
 
-        The folder is created if it is missing, and removed after an error if no part is finished.
+        If the block fails, the error gets a note about which parts are kept. The folder is created if it is missing,
+        and removed after an error if no part is finished.
 
-        Raises
-        ------
-        ValueError
-            If the job to resume has another description.
-        StateError
-            If the manifest is damaged.
-        OSError
-            If the folder cannot be written to, or holds files of somebody else.
+        Raises ------ ValueError If the job to resume has another description. StateError If the manifest is damaged.
+        OSError If the folder cannot be written to, or holds files of somebody else.
         """
         self.path.mkdir(exist_ok=True)
         sweep(self.path / MANIFEST)
@@ -67,7 +68,7 @@ class JobFolder(ABC):
             raise
 
     def remove(self) -> None:
-        """Delete the parts, then the manifest, then the folder if nothing else is in it."""
+        """Delete the files of all parts, then the manifest, then the folder if it is empty."""
         self.clear()
         (self.path / MANIFEST).unlink(missing_ok=True)
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The manifest of a resumable job: a JSON file that describes which job the other files in its folder belong to.
+"""Read and write the manifest of a resumable job, a JSON file that describes its model and inputs.
 
 The description holds the model and its parameters, the identity of the inputs, and how the inputs are split into
 parts. A resumed job compares its own description with the stored one, and refuses to continue if they differ.
@@ -26,13 +26,16 @@ Identity = dict[str, Any]
 
 
 def write_manifest(folder: Path, job: Identity) -> None:
-    """Write the manifest of a new job."""
+    """Write the description of a new job to the manifest file in a folder."""
     with replacing(folder / MANIFEST, follow_links=False) as out:
         out.write(json.dumps({"schema": SCHEMA, "job": job}).encode())
 
 
 def read_manifest(folder: Path) -> Identity:
-    """Read the description of the job in a folder. StateError if the manifest is damaged or not a regular file."""
+    """Return the description of a job from the manifest file in a folder.
+
+    Raise StateError if the manifest is damaged or not a regular file.
+    """
     with open_within(folder, MANIFEST) as file:
         content = file.read()
     try:
@@ -45,7 +48,7 @@ def read_manifest(folder: Path) -> Identity:
 
 
 def check_same_job(folder: Path, job: Identity) -> None:
-    """Raise ValueError, which lists the differences, unless the manifest in a folder describes this job."""
+    """Raise ValueError that lists the differences, unless the manifest in a folder describes this job."""
     changes = list(dict.fromkeys(differences(job, read_manifest(folder))))
     if changes:
         more = f"; and {len(changes) - MAX_LISTED} more" if len(changes) > MAX_LISTED else ""
@@ -53,16 +56,12 @@ def check_same_job(folder: Path, job: Identity) -> None:
 
 
 def can_resume(folder: Path, result: Path | None = None) -> bool:
-    """Return whether a folder holds a job to resume. If not, warn that the job starts from the beginning.
+    """Return True if a folder holds a job to resume; otherwise warn that the job starts from the beginning.
 
     Callers may pass ``resume=True`` on every run: a job that is killed before its first part is done leaves nothing.
 
-    Parameters
-    ----------
-    folder : Path
-    result : Path, optional
-        The output of the job. ValueError if it exists although the folder holds no unfinished job: a finished output
-        does not record its inputs, and the new job would replace it.
+    Parameters ---------- folder : Path result : Path, optional The output of the job. ValueError if it exists although
+    the folder holds no unfinished job: a finished output does not record its inputs, and the new job would replace it.
     """
     if (folder / OLD_MANIFEST).exists():
         raise StateError(f"the job in {folder} was begun by another version of fastsketch: remove that folder")
@@ -79,24 +78,24 @@ def can_resume(folder: Path, result: Path | None = None) -> bool:
 
 # -- descriptions ------------------------------------------------------------------------------------------------------
 def as_json(value: Any) -> Any:
-    """Convert a value to what JSON reads back: tuples become lists."""
+    """Return a value as it would be after being written to JSON and read again; tuples become lists."""
     return json.loads(json.dumps(value))
 
 
 def identity_of(source: Source) -> Identity:
-    """Return the identity of a source (paths, sizes, digests) as JSON reads it back."""
+    """Return the JSON values that identify a source's rows (paths, sizes, digests); tuples become lists."""
     return as_json(source.identity())
 
 
 def check_unchanged(source: Source, before: Identity) -> None:
-    """Raise SourceError if the identity of a source is no longer `before`."""
+    """Raise SourceError if a source differs from its earlier identity `before`."""
     changes = differences(identity_of(source), before)
     if changes:
         raise SourceError(f"the rows changed while they were read: {changes[0]}")
 
 
 def differences(now: Any, then: Any, name: str = "job", path: str | None = None) -> list[str]:
-    """Describe the differences between two JSON values, a phrase for each. Paths of files are not compared.
+    """Describe each difference between two JSON values by a phrase; file paths are not compared.
 
     `name` is the key under which the values are stored, `path` the file that they describe.
     """

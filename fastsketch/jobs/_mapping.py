@@ -1,4 +1,4 @@
-"""``map_rows``: the answers of a function, such as a model's method, for every row of a source, in order."""
+"""Apply a function, such as a model's method, to every row of a source in parallel, and write the answers in order."""
 
 import contextlib
 import hashlib
@@ -41,7 +41,7 @@ FIRST_ROWS = 256
 
 
 class MapResult(NamedTuple):
-    """Result of a map job.
+    """The result of ``fs.map_rows``: the output path, the numbers of rows and parts, and the duration.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def map_rows(
     part_bytes: int = PART_BYTES,
     retries: int = 3,
 ) -> MapResult:
-    """Compute the answers of a function for every row of a source in parallel, and write them in the order of rows.
+    """Apply a function to every row of a source in parallel, and write the answers in the order of the rows.
 
     Parameters
     ----------
@@ -177,7 +177,10 @@ def write_answers(
     *,
     held: bool = False,
 ) -> MapResult:
-    """Write answers as ``map_rows`` does, into any kind of sink. `held`: the caller has locked the output."""
+    """Apply a function to every row of a source in parallel, and write the answers in the format of a sink.
+
+    This is ``map_rows`` for any output format. With held=True the caller has locked the output.
+    """
     started = time.perf_counter()
     method = frozen(method)
     name, content = name_of(method), _pickled(method)
@@ -219,7 +222,7 @@ def write_answers(
 
 
 def _node(number: int, rows: int) -> JobNode:
-    """Return a part as the reporter counts it: without a model."""
+    """Return a part as a node without a model, for counting by the progress reporter."""
     return JobNode(None, rows, number, number, {})
 
 
@@ -239,9 +242,10 @@ def answer_part(
     part: Source,
     writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
 ) -> tuple[int, Spec | None]:
-    """Compute and write the answers for the rows of a part. Return (number of rows, spec; None without rows).
+    """Compute and write a function's answers for one part of the rows; return (number of rows, Spec or None).
 
-    `writer` opens the file of the part, as ``Writer`` does once its path is bound.
+    The Spec is None if the part has no rows. `writer` opens the file of the part, as ``Writer`` does once its path is
+    bound.
     """
     _expect_names(part)
     n_rows, spec = 0, None
@@ -260,7 +264,7 @@ def answer_part(
 
 
 def _expect_names(part: Source) -> None:
-    """Silence scikit-learn's warning about missing feature names, for the rest of a worker's life.
+    """Silence scikit-learn's warning about missing feature names in this process, from now on.
 
     ``check_names`` has compared the names of the source with those of the model.
     """
@@ -269,14 +273,17 @@ def _expect_names(part: Source) -> None:
 
 
 def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
-    """Compute the answers for the first rows of a part, and return their spec; None if the part has no rows."""
+    """Apply a function to the first rows of a part, and return the Spec of the answers.
+
+    Return None if the part has no rows.
+    """
     with contextlib.closing(answers(method, name, part)) as pieces, warnings.catch_warnings():
         _expect_names(part)
         return next((spec_of(fields) for fields, _ in pieces), None)
 
 
 def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
-    """Return the spec of the answers for a source without rows: that of the answer for an array of no rows."""
+    """Return the Spec of a function's answers for a source without rows, by calling the function on an empty array."""
     nothing: Any = np.empty((0, source.n_features), source.dtype or np.float64)
     try:
         return spec_of(as_fields(method(nothing), 0, name))
@@ -285,7 +292,7 @@ def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
 
 
 def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, int]]:
-    """Yield (answers, number of rows) for consecutive rows of a part.
+    """Yield a function's answers for consecutive rows of a part, as (dict of arrays, number of rows).
 
     The number of rows is 256 at first, then what gives about ANSWER_BYTES of answers, and never more than a chunk.
     """
@@ -306,7 +313,10 @@ def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, 
 
 
 def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
-    """Yield (rows, values of the extra column): numbers, or str in an array of objects, "" where one is missing."""
+    """Yield (rows, values of the extra column) for each chunk.
+
+    The values are numbers, or strings in an object array, with "" for a missing value.
+    """
     for rows, values, _ in part.chunks_beside():
         kind = values.dtype.kind
         yield rows, values if kind in "biuf" else np.array(["" if v is None else str(v) for v in values], object)
@@ -314,7 +324,10 @@ def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
 
 # -- the function ------------------------------------------------------------------------------------------------------
 def frozen(method: Method) -> Method:
-    """Replace ``model.encode`` by the method of the model's encoder, so that workers need not derive the encoder."""
+    """Replace ``model.encode`` by the ``encode`` method of the model's encoder; return other functions unchanged.
+
+    Workers then need not derive the encoder from the model.
+    """
     owner = getattr(method, "__self__", None)
     if getattr(method, "__name__", "") == "encode" and callable(getattr(owner, "encoder", None)):
         return cast("Method", cast("Any", owner).encoder().encode)
@@ -322,7 +335,7 @@ def frozen(method: Method) -> Method:
 
 
 def check_names(method: Method, source: Source) -> None:
-    """Raise ValueError unless the source has the column names, in their order, that the model has learned."""
+    """Raise ValueError unless the source's column names equal those that the model has learned, in the same order."""
     owner = getattr(unwrapped(method), "__self__", None)
     known: Any = getattr(owner, "feature_names", None)
     known = getattr(owner, "feature_names_in_", None) if known is None else known
@@ -331,7 +344,7 @@ def check_names(method: Method, source: Source) -> None:
 
 
 def _pickled(method: Method) -> bytes:
-    """Return the pickle of a function with its model, or its name if it cannot be pickled."""
+    """Return the pickle of a function and its model, or the function's name in bytes if it cannot be pickled."""
     content = io.BytesIO()
     pickler = pickle.Pickler(content, 5)
     pickler.fast = True  # without a memo, equal models have equal pickles

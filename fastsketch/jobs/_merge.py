@@ -1,4 +1,4 @@
-"""``merge`` and ``map_merge``: one model of several, along a tree. Any objects with ``copy`` and ``merge`` will do."""
+"""Merge several models into one along a tree, optionally after computing the models in parallel."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import isqrt
@@ -13,14 +13,14 @@ from fastsketch.jobs._tree import Tree, reduce_tree
 
 
 class Mergeable(Protocol):
-    """Model that can be copied and merged."""
+    """Protocol of models that can be copied and merged."""
 
     def copy(self) -> Self:
-        """Return an independent copy."""
+        """Return an independent copy of the model."""
         ...
 
     def merge(self, other: Self, /) -> Self:
-        """Add the rows that another model has learned, and return self."""
+        """Add all that another model has learned to this model, and return this model."""
         ...
 
 
@@ -32,12 +32,18 @@ MergeEngine = Literal["serial", "threads", "processes"]
 
 
 def merged(models: Sequence[M]) -> M:
-    """Merge models in their order into a copy of the first. None of them is changed."""
+    """Merge models in their order into a copy of the first, and return it.
+
+    None of the given models is changed.
+    """
     return merged_into_first([models[0].copy(), *models[1:]])
 
 
 def merged_into_first(models: Sequence[M]) -> M:
-    """Merge models in their order into the first, and return it. The others are not changed."""
+    """Merge models in their order into the first one, which is changed, and return it.
+
+    The other models are not changed.
+    """
     first, *others = models
     in_order = getattr(first, "_merge_in_order", None)  # of sketches: the same bits in less time
     if in_order is not None and all(isinstance(model, type(first)) for model in others):
@@ -51,7 +57,7 @@ def merged_into_first(models: Sequence[M]) -> M:
 def merge(
     models: Iterable[M], fan_in: int | None = None, *, engine: MergeEngine = "serial", workers: int | None = None
 ) -> M:
-    """Merge models of one kind into a new one, along a tree that depends only on their order and number.
+    """Merge models of one kind into a new model, along a tree that depends only on their order and number.
 
     Parameters
     ----------
@@ -172,7 +178,7 @@ def map_merge(
 
 
 def _opened(engine: str, workers: int | None, retries: int) -> Engine:
-    """Create an engine after a check of the arguments."""
+    """Check the arguments and create the engine, limited to one BLAS thread if it is serial."""
     as_choice(engine, "engine", ("serial", "threads", "processes"))
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
     if engine == "serial":

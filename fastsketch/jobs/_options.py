@@ -1,4 +1,4 @@
-"""The options that all jobs have in common, and the engine that they select."""
+"""The options that all jobs have in common, and the choice of the engine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Self
@@ -14,7 +14,10 @@ NAMES = ("processes", "threads", "dask")
 
 
 def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None) -> Engine:
-    """Create an engine by its name. For "dask", n_workers=0 means all workers of the cluster."""
+    """Create the engine with the given name: "threads", "processes" or "dask".
+
+    For "dask", n_workers=0 means all workers of the cluster.
+    """
     as_choice(name, "engine", NAMES)
     if name == "dask":
         from fastsketch.jobs._dask import Cluster  # Dask is imported only where it is used
@@ -24,7 +27,7 @@ def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None)
 
 
 class Job(NamedTuple):
-    """Options of a job; see ``fs.run`` for their meaning."""
+    """The options that ``fs.run`` and ``fs.map_rows`` have in common, such as workers, engine and resume."""
 
     workers: int | str = "auto"
     engine: str = "processes"
@@ -34,7 +37,7 @@ class Job(NamedTuple):
     retries: int = 3
 
     def checked(self) -> Self:
-        """Return the options unchanged; TypeError or ValueError if one is not valid."""
+        """Return the options unchanged. Raise TypeError or ValueError for an invalid one."""
         as_choice(self.engine, "engine", NAMES)
         as_integer(self.retries, "retries", 0)
         as_flag(self.resume, "resume")
@@ -45,10 +48,10 @@ class Job(NamedTuple):
     def engine_for(
         self, parts: Sequence[Source], model_bytes: Callable[[], int], listener: Callable[[int], None]
     ) -> Engine:
-        """Create the engine for some parts.
+        """Create the engine that is to process the given parts.
 
-        One worker is this thread, and so are rows that cannot be read again; it calls `listener` with numbers of rows.
-        `model_bytes` returns the memory of a worker for models.
+        If there is one worker, or if rows cannot be read again, tasks run in this thread and call `listener` with
+        numbers of rows. `model_bytes` returns the memory of a worker for models.
         """
         once = not all(part.repeatable for part in parts)
         if once and self.workers not in ("auto", 1):

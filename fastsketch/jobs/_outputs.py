@@ -1,6 +1,7 @@
-"""Output formats of map jobs: .npy, csv and Parquet. Each part of the rows is written to a file of its own.
+"""Output formats of ``map_rows`` and the command line: .npy, csv and Parquet.
 
-When all parts are finished they are joined as the output. Until then they are in the folder OUTPUT.partial.
+Each part of the rows is written to a separate file in the folder OUTPUT.partial. When all parts are finished, the files
+are combined into the output.
 """
 
 import contextlib
@@ -33,7 +34,10 @@ Writer = Callable[[str, Spec, Method], contextlib.AbstractContextManager[Append]
 
 
 class Sink(ABC):
-    """Base class of output formats. `writer` writes the file of a part; it is sent to workers."""
+    """Base class of output formats.
+
+    Its attribute `writer`, which writes the file of a part, is sent to workers.
+    """
 
     FOLDER: ClassVar[bool] = False  # whether the output is a folder of the files of parts
     HEADER_IN_PARTS: ClassVar[bool] = False  # whether the files of parts begin with a header as long as the output's
@@ -41,19 +45,22 @@ class Sink(ABC):
     writer: Writer
 
     def folder(self, place: Path) -> Path:
-        """Return the folder of the parts within the folder of the job."""
+        """Return the folder that holds the files of parts, given the folder `place` of the job."""
         return place / "rows" if self.FOLDER else place
 
     def part(self, place: Path, number: int) -> Path:
-        """Return the path of the file of a part."""
+        """Return the path of the file of part `number`, given the folder `place` of the job."""
         return self.folder(place) / f"part-{number:06d}{self.SUFFIX}"
 
     def is_part(self, name: str) -> bool:
-        """Return whether a name is that of a file of a part."""
+        """Return True if a file name is one that this format gives to a part."""
         return re.fullmatch(rf"part-\d{{6,}}\{self.SUFFIX}", name) is not None
 
     def begin(self, place: Path) -> None:
-        """Prepare the folder of a job, which may be new or untrusted: links are replaced, temporary files removed."""
+        """Create the folder for the files of parts, and delete temporary files of killed processes.
+
+        The folder of the job may be untrusted: a link instead of the folder is replaced.
+        """
         folder = self.folder(place)
         if folder != place and (is_link(folder) or not folder.is_dir()):
             discard(folder)
@@ -62,7 +69,10 @@ class Sink(ABC):
             discard(path)
 
     def rows_in(self, place: Path, number: int, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in the file of a part; None if it cannot be read or has another spec."""
+        """Return the number of rows in the file of a part.
+
+        Return None if the file cannot be read or its answers have another Spec.
+        """
         try:
             with open_within(place, self.part(place, number).relative_to(place).as_posix()) as file:
                 return self._rows_in(file, spec, method)
@@ -71,14 +81,17 @@ class Sink(ABC):
 
     @abstractmethod
     def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in an open file; None if its answers have another spec."""
+        """Return the number of rows in the open file of a part, or None if its answers have another Spec."""
 
     def head(self, spec: Spec, n: int) -> bytes:
-        """Return the header of an output with n rows, whose length does not depend on n."""
+        """Return the header bytes of an output with n rows; their number does not depend on n."""
         return b""
 
     def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
-        """Concatenate the parts, and replace the target by the result atomically. The files of parts are kept."""
+        """Concatenate the files of all parts, and replace the file `target` by the result atomically.
+
+        The files of the parts are kept.
+        """
         head = self.head(spec, sum(lengths))
         with replacing(target) as out:
             out.write(head)
@@ -91,12 +104,11 @@ class Sink(ABC):
 
 # -- .npy --------------------------------------------------------------------------------------------------------------
 def npy_header(spec: Spec, n: int) -> bytes:
-    """Return the .npy header of an array of n answers. Its length does not depend on n: NumPy pads to 21 digits.
+    """Return the header of an .npy file for n answers; its length does not depend on n.
 
-    Raises
-    ------
-    ValueError
-        If rows have several arrays of answers, or empty ones.
+    NumPy pads the number of rows to 21 digits.
+
+    Raises ------ ValueError If rows have several arrays of answers, or empty ones.
     """
     if len(spec.names) > 1:
         raise ValueError(
@@ -117,7 +129,7 @@ def npy_header(spec: Spec, n: int) -> bytes:
 
 @contextlib.contextmanager
 def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write a part as .npy; see Writer."""
+    """Write the answers of one part to an .npy file; the block gets a function that appends answers."""
     n_rows, header = 0, npy_header(spec, 0)
     with replacing(path, follow_links=False) as file:
         file.write(header)
@@ -134,7 +146,7 @@ def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 class Npy(Sink):
-    """Output in one .npy file."""
+    """The output format of one .npy file."""
 
     SUFFIX = ".npy"
     HEADER_IN_PARTS = True
@@ -148,19 +160,19 @@ class Npy(Sink):
         return n_rows if is_such and file.seek(0, os.SEEK_END) == header.end else None
 
     def head(self, spec: Spec, n: int) -> bytes:
-        """See Sink."""
+        """Return the .npy header of an output with n rows."""
         return npy_header(spec, n)
 
 
 # -- csv ---------------------------------------------------------------------------------------------------------------
 def as_text(value: Any) -> str:
-    """Format a cell of csv; floats have at most nine digits."""
+    """Format a value as the text of a csv cell; floats have at most nine significant digits."""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
 @contextlib.contextmanager
 def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write a part as csv without a header; see Writer."""
+    """Write the answers of one part to a csv file without a header; the block gets a function that appends answers."""
     if any(len(shape) > 1 for shape in spec.shapes):
         raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
     with replacing(path, follow_links=False) as file:
@@ -172,7 +184,7 @@ def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
-    """Yield the answers for each row as one tuple of cells."""
+    """Return an iterator over rows of cells, each a tuple with all answers for a row."""
     columns: list[list[Any]] = []
     for array in fields.values():
         columns += [column.tolist() for column in (array.T if array.ndim == 2 else [array])]
@@ -180,7 +192,10 @@ def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
 
 
 class Csv(Sink):
-    """Output in one csv file. `heads` are the column names of the first line; without any there is no such line."""
+    """The output format of one csv file.
+
+    `heads` are the column names in the first line; if it is empty, there is no such line.
+    """
 
     SUFFIX = ".csv"
     writer = staticmethod(csv_part)
@@ -194,7 +209,7 @@ class Csv(Sink):
         return len(widths) if set(widths) == {width} else None
 
     def head(self, spec: Spec, n: int) -> bytes:
-        """See Sink."""
+        """Return the first line of the csv file, with the column names, or b"" if there are none."""
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerows([self._heads] if self._heads else [])
         return line.getvalue().encode()
@@ -203,7 +218,7 @@ class Csv(Sink):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write a part as Parquet; see Writer."""
+    """Write the answers of one part to a Parquet file; the block gets a function that appends answers."""
     pa, pq = arrow()
     schema = _schema(pa, spec, method)
     with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:
@@ -225,7 +240,7 @@ def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _schema(pa: Any, spec: Spec, method: Method) -> Any:
-    """Return the Arrow schema of a part."""
+    """Return the Arrow schema of a table of answers."""
     none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
     heads = [head for names in column_names(method, spec) for head in names]
     kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
@@ -233,7 +248,10 @@ def _schema(pa: Any, spec: Spec, method: Method) -> Any:
 
 
 def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
-    """Convert answers to Arrow columns: one for each number of a row; a row of bytes is one fixed-size binary value."""
+    """Convert an array of answers to Arrow columns, one for each number of a row.
+
+    A row of bytes becomes one fixed-size binary value.
+    """
     if array.ndim == 2 and array.dtype == np.uint8:
         kind = pa.binary(array.shape[1])
         content = pa.py_buffer(np.ascontiguousarray(array).tobytes())
@@ -246,7 +264,7 @@ def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
 
 
 class Parquet(Sink):
-    """Output in a folder of numbered Parquet files, one for each part."""
+    """The output format of a folder of numbered Parquet files, one for each part."""
 
     FOLDER = True
     SUFFIX = ".parquet"
@@ -264,7 +282,10 @@ class Parquet(Sink):
         return found.metadata.num_rows if found.schema_arrow.equals(_schema(pa, spec, method)) else None
 
     def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
-        """See Sink: the folder of the parts is renamed to the target; an older folder is deleted after that."""
+        """Rename the folder of the parts to `target`, replacing an older folder.
+
+        Other files in the folder are deleted, and the older folder is deleted at the end.
+        """
         result, old = self.folder(place), temporary_name(target)
         parts = {self.part(place, number) for number, length in enumerate(lengths) if length}
         for path in set(result.iterdir()) - parts:  # readers would take them for parts of the table
@@ -281,7 +302,7 @@ class Parquet(Sink):
 
 
 def arrow() -> tuple[Any, Any]:
-    """Return (pyarrow, pyarrow.parquet); ImportError names the extra."""
+    """Return (pyarrow, pyarrow.parquet). If pyarrow is missing, ImportError names the extra to install."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -1,4 +1,4 @@
-"""The partial output of ``fs.map_rows``: the folder OUTPUT.partial, with a file of answers for each finished part.
+"""The folder OUTPUT.partial of a map job, which holds a file of answers for each finished part.
 
 The output gets its name only when all parts are there. Until then an older output keeps it.
 """
@@ -19,7 +19,10 @@ from fastsketch.jobs._outputs import Sink
 
 
 class PartialOutput(JobFolder):
-    """Folder of a map job. Inside the block of ``open`` no other job writes to the output."""
+    """The folder of an unfinished job of ``fs.map_rows``.
+
+    While it is open, no other job can write to the same output.
+    """
 
     def __init__(self, target: Path, sink: Sink, *, resumable: bool) -> None:
         super().__init__(target.with_name(f"{target.name}.partial"))
@@ -32,25 +35,13 @@ class PartialOutput(JobFolder):
     def open(
         cls, output: Path, sink: Sink, job: Identity | None, *, resume: bool, held: bool = False
     ) -> Generator[Self]:
-        """Lock an output and start or resume its job, see ``JobFolder.opened``.
+        """Lock an output and start or resume the job that writes it, for a ``with`` block.
 
-        Parameters
-        ----------
-        output : Path
-        sink : Sink
-        job : dict or None
-            None if the rows cannot be read again, so that the job cannot be resumed.
-        resume : bool
-        held : bool
-            Whether the caller has locked the output.
+        Parameters ---------- output : Path sink : Sink job : dict or None None if the rows cannot be read again, so
+        that the job cannot be resumed. resume : bool held : bool Whether the caller has locked the output.
 
-        Raises
-        ------
-        ValueError
-            If the output is no possible one, if it is finished and ``resume`` is set, or if the rows cannot be read
-            again.
-        LockHeld
-            If another job writes the same output.
+        Raises ------ ValueError If the output is no possible one, if it is finished and ``resume`` is set, or if the
+        rows cannot be read again. LockHeld If another job writes the same output.
         """
         if resume and job is None:
             raise ValueError("resume: these rows can be read only once, so that a stopped job cannot continue")
@@ -66,17 +57,14 @@ class PartialOutput(JobFolder):
     def done(
         self, lengths: Sequence[int | None], method: Method, spec_of_part: Callable[[int], Spec | None]
     ) -> dict[int, int]:
-        """Find the parts whose files hold answers of the right kind and number. Return {number of a part: its rows}.
+        """Find the parts that are finished; return a dict from part numbers to numbers of rows.
 
-        Parameters
-        ----------
-        lengths : sequence of int or None
-            Rows of each part; None if they are not known before they are read.
-        method : callable
-            The function that computes the answers.
-        spec_of_part : callable
-            Returns the spec of the answers for a part, None if it has no rows. It is called for the first part that
-            has a file, because files are not trusted.
+        A part is finished if its file holds answers of the right dtypes and shapes, and the right number of them.
+
+        Parameters ---------- lengths : sequence of int or None Rows of each part; None if they are not known before
+        they are read. method : callable The function that computes the answers. spec_of_part : callable Returns the
+        spec of the answers for a part, None if it has no rows. It is called for the first part that has a file, because
+        files are not trusted.
         """
         for number, length in enumerate(lengths):
             if not self._sink.part(self.path, number).exists():
@@ -89,9 +77,10 @@ class PartialOutput(JobFolder):
         return dict(self._lengths)
 
     def add(self, number: int, n_rows: int, spec: Spec | None) -> None:
-        """Record a part as finished. A part without rows has no spec and no file.
+        """Record a part as finished.
 
-        ValueError if its answers have another spec than those of the other parts.
+        Raise ValueError if its answers have other dtypes or shapes than those of other parts. A part without rows has
+        no spec and no file.
         """
         if spec is not None:
             self._spec = self._spec or (number, spec)
@@ -103,7 +92,7 @@ class PartialOutput(JobFolder):
         self._lengths[number] = n_rows
 
     def finish(self, n_parts: int, spec_of_nothing: Callable[[], Spec]) -> int:
-        """Join the parts as the output, delete the folder, and return the number of rows.
+        """Combine the files of all parts into the output, delete the folder, and return the number of rows.
 
         `spec_of_nothing` is called if no part has rows, and returns the spec that answers would have.
         """
@@ -114,13 +103,17 @@ class PartialOutput(JobFolder):
         return sum(lengths)
 
     def finished(self) -> str:
-        """See JobFolder."""
+        """Describe the finished parts and how to resume, for an error message; return "" if no part is finished."""
         n = len(self._lengths) if self._resumable else 0
         words = f"part{'s are' if n > 1 else ' is'} in {self.path}: the same job with resume continues from there"
         return f"{n} {words}" if n else ""
 
     def clear(self) -> None:
-        """See JobFolder: everything but the manifest goes, which marks a folder that is being deleted as a job's."""
+        """Delete everything in the folder except the manifest.
+
+        Raise FileExistsError if the folder has files but no manifest. The manifest stays, because it marks a folder
+        that is being deleted as that of a job.
+        """
         names = [path.name for path in self.path.iterdir()]
         if names and MANIFEST not in names:
             raise FileExistsError(errno.EEXIST, "is in the way, and holds no job: move it", str(self.path))
@@ -129,12 +122,15 @@ class PartialOutput(JobFolder):
                 discard(self.path / name)
 
     def prepare(self) -> None:
-        """See JobFolder."""
+        """Create the folder for the files of parts, and delete temporary files of killed processes."""
         self._sink.begin(self.path)
 
 
 def checked(output: Path, sink: Sink) -> Path:
-    """Return the path that an output is written to, links followed. ValueError if it cannot be written."""
+    """Return the path to which an output is written, after following links.
+
+    Raise ValueError if the output cannot be written.
+    """
     if not sink.FOLDER:
         regular = output_target(output)
         if regular is None:

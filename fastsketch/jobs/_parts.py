@@ -1,4 +1,4 @@
-"""The tasks of ``fs.run``: ``learn`` returns a model of one part, ``join`` merges the models of neighbouring parts."""
+"""The tasks of ``fs.run``: learn a model of one part of the rows, and merge models of neighbouring parts."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
@@ -19,7 +19,10 @@ from fastsketch.jobs._engines import tell
 
 
 class JobNode(NamedTuple):
-    """Model of the parts `first` to `last`. `content` is the model, or the bytes of its state file."""
+    """The model of consecutive parts, `first` to `last`, with its number of rows.
+
+    `content` is the model, or the bytes of its state file.
+    """
 
     content: Any
     n_rows: int
@@ -28,7 +31,10 @@ class JobNode(NamedTuple):
     certificate: dict[str, float]
 
     def opened(self) -> Any:
-        """Return the model, which is loaded if it is bytes. StateError names the parts if that fails."""
+        """Return the model, loading it if the node holds bytes.
+
+        Raise StateError that names the parts if it cannot be loaded.
+        """
         if not isinstance(self.content, bytes):
             return self.content
         try:
@@ -43,7 +49,7 @@ class JobNode(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """How the empty model of a part is created, if the template itself is not used."""
+    """How to create the empty model of a part from the template of the job."""
 
     part: int  # its number in the job
     block: int  # number of its first block of rows
@@ -51,9 +57,9 @@ class Begin(NamedTuple):
 
 
 def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]:
-    """Decide how the model of each part is created; None if the template is copied, because there is one part.
+    """Return for each part how its empty model is created, or None if the template is copied (for a single part).
 
-    If the model can say at which block each part starts, the merged model equals that of one pass.
+    If the model can determine at which block of rows each part starts, the merged model equals that of one pass.
     """
     if len(parts) == 1:
         return [None]
@@ -67,7 +73,10 @@ def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]
 
 
 def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> JobNode:
-    """Learn one part, and return its node. `begin` creates the model, None copies the template."""
+    """Learn the rows of one part in a new model, and return its node.
+
+    The model is a copy of the template if `begin` is None, and created for the part otherwise.
+    """
     model = template.copy() if begin is None else template._for_part(begin.part, begin.block)
     for count, _ in learned(model, part):
         tell(count)
@@ -77,10 +86,10 @@ def learn(template: Any, begin: Begin | None, part: Source, number: int, as_byte
 
 
 def learned(model: Any, source: Source, start_row: int = 0, *, step: int = 0) -> Generator[tuple[int, int]]:
-    """Let a model learn the rows of a source from start_row on, piece by piece.
+    """Let a model learn the rows of a source from start_row on; yield progress after each piece.
 
-    After each piece, yield (its number of rows, position in the source). A piece is a chunk, or at most `step` rows of
-    one. Errors of the model name the file and the row.
+    What is yielded is (number of rows of the piece, position in the source). A piece is a chunk, or at most `step` rows
+    of one. Errors of the model name the file and the row.
     """
     row, chunks = start_row, _labelled(source, start_row) if model._learns_targets() else source.chunks(start_row)
     model._name_columns(source)
@@ -102,7 +111,10 @@ def _nothing() -> None:
 
 
 def _labelled(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any], int]]:
-    """Yield (rows, targets, position). Text is converted to numbers if the targets of the first chunk are numbers."""
+    """Yield (rows, targets, position) for each chunk.
+
+    Text targets are converted to numbers if the targets of the first chunk are numbers.
+    """
     kind, row = None, start_row
     if start_row:
         first = source.chunks_beside()
@@ -117,7 +129,7 @@ def _labelled(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any
 
 
 def _kind_of(values: NDArray[Any]) -> type:
-    """Return float if all values are finite numbers or texts of such, otherwise str."""
+    """Return float if all values are finite numbers or strings of such numbers, and str otherwise."""
     try:
         return float if np.isfinite(values.astype(float)).all() else str
     except (TypeError, ValueError):
@@ -134,7 +146,10 @@ def _as_target(value: Any, kind: type, source: Source, row: int) -> Any:
 
 
 def join(nodes: Sequence[JobNode]) -> JobNode:
-    """Merge neighbours in their order, and return their node. The first model is changed."""
+    """Merge the models of neighbouring parts in their order, and return the node of the result.
+
+    The first model is changed.
+    """
     as_bytes = isinstance(nodes[0].content, bytes)
     model, *others = [node.opened() for node in nodes]
     for other in others:
@@ -143,5 +158,5 @@ def join(nodes: Sequence[JobNode]) -> JobNode:
 
 
 def node_of(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
-    """Return the node of a model that has learned the parts `first` to `last`."""
+    """Return the node of a model that has learned the parts from `first` to `last`."""
     return JobNode(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

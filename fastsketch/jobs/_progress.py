@@ -1,4 +1,4 @@
-"""Progress of a job: reports for a callback, a line on a terminal, or lines of JSON."""
+"""Report the progress of a job to a callback, in a line on a terminal, or as lines of JSON."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
@@ -13,7 +13,7 @@ from fastsketch.jobs._parts import JobNode
 
 
 class Report(TypedDict):
-    """Progress of a job: the dict that the callback ``progress`` is called with.
+    """A report on the progress of a job, the dict that the callback ``progress`` receives.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Report(TypedDict):
 
 
 class Printed:
-    """Callback that prints reports on standard error; `last` is the latest report.
+    """A progress callback that prints reports on standard error; the attribute `last` is the latest report.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Printed:
         self.last: Report | None = None
 
     def __call__(self, report: Report) -> None:
-        """Print a report, a new line for each pass."""
+        """Print a report, on a new line for each pass."""
         if self._line is None or self.last is None or report["number"] != self.last["number"]:
             which = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
             before, rate = report["rows_before"], report["rows_per_second"]
@@ -96,14 +96,12 @@ Wanted = bool | Literal["json"] | Callable[[Report], object] | None
 
 
 class Reporter:
-    """Counts what a job has done, and calls the progress callback at most twice a second.
+    """A counter of the rows and parts that a job has finished, which calls the progress callback at most twice a
+    second.
 
     Parts may finish in any order. As a context manager it makes the final report if the block ends without an error.
 
-    Attributes
-    ----------
-    model : model or None
-        A model that learns rows in order, whose certificate is reported.
+    Attributes ---------- model : model or None A model that learns rows in order, whose certificate is reported.
     """
 
     def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
@@ -120,7 +118,7 @@ class Reporter:
         self.begin_pass(1)
 
     def begin_pass(self, number: int) -> None:
-        """Make the final report of the pass before, if any, and start to count a new pass."""
+        """Make the final report of the previous pass, if any, and reset the counts for a new pass."""
         if self._number:
             self._say(final=True)
         self._number = number
@@ -137,28 +135,31 @@ class Reporter:
             self._say(final=True)
 
     def known(self, node: JobNode) -> None:
-        """Count a node that an earlier run has finished."""
+        """Count a model of some parts that an earlier run of the job has finished."""
         self._before += node.last - node.first + 1
         self._rows_before += node.n_rows
         self._put(node)
 
     def finished(self, node: JobNode) -> None:
-        """Count a node that this run has finished, and report."""
+        """Count a model of some parts that this run has finished, and make a report."""
         self._put(node)
         self._open, self._fraction = 0, 0.0
         self._say()
 
     def begun(self, n_rows: int) -> None:
-        """Count the rows that a model in order had learned in an earlier run."""
+        """Set the number of rows that an earlier run had learned, for a model that learns rows in order."""
         self._rows_before = self._open = n_rows
 
     def rows_here(self, n_rows: int, fraction: float = 0.0) -> None:
-        """Count more rows of the part that this process is learning, and report; `fraction` of it is done if known."""
+        """Count more rows of the part that this process is learning, and make a report.
+
+        `fraction` is the finished fraction of the part, if known.
+        """
         self._open, self._fraction = self._open + n_rows, fraction
         self._say()
 
     def _put(self, node: JobNode) -> None:
-        """Add a node, and drop those that it covers."""
+        """Add the model of some parts to the count, replacing models that it includes."""
         uncovered = [
             other for other in self._nodes.values() if not node.first <= other.first <= other.last <= node.last
         ]

@@ -1,4 +1,4 @@
-"""``run``: learn the rows of a source in parts, and merge the models along a tree that depends only on the parts."""
+"""Learn the rows of a source in parts, and merge the models along a tree that depends only on the parts."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
@@ -148,7 +148,7 @@ def run(
 
 
 class CommandOptions(NamedTuple):
-    """Options of a job that only the command line sets."""
+    """Options of a learning job that only the command line sets."""
 
     switches: Mapping[str, Any] = {}  # arguments that a resumed job must have in common with the one that was stopped
     result: Path | None = None  # the file that the caller saves the model in; until then the checkpoint is kept
@@ -158,7 +158,7 @@ class CommandOptions(NamedTuple):
 
 
 class Learning:
-    """A job that learns: the checked arguments of ``run``, and the parts into which the source is split."""
+    """A learning job of ``fs.run``: its checked arguments, and the parts into which the source is split."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class Learning:
 
     # -- running ---------------------------------------------------------------------------------------------------
     def run(self, checkpoint: str | PathLike[str] | None) -> Any:
-        """Learn the rows, and return the model of all of them."""
+        """Learn all rows of the source, and return the model."""
         source, folder, resume = self.source, None if checkpoint is None else Path(checkpoint), self.job.resume
         if resume and folder is None:
             raise ValueError("resume needs the checkpoint to continue from")
@@ -246,7 +246,7 @@ class Learning:
 
     # -- in parts --------------------------------------------------------------------------------------------------
     def _learn_in_parts(self, engine: Engine, kept: Checkpoint | None, reporter: Reporter) -> Any:
-        """Run the first pass, then as many more as the model asks for. Return the model."""
+        """Learn the parts on an engine, in as many passes as the model requests, and return the model."""
         model = self._pass(self.template, engine, kept, reporter, 1)
         if self.passes == 1:
             return model
@@ -291,7 +291,7 @@ class Learning:
     def _known(
         self, tree: Tree[JobNode], kept: Checkpoint, template: Any, number: int, *, here: bool
     ) -> list[tuple[Span, JobNode]]:
-        """Read the nodes of a pass that the checkpoint holds."""
+        """Read the models of a pass that the checkpoint holds."""
         known: list[tuple[Span, JobNode]] = []
         for entry, content in kept.nodes(number, partial(self._check_node, template, tree)):
             place = tree.place(entry.level, entry.at)
@@ -300,7 +300,7 @@ class Learning:
         return known
 
     def _check_node(self, template: Any, tree: Tree[JobNode] | None, entry: Entry, model: Any) -> None:
-        """Raise StateError unless a model from a checkpoint fits its parts and the template of the job.
+        """Raise StateError unless a model from a checkpoint fits the job's parts and template.
 
         `tree` is None for a job that learns rows in order.
         """
@@ -329,10 +329,10 @@ class Learning:
 
     # -- in order --------------------------------------------------------------------------------------------------
     def _learn_in_order(self, kept: Checkpoint | None, reporter: Reporter) -> Any:
-        """Let one model learn all rows in their order, and return it.
+        """Let one model learn all rows in their order in this process, and return it.
 
-        The checkpoint holds the model, whose number of rows says where a resumed job continues. It is written every
-        few seconds, after an interrupt, and at the end as a node of level 1.
+        The checkpoint holds the model, whose number of rows says where a resumed job continues. It is written every few
+        seconds, after an interrupt, and at the end as a node of level 1.
         """
         model, source = self.template.copy(), self.source
         for entry, content in [] if kept is None else kept.nodes(1, partial(self._check_node, model, None)):
@@ -340,7 +340,7 @@ class Learning:
             reporter.begun(entry.rows)
 
         def keep(level: int = 0) -> float:
-            """Write the model to the checkpoint, and return the time at which to write it again."""
+            """Write the model to the checkpoint, and return the time at which the next write is due."""
             began = time.perf_counter()
             if kept is not None:
                 kept.add(1, Span(level, 0, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))

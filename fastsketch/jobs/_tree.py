@@ -1,7 +1,8 @@
-"""The tree along which results are merged. Its shape depends only on the number of leaves, so that the root does too.
+"""The tree along which models are merged; its shape depends only on the number of leaves.
 
 Leaves 0 to n - 1 form level 0. From level to level `fan_in` neighbours are merged; a last node without neighbours moves
 up unchanged. Node (level, at) therefore covers the leaves from at * fan_in**level up to the first one of its successor.
+Because the shape is fixed, the result at the root does not depend on the order in which leaves are finished.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ Node = TypeVar("Node")
 
 
 class Span(NamedTuple):
-    """Position of a node in the tree, and the leaves `first` to `last` that it covers."""
+    """The position of a node in a merge tree, and the range of leaves that it covers."""
 
     level: int
     at: int  # index within the level
@@ -26,7 +27,10 @@ class Span(NamedTuple):
 
 
 class Tree(Generic[Node]):
-    """Tree of which the nodes are added in any order; it holds those that wait for their neighbours."""
+    """A merge tree to which nodes are added in any order.
+
+    It holds the nodes that wait for their neighbours.
+    """
 
     def __init__(self, n_leaves: int, fan_in: int = 2) -> None:
         self._fan_in, self.n_leaves = fan_in, n_leaves
@@ -37,16 +41,17 @@ class Tree(Generic[Node]):
         self.root: Node | None = None
 
     def place(self, level: int, at: int) -> Span:
-        """Return the span of a node; ValueError if the tree has no such node."""
+        """Return the position of a node and the leaves that it covers. Raise ValueError if there is no such node."""
         if not (0 <= level < len(self._widths) and 0 <= at < self._widths[level]):
             raise ValueError(f"there is no node {at} on level {level} of a tree over {self.n_leaves} parts")
         span = self._fan_in**level
         return Span(level, at, at * span, min((at + 1) * span, self.n_leaves) - 1)
 
     def add(self, place: Span, node: Node) -> tuple[Span, list[Node]] | None:
-        """Add a node. If it was the last one missing below its parent, return (span of the parent, its children).
+        """Add a node; if all its neighbours are there, return (position of their parent, nodes to merge), otherwise
+        None.
 
-        Otherwise return None; the node without a parent becomes ``root``.
+        The nodes are returned in their order and removed from the tree. A node without a parent becomes ``root``.
         """
         level, at = place.level, place.at
         while level + 1 < len(self._widths):
@@ -68,10 +73,10 @@ Task = tuple[Span, Callable[..., Any], tuple[Any, ...]]
 
 
 def completed(engine: Engine, tasks: Iterable[Task], left: int, joins: deque[Task]) -> Iterator[tuple[Span, Any]]:
-    """Run `left` tasks on an engine, and yield (place, result) of each as it finishes.
+    """Run tasks on an engine, and yield (position in the tree, result) as each task finishes.
 
-    Tasks are drawn from the iterable only when the engine has room. Those in `joins`, to which the caller may append
-    while it iterates, are submitted first.
+    `left` is the number of tasks to draw from `tasks`, which happens only when the engine has room. Those in `joins`,
+    to which the caller may append while it iterates, are submitted first.
     """
     under_way, remaining = 0, iter(tasks)
     while True:
@@ -96,22 +101,14 @@ def reduce_tree(
     known: Iterable[tuple[Span, Node]] = (),
     finished: Callable[[Span, Any], Node] = lambda _, result: result,
 ) -> Node:
-    """Compute the leaves of a tree by tasks, merge neighbours by tasks as soon as they are there, and return the root.
+    """Compute the leaves of a tree on an engine, merge neighbours as soon as they are finished, and return the root.
 
-    Parameters
-    ----------
-    engine : Engine
-    tree : Tree
-        Empty; it is changed.
-    leaves : iterable of (place, function, arguments)
-        The tasks of the leaves that are not in `known`. They are drawn one by one, when the engine has room.
-    join : callable(list of nodes) -> result
-    join_again : callable(list of nodes) -> result, optional
-        Used instead of ``join`` above level 1, where the first node is a result of ``join`` and may be changed.
-    known : iterable of (place, node)
-        Nodes that need not be computed.
-    finished : callable(place, result of a task) -> node
-        Called in this thread for each task.
+    Parameters ---------- engine : Engine tree : Tree Empty; it is changed. leaves : iterable of (place, function,
+    arguments) The tasks of the leaves that are not in `known`. They are drawn one by one, when the engine has room.
+    join : callable(list of nodes) -> result join_again : callable(list of nodes) -> result, optional Used instead of
+    ``join`` above level 1, where the first node is a result of ``join`` and may be changed. known : iterable of (place,
+    node) Nodes that need not be computed. finished : callable(place, result of a task) -> node Called in this thread
+    for each task.
     """
     joins: deque[Task] = deque()
 

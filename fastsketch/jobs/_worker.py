@@ -1,4 +1,4 @@
-"""Worker processes: the loop that runs in them, and the object through which their parent uses them."""
+"""Worker processes: the loop that runs in each, and the object with which the parent process controls it."""
 
 import contextlib
 import os
@@ -21,11 +21,11 @@ MAX_SHARED_VALUES = 4
 
 
 class Lost(Exception):
-    """Error of a worker whose process has ended."""
+    """Raised if a worker process has ended before it returned a result."""
 
 
 class WorkerLost(RuntimeError):
-    """Error of a job one of whose tasks lost its worker process too often, for example because memory ran out.
+    """Raised if a task lost its worker process too often, for example because memory ran out.
 
     Examples
     --------
@@ -40,14 +40,15 @@ class WorkerLost(RuntimeError):
 
 
 class TraceOfWorker(Exception):
-    """Traceback of an error in a worker, as text: the cause of the error in the parent."""
+    """The traceback of an error in a worker process, as text; it is attached as the cause of the error in the parent.
+    """
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 class Shared:
-    """Argument of many tasks, of which each process receives the content only once."""
+    """A pickled argument of many tasks, which is sent to each process only once."""
 
     def __init__(self, value: Any) -> None:
         self.name = uuid.uuid4().hex
@@ -55,7 +56,7 @@ class Shared:
 
 
 class _Sent:
-    """Shared value inside a message: it is unpickled as the value itself."""
+    """A shared argument inside a message to a worker, where it is unpickled as the original value."""
 
     def __init__(self, name: str, content: bytes | None) -> None:
         self._arguments = name, content
@@ -69,7 +70,10 @@ _lock = threading.Lock()  # a Dask worker runs tasks in several threads
 
 
 def shared_value(name: str, content: bytes | None) -> Any:
-    """Return the shared value of a name. `content` is its pickle; None if this process has received it before."""
+    """Return the shared argument with this name, unpickling `content` the first time and caching the value.
+
+    `content` is None if this process has received it before. The cache holds four values.
+    """
     with _lock:
         if content is not None and name not in _values:
             while len(_values) >= MAX_SHARED_VALUES:
@@ -79,7 +83,7 @@ def shared_value(name: str, content: bytes | None) -> Any:
 
 
 class Worker:
-    """Spawned process, and the pipe to it."""
+    """A worker process and the pipe to it."""
 
     def __init__(self, context: Any) -> None:
         self._pipe, theirs = context.Pipe()
@@ -90,7 +94,10 @@ class Worker:
         theirs.close()  # otherwise the pipe would stay open after the end of the process
 
     def run(self, key: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Run a task in the process, and return its result or raise its error. Lost if the process has ended."""
+        """Run a task in the worker process, and return its result or raise its error.
+
+        Raise Lost if the process has ended.
+        """
         task = pickle.dumps((function, tuple(map(self._as_sent, args))), pickle.HIGHEST_PROTOCOL)
         try:
             self._pipe.send_bytes(task)
@@ -106,7 +113,10 @@ class Worker:
         raise value from (TraceOfWorker(trace) if trace else None)
 
     def _as_sent(self, argument: Any) -> Any:
-        """Return an argument as it is sent: a shared value without its content if the process has that."""
+        """Return the argument of a task in the form in which it is sent to the process.
+
+        A shared argument is sent without its content if the process already has it.
+        """
         if not isinstance(argument, Shared):
             return argument
         content = None if argument.name in self._has else argument.content
@@ -114,11 +124,14 @@ class Worker:
         return _Sent(argument.name, content)
 
     def terminate(self) -> None:
-        """Ask the process to end."""
+        """Ask the worker process to end, without waiting for it."""
         self._process.terminate()
 
     def join(self) -> int:
-        """Wait for the end of the process, kill it after a while, and return its exit status; < 0 for a signal."""
+        """Wait until the worker process ends, and return its exit status.
+
+        The process is killed if it does not end within five seconds. The status is negative for a signal.
+        """
         self._process.join(PATIENCE)
         if self._process.exitcode is None:
             self._process.kill()
@@ -129,7 +142,10 @@ class Worker:
 
 @contextlib.contextmanager
 def _no_ctrl_c() -> Generator[None]:
-    """Block SIGINT in a process that is started in this block: a terminal sends it to all, and the parent decides."""
+    """Block SIGINT (Ctrl-C) in processes that are started in this block.
+
+    A terminal sends the signal to all processes, and the parent decides what to do.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -141,7 +157,7 @@ def _no_ctrl_c() -> Generator[None]:
 
 
 def serve(pipe: Any) -> None:
-    """Run the tasks that come through the pipe until it is closed or the parent process has ended."""
+    """Run the tasks that arrive through a pipe until it is closed or the parent process ends."""
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -152,7 +168,7 @@ def serve(pipe: Any) -> None:
 
 
 def _answer(task: bytes) -> bytes:
-    """Run a pickled task. Return the pickle of (True, result, "") or (False, error, traceback)."""
+    """Run a pickled task, and return the pickle of (True, result, "") or (False, error, traceback)."""
     try:
         function, args = pickle.loads(task)
     except Exception as error:
@@ -176,7 +192,7 @@ _IMPORTABLE = (
 
 
 def _end_with_parent() -> None:
-    """End this process, even in the middle of a task, as soon as its parent has ended."""
+    """Wait for the end of the parent process, then end this process, even in the middle of a task."""
     from multiprocessing import parent_process
     from multiprocessing.connection import wait
 

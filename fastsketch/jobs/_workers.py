@@ -1,4 +1,4 @@
-"""The number of workers of a job."""
+"""Choose the number of workers of a job."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ CHUNKS = 6
 
 
 def workers_of(wanted: int | str, engine: str, parts: Sequence[Source], model_bytes: Callable[[], int]) -> int:
-    """Return the number of workers; for "auto" by cores, memory and size of the job, or 0 (all) on a Dask cluster.
+    """Return the number of workers; "auto" considers cores, memory and the size of the job, or gives 0 (all) for Dask.
 
     Parameters
     ----------
@@ -45,13 +45,19 @@ def workers_of(wanted: int | str, engine: str, parts: Sequence[Source], model_by
 
 
 def free_memory() -> int | None:
-    """Return the bytes that are available to this process, by machine and control groups; None if unknown."""
+    """Return the memory available to this process in bytes, or None if it is unknown.
+
+    It is limited by the machine and by control groups (containers).
+    """
     known = [size for size in (_of_machine(), *_of_groups()) if size is not None]
     return min(known, default=None)
 
 
 def _of_machine() -> int | None:
-    """Return the available memory of the machine; without /proc all of its memory; None if that is unknown, too."""
+    """Return the available memory of the machine in bytes, or None if it is unknown.
+
+    Without /proc/meminfo the total memory is returned.
+    """
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -65,7 +71,7 @@ def _of_machine() -> int | None:
 
 
 def _of_groups() -> Iterator[int]:
-    """Yield the free memory of each control group (version 2 or 1), which includes the inactive file cache."""
+    """Yield the free memory in bytes of each control group of this process, counting inactive file cache as free."""
     for folder in groups_of("memory"):
         for limit, used, droppable in (
             ("memory.max", "memory.current", "inactive_file"),

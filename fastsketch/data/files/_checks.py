@@ -25,7 +25,7 @@ MOST_COLUMNS = 1 << 31
 
 
 def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """Return ``arrays[name]``; ValueError unless it has exactly this shape and dtype."""
+    """Return ``arrays[name]``. Raise ValueError unless it has exactly this shape and dtype."""
     array = arrays.get(name)
     if array is None:
         raise ValueError(f"array {name!r} is missing")
@@ -42,7 +42,7 @@ def only(arrays: Arrays, *names: str) -> None:
 
 
 def finite(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """Return ``arrays[name]``; ValueError unless it has this shape and dtype and every entry is finite."""
+    """Return ``arrays[name]``. Raise ValueError unless it has this shape and dtype and every entry is finite."""
     array = array_of(arrays, name, shape, dtype)
     require_finite(array, name)
     return array
@@ -59,7 +59,7 @@ def require_finite(array: NDArray[Any], name: str) -> None:
 
 
 def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """Return ``arrays[name]``; ValueError unless it has this shape and dtype and is finite and nonnegative."""
+    """Return ``arrays[name]``. Raise ValueError unless it has this shape and dtype and is finite and nonnegative."""
     array = finite(arrays, name, shape, dtype)
     if array.size and array.min() < 0:
         raise ValueError(f"array {name!r} must not be negative, got {array.min()}")
@@ -67,7 +67,7 @@ def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any =
 
 
 def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -math.inf) -> NDArray[Any]:
-    """Return ``arrays[name]``, an array of summed losses; ValueError for NaN or an entry below `low`.
+    """Return ``arrays[name]``, an array of summed losses. Raise ValueError for NaN or an entry below `low`.
 
     Infinity is allowed, because a sum of finite losses may overflow.
     """
@@ -78,9 +78,9 @@ def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -mat
 
 
 def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return ``arrays[name]``, the rows of a sketch; ValueError unless they and their squared norm are finite.
+    """Return ``arrays[name]``, the rows of a sketch. Raise ValueError unless the sum of their squares is finite.
 
-    The squared norm is computed in the dtype of the rows.
+    The sum is computed in the dtype of the rows.
     """
     array = array_of(arrays, name, shape, dtype)
     flat = array.reshape(-1)
@@ -91,7 +91,7 @@ def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> ND
 
 
 def named_numbers(arrays: Arrays, name: str, names: tuple[str, ...], dtype: Any) -> dict[str, Any]:
-    """Return {name: number} from an array with one finite entry for each of `names`."""
+    """Return {name: number} from an array that must hold one finite entry for each of `names`."""
     return dict(zip(names, finite(arrays, name, (len(names),), dtype).tolist(), strict=True))
 
 
@@ -102,26 +102,32 @@ def number_within(value: Any, name: str, low: float, high: float) -> None:
 
 
 def as_count(value: Any, name: str, minimum: int = 0) -> int:
-    """Return an integer in [minimum, 2**62), so that the kernels can add counts without overflow."""
+    """Return a value as an integer. Raise an error unless it is in [minimum, 2**62).
+
+    The limit lets the kernels add counts without overflow.
+    """
     return as_integer(value, name, minimum, MOST_COUNT)
 
 
 def as_figure(value: Any, name: str) -> float:
-    """Return a real number as float. NaN and infinity are allowed: such numbers are only displayed."""
+    """Return a real number as a float. Raise TypeError for other types.
+
+    NaN and infinity are allowed, because such numbers are only displayed.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     return float(value)
 
 
 def text_arrays(texts: Iterable[str], name: str, ends: str, errors: str = "strict") -> dict[str, NDArray[Any]]:
-    """Return strings as two arrays: their concatenated UTF-8 bytes, and the end of each string in these bytes."""
+    """Encode strings as two arrays: their concatenated UTF-8 bytes, and the end of each string in these bytes."""
     coded = [text.encode(errors=errors) for text in texts]
     lengths = np.array(list(map(len, coded)), np.int64)
     return {name: np.frombuffer(b"".join(coded), np.uint8), ends: np.cumsum(lengths, dtype=np.int64)}
 
 
 def texts_of(arrays: Arrays, name: str, ends: str, errors: str = "strict") -> list[str]:
-    """Return the strings that ``text_arrays`` has encoded; ValueError if the two arrays do not fit together."""
+    """Decode strings that ``text_arrays`` has encoded. Raise ValueError if the two arrays are inconsistent."""
     stops = array_of(arrays, ends, (arrays[ends].size,), INT64)
     text = array_of(arrays, name, (arrays[name].size,), np.uint8).tobytes()
     starts = np.concatenate([[0], stops[:-1]]) if stops.size else stops
@@ -136,7 +142,7 @@ def texts_of(arrays: Arrays, name: str, ends: str, errors: str = "strict") -> li
 def csr_rows(
     indptr: NDArray[Any], indices: NDArray[Any], *, n_stored: int, n_columns: int, what: str = "the sparse rows"
 ) -> None:
-    """Raise ValueError unless the arrays are those of CSR rows.
+    """Raise ValueError unless the row starts and column indices form a valid CSR matrix.
 
     The row starts must ascend from 0 to n_stored, the column indices must be in [0, n_columns), and no row may have a
     column twice. Columns need not be sorted.

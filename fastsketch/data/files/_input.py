@@ -1,4 +1,4 @@
-"""Read files, pipes and standard input as decompressed bytes; errors name the file and the position."""
+"""Read files, pipes and standard input as decompressed bytes."""
 
 import bz2
 import contextlib
@@ -26,7 +26,7 @@ Opened = BinaryIO | io.RawIOBase
 
 
 class SourceError(ValueError):
-    """An input file that is missing, empty, damaged, cut short or of a format that is not read.
+    """Raised if an input file is missing, empty, damaged, truncated or of an unsupported format.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class SourceError(ValueError):
 
 
 def most_unpacked(length: int, given: int | None) -> int:
-    """Return how many bytes a file that is held in memory may unpack to.
+    """Return the maximum number of bytes that a file may unpack to if it is held in memory.
 
     That is `given`, if the caller has set it, and otherwise a limit that grows with the length of the file.
     """
@@ -51,7 +51,7 @@ def most_unpacked(length: int, given: int | None) -> int:
 
 
 def too_large(name: Path | str, most: int) -> SourceError:
-    """Return the SourceError for a file that unpacks to more than `most` bytes."""
+    """Return the SourceError for a file that unpacks to more than `most` bytes; it is not raised here."""
     return SourceError(
         f"{name} would be held in memory, and unpacks to more than {most:,} bytes: if it is as it should be, store it "
         "without compression (a matrix: or raise max_unpacked of fs.open_rows)"
@@ -59,7 +59,7 @@ def too_large(name: Path | str, most: int) -> SourceError:
 
 
 class _Gzip:
-    """A gzip decompressor with the interface of those of bz2 and lzma; zlib checks length and checksum."""
+    """A gzip decompressor with the interface of BZ2Decompressor; zlib verifies length and checksum."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
@@ -96,9 +96,9 @@ COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 
 
 def compression_of(path: Path) -> str:
-    """Return ".gz", ".bz2" or ".xz" for a compressed file, "" for any other.
+    """Return ".gz", ".bz2" or ".xz" for a compressed file, and "" for any other file.
 
-    The first bytes decide, and where they are those of no such format, the suffix of the name.
+    The first bytes decide, or else the suffix of the name.
     """
     with path.open("rb") as file:
         suffix = _suffix_of(file.read(MAGIC_BYTES)) or path.suffix
@@ -106,12 +106,12 @@ def compression_of(path: Path) -> str:
 
 
 def _suffix_of(start: bytes) -> str:
-    """Return the suffix of compressed files that begin with these bytes, "" if there is none."""
+    """Return the suffix of the compression format that begins with these bytes, or "" if there is none."""
     return next((suffix for magic, suffix in COMPRESSED.items() if start.startswith(magic)), "")
 
 
 class InputFile:
-    """A file, a pipe or standard input that is read once from its first byte to its last, decompressed.
+    """A file, pipe or standard input that is read once from start to end and decompressed if necessary.
 
     The compression is that of the first bytes, otherwise that of the suffix of the path. Several compressed streams in
     one file are one text, as tools that compress in parallel write them. The readers of the standard library take a
@@ -157,9 +157,9 @@ class InputFile:
         self._stream = self._make() if self._make else None
 
     def held(self, most: int | None = None) -> Self:
-        """Limit the size of the unpacked text, which the caller keeps in memory, to ``most_unpacked``.
+        """Limit how much text may be unpacked, because the caller keeps it in memory; return the file itself.
 
-        Return the file itself. Reading beyond the limit raises SourceError.
+        The limit is ``most_unpacked``. Reading beyond it raises SourceError.
         """
         self._held, self._most = True, most
         return self
@@ -171,7 +171,7 @@ class InputFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file if this object opened it."""
+        """Close the underlying file if this object opened it."""
         if self._close is not None:
             self._close()
 
@@ -180,7 +180,7 @@ class InputFile:
     def head(self, size: int, *, lines: int = 0) -> bytes:
         """Return up to `size` bytes from the current position without advancing.
 
-        With `lines`, stop waiting for more bytes as soon as that many line ends have been read.
+        With `lines` > 0, return as soon as that many line ends have been read.
         """
         while len(self._ahead) < size and not (lines and self._ahead.count(b"\n") >= lines):
             more = self._more(size - len(self._ahead))
@@ -190,7 +190,7 @@ class InputFile:
         return self._ahead[:size]
 
     def read(self, size: int, /) -> bytes:
-        """Return the next `size` bytes, b"" at the end.
+        """Return the next `size` bytes, or b"" at the end of the file.
 
         Fewer bytes are returned at the end of the file, and, if ``waits`` is false, as soon as any are available.
         """
@@ -217,7 +217,7 @@ class InputFile:
         return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
 
     def _raw(self, size: int) -> bytes:
-        """Return up to `size` of the next bytes of the file before decompression."""
+        """Read up to `size` bytes of the file before decompression."""
         if self._start:
             part, self._start = self._start[:size], self._start[size:]
             return part
@@ -226,14 +226,16 @@ class InputFile:
         return part
 
     def _next(self, size: int) -> bytes:
-        """Return up to `size` of the next decompressed bytes, first those read by ``head``; b"" at the end."""
+        """Return up to `size` decompressed bytes, beginning with those that ``head`` has read in advance; b"" at the
+        end.
+        """
         if self._ahead:
             taken, self._ahead = self._ahead[:size], self._ahead[size:]
             return taken
         return self._more(size)
 
     def _more(self, size: int) -> bytes:
-        """Return up to `size` decompressed bytes beyond those read by ``head``; b"" at the end."""
+        """Return up to `size` decompressed bytes after those that ``head`` has read in advance; b"" at the end."""
         with self._errors():
             return self._raw(size) if self._stream is None else self._decompressed(self._stream, size)
 
@@ -257,7 +259,7 @@ class InputFile:
                 return part
 
     def _after(self, rest: bytes) -> bytes:
-        """Return the bytes that follow the end of a compressed stream, b"" at the end of the file."""
+        """Return bytes of the file after the end of a compressed stream, or b"" at the end of the file."""
         while True:
             if self._padded:
                 rest = rest.lstrip(b"\0")
@@ -276,7 +278,7 @@ def whole_lines(
     newline: bytes = b"\n",
     last_end: Callable[[bytes], int] | None = None,
 ) -> Iterator[bytes]:
-    """Yield the text of a file in pieces of about block_bytes that end at line ends.
+    """Yield a text file in pieces of about block_bytes that end at line ends.
 
     A piece is longer only if a line is. SourceError for a line of more than `longest` bytes (at least block_bytes), so
     that a file without line ends does not fill the memory.

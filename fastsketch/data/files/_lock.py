@@ -1,4 +1,4 @@
-"""Lock an output file for one job, by a lock file next to it.
+"""Lock an output file for one job, with a lock file in the same folder.
 
 The locks are those of the operating system (``flock``, on Windows byte ranges), which releases them when a process
 ends, however it ends. On some network file systems machines do not see each other's locks; therefore the lock file
@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 12
 
 
 class LockHeld(OSError):
-    """Another job is writing to the same output.
+    """Raised if another job is writing to the same output.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def lock_name(target: Path) -> Path:
 
 @contextlib.contextmanager
 def locked(target: Path) -> Generator[None]:
-    """Hold the lock of the output `target`, a path without links, for a ``with`` block.
+    """Hold the lock of the output file `target` for a ``with`` block, and delete the lock file afterwards.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def locked(target: Path) -> Generator[None]:
 
 
 def _acquired(target: Path) -> BinaryIO:
-    """Return the lock file, open and locked, after writing process and host to it."""
+    """Create and lock the lock file of an output, write the process id and host to it, and return it open."""
     lock = lock_name(target)
     for _ in range(MAX_TRIES):
         file = _opened(lock)
@@ -105,7 +105,7 @@ def _acquired(target: Path) -> BinaryIO:
 
 
 def _opened(lock: Path) -> BinaryIO | None:
-    """Open or create a lock file; return None if another process has deleted it in between."""
+    """Open or create a lock file; return None if another process deletes it meanwhile."""
     with contextlib.suppress(FileExistsError):
         return lock.open("x+b")
     try:
@@ -117,7 +117,10 @@ def _opened(lock: Path) -> BinaryIO | None:
 
 
 def _write(file: BinaryIO, target: Path) -> None:
-    """Write process and host to a locked lock file; LockHeld if it belongs to another machine or is no lock file."""
+    """Write the process id and host to a locked lock file.
+
+    Raise LockHeld if the file belongs to another machine or is not a lock file.
+    """
     lock, host = lock_name(target), platform.node()
     content = file.read(MAX_BYTES)
     match = CONTENT.fullmatch(content)

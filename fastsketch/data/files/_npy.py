@@ -1,4 +1,4 @@
-"""Read the header of an .npy array. numpy parses it; all its errors become ValueError."""
+"""Read the header of an .npy array."""
 
 import io
 import math
@@ -12,13 +12,13 @@ LONGEST_HEADER = 10_000
 
 
 class Bytes(Protocol):
-    """An object with ``read``: a file or a member of an archive."""
+    """An object with a ``read`` method, such as a file or a member of an archive."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Header(NamedTuple):
-    """Shape, order, dtype and position of the entries of an .npy array."""
+    """The header of an .npy array: shape, order, dtype, and the position of the first entry."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -27,12 +27,12 @@ class Header(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Length of the file in bytes: header and entries."""
+        """Length of the whole file in bytes, header and entries."""
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_header(file: Bytes) -> Header:
-    """Read and return the header at the current position of a file; ValueError says why it is invalid."""
+    """Read the .npy header at the current position of a file. Raise ValueError if it is invalid."""
     start = file.read(8)
     if len(start) < 8 or start[:6] != MAGIC:
         raise ValueError("it does not begin as one")
@@ -50,7 +50,10 @@ def read_header(file: Bytes) -> Header:
 
 
 def _parsed(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return (shape, fortran, dtype). All versions are parsed as version 2, which differs only in the length field."""
+    """Parse the text of an .npy header; return (shape, fortran, dtype).
+
+    All versions are parsed as version 2, which differs only in the length field. Any error of numpy becomes ValueError.
+    """
     try:
         header = io.BytesIO(len(content).to_bytes(4, "little") + content)
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(header, LONGEST_HEADER)

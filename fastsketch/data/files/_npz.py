@@ -1,4 +1,7 @@
-"""Read a scipy.sparse .npz file; every size is checked against the length of the file before memory is allocated."""
+"""Read matrices in scipy.sparse .npz files.
+
+Every size is checked against the length of the file before memory is allocated.
+"""
 
 import zipfile
 from collections.abc import Mapping
@@ -21,9 +24,10 @@ MEMBERS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("
 
 
 def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]":
-    """Return a CSR, CSC or COO matrix that scipy.sparse.save_npz has written, as CSR with sorted, unique indices.
+    """Read a matrix that scipy.sparse.save_npz has written, and return it as CSR with sorted, unique indices.
 
-    Raises SourceError if the file is damaged, holds no such matrix, or unpacks to more than ``most_unpacked``.
+    The file may hold CSR, CSC or COO. Raise SourceError if it is damaged, holds no such matrix, or unpacks to more than
+    ``most_unpacked``.
     """
     from scipy import sparse
 
@@ -47,7 +51,7 @@ def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]"
 
 
 def _check(headers: Mapping[str, Header], arrays: Mapping[str, Any], length: int, most: int) -> None:
-    """Raise ValueError unless the arrays are those of a CSR, CSC or COO matrix of real numbers."""
+    """Raise ValueError unless the arrays form a CSR, CSC or COO matrix of real numbers."""
 
     def check(name: str, kinds: str, n_dimensions: int) -> None:
         if name not in headers:
@@ -74,7 +78,10 @@ def _check(headers: Mapping[str, Header], arrays: Mapping[str, Any], length: int
 
 
 def _member(archive: zipfile.ZipFile, name: str, length: int) -> Header:
-    """Return the header of an array in the archive; ValueError if it states more bytes than the archive can hold."""
+    """Read the header of an array in the archive.
+
+    Raise ValueError if it states more bytes than the archive can hold.
+    """
     info, name = archive.getinfo(name), name.removesuffix(".npy")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"array {name!r} is compressed in a way that is not read")

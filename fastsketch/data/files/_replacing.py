@@ -34,7 +34,7 @@ DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
 
 @contextlib.contextmanager
 def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Generator[BinaryIO]:
-    """Open a binary file that replaces `path` when the ``with`` block ends; if the block fails, `path` is unchanged.
+    """Open a temporary file that replaces `path` when the ``with`` block ends; if the block fails, `path` is unchanged.
 
     With follow_links=False a symbolic link at `path` is itself replaced, and its target is unchanged: for names in
     untrusted folders.
@@ -81,7 +81,10 @@ def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Genera
 
 # -- where a name leads --------------------------------------------------------------------------------------------
 def regular_target(path: str | PathLike[str]) -> Path | None:
-    """Return the regular file, existing or not, that a path leads to after all links; None if it is of another type."""
+    """Return the regular file that a path leads to through links, or None for a device, pipe or descriptor.
+
+    The file need not exist. Raise IsADirectoryError for a directory.
+    """
     place = _followed(path)
     if _is_descriptor(place):
         return None
@@ -95,7 +98,7 @@ def regular_target(path: str | PathLike[str]) -> Path | None:
 
 
 def same_file(path: Path, other: str | PathLike[str]) -> bool:
-    """Return whether two paths lead to the same file; False if one of them does not exist."""
+    """Return True if two paths lead to the same file, and False if one of them does not exist."""
     try:
         return path.samefile(other)
     except (OSError, ValueError):
@@ -103,9 +106,9 @@ def same_file(path: Path, other: str | PathLike[str]) -> bool:
 
 
 def output_target(name: str | PathLike[str]) -> Path | None:
-    """Return the regular file that an output path leads to, None for a device, pipe or descriptor.
+    """Return the regular file that an output path leads to, or None for a device, pipe or descriptor.
 
-    ValueError if it cannot be written. Jobs call this before they start to compute.
+    Raise ValueError if the output cannot be written. Jobs call this before they start to compute.
     """
     folder = Path(name).parent
     if not folder.is_dir():
@@ -157,12 +160,12 @@ def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
 
 
 def spooled() -> contextlib.AbstractContextManager[BinaryIO]:
-    """Return a temporary file without a name, which is in memory up to SPOOL_BYTES."""
+    """Return an unnamed temporary file that is kept in memory up to SPOOL_BYTES, and on disk beyond."""
     return cast("contextlib.AbstractContextManager[BinaryIO]", tempfile.SpooledTemporaryFile(SPOOL_BYTES))
 
 
 def pour(file: BinaryIO, sink: BinaryIO) -> None:
-    """Copy a file from its start into another one, and flush that."""
+    """Copy a file from its start to another open file, and flush the latter."""
     file.seek(0)
     shutil.copyfileobj(file, sink, 1 << 20)
     sink.flush()
@@ -173,7 +176,10 @@ if sys.platform == "win32":
     import msvcrt
 
     def lock_open_file(file: BinaryIO) -> None:
-        """Lock an open file until it is closed or its process ends; BlockingIOError if somebody else has locked it."""
+        """Lock an open file until it is closed or the process ends.
+
+        Raise BlockingIOError if the file is locked already.
+        """
         file.seek(1 << 30)  # far beyond the content, because locked bytes cannot be read
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
@@ -186,12 +192,15 @@ else:
     import fcntl
 
     def lock_open_file(file: BinaryIO) -> None:
-        """Lock an open file until it is closed or its process ends; BlockingIOError if somebody else has locked it."""
+        """Lock an open file until it is closed or the process ends.
+
+        Raise BlockingIOError if the file is locked already.
+        """
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_named(file: BinaryIO, path: Path) -> bool:
-    """Return whether `path` still leads to this open file."""
+    """Return True if `path` still leads to this open file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
@@ -199,7 +208,7 @@ def is_named(file: BinaryIO, path: Path) -> bool:
 
 
 def remove_open_file(file: BinaryIO, path: Path) -> None:
-    """Delete and close a locked file; one that cannot be deleted is only closed, which unlocks it."""
+    """Delete and close a locked file. A file that cannot be deleted, or that `path` no longer names, is only closed."""
     with file, contextlib.suppress(OSError):
         if is_named(file, path):
             if sys.platform == "win32":  # an open file cannot be deleted
@@ -209,15 +218,15 @@ def remove_open_file(file: BinaryIO, path: Path) -> None:
 
 # -- temporary files -----------------------------------------------------------------------------------------------
 def temporary_name(target: Path) -> Path:
-    """Return a new hidden name in the folder of `target`.
+    """Return a new random name of a hidden temporary file in the folder of `target`.
 
-    It contains a digest of the host, because other hosts may not see its lock.
+    The name contains a digest of the host, because other hosts may not see the file's lock.
     """
     return target.with_name(f".{_stem(target)}.{_host()}.{os.urandom(4).hex()}.tmp")
 
 
 def sweep(target: Path) -> None:
-    """Delete the temporary files of `target` whose writers on this host have ended."""
+    """Delete temporary files of `target` that processes on this host have left behind."""
     pattern = re.compile(re.escape(f".{_stem(target)}.{_host()}.") + r"[0-9a-f]{8}\.tmp")
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
@@ -238,7 +247,7 @@ def _stem(target: Path) -> str:
 
 
 def _created(target: Path, mode: int) -> tuple[Path, BinaryIO]:
-    """Create a temporary file for `target`; return its path and the file, open and, where possible, locked."""
+    """Create and, where possible, lock a temporary file for `target`; return its path and the open file."""
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, mode)

@@ -61,7 +61,7 @@ DAMAGE = (
 
 
 class StateError(ValueError):
-    """A state file or byte string is missing, damaged, of another format, or of a newer version.
+    """Raised if a state file or byte string is missing, damaged, of another format, or of a newer version.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class StateError(ValueError):
 
 
 def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Return the bytes of a state file; `about` (JSON values) becomes part of its header.
+    """Return the bytes of a state file with the given arrays; `about` (JSON values) becomes part of its header.
 
     Raises
     ------
@@ -91,7 +91,9 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a state file with the JSON values `about` in its header to an open binary file."""
+    """Write a state file with the given arrays to an open binary file; `about` (JSON values) becomes part of its
+    header.
+    """
     members = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     about_arrays = {
         name: {
@@ -117,9 +119,9 @@ def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray
 
 
 def _raise_lack_of_memory(error: BaseException | None) -> None:
-    """Raise the MemoryError in a chain of exceptions, if there is one.
+    """Raise the MemoryError in a chain of exceptions, if there is one; otherwise do nothing.
 
-    Closing a half-written archive raises another error, which would hide it.
+    Closing a half-written archive raises another error, which would hide the MemoryError.
     """
     while error is not None:
         if isinstance(error, MemoryError):
@@ -128,20 +130,20 @@ def _raise_lack_of_memory(error: BaseException | None) -> None:
 
 
 def write(path: str | PathLike[str], content: bytes) -> None:
-    """Replace the file at `path` by these bytes, atomically."""
+    """Replace the file at `path` by these bytes atomically."""
     with replacing(path) as file:
         file.write(content)
 
 
 def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return (header, arrays) of a state file after checking sizes and checksums; StateError if it is invalid."""
+    """Read and verify a state file; return its (header, arrays). Raise StateError if it is invalid."""
     with _opened(source) as (archive, size, name):
         header = _header(archive, size, name)
         return header, {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
 
 
 def read_header(source: Source) -> dict[str, Any]:
-    """Return the header of a state file as a dict; the arrays are not read.
+    """Return the header of a state file as a dict, without reading the arrays.
 
     Parameters
     ----------
@@ -198,7 +200,7 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
 
 
 def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise ValueError for members with equal names, and for members that are together larger than the file."""
+    """Raise ValueError if members of the archive have equal names or are together larger than the file."""
     members = archive.infolist()
     if len({info.filename for info in members}) < len(members):
         raise ValueError("two of its members have one name")
@@ -248,7 +250,10 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
 
 
 def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict; ValueError for a repeated key, which other JSON parsers may read differently."""
+    """Convert the pairs of a JSON object to a dict. Raise ValueError for a repeated key.
+
+    Other JSON parsers may read a repeated key differently.
+    """
     out = dict(pairs)
     if len(out) < len(pairs):
         raise ValueError("a name comes twice")
@@ -280,7 +285,7 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
 
 
 def _content(member: Any, n: int) -> tuple[NDArray[np.uint8], int]:
-    """Read exactly n bytes from a member; return them and their crc32."""
+    """Read exactly n bytes from a member of the archive; return them and their crc32."""
     out = np.empty(n, np.uint8)
     crc = at = 0
     while piece := member.read(PIECE):

@@ -1,4 +1,4 @@
-"""Determine the dialect of a csv file: separator, header, and what the cells of a column hold."""
+"""Determine the dialect of a csv file: its separator, its header, and what the cells of a column hold."""
 
 import logging
 import math
@@ -80,7 +80,7 @@ Row = tuple[int, list[str]]  # (number of its line, cells)
 
 
 class Dialect(NamedTuple):
-    """How a csv file is written, as far as the caller has specified it; the first lines decide the rest."""
+    """The csv options that the caller has specified; the first lines of the file determine the others."""
 
     header: bool | None = None
     separator: str | None = None
@@ -91,11 +91,11 @@ class Dialect(NamedTuple):
     multiline: bool = False  # whether a quoted cell may hold line ends
 
     def missing(self, text: str) -> bool:
-        """Return whether a stripped cell denotes a missing number."""
+        """Return True if a stripped cell denotes a missing number."""
         return text.lower() in MISSING or text.lower() in self.na_values
 
     def plain(self, text: str) -> str:
-        """Return a number with a decimal point and without separators of thousands."""
+        """Rewrite the text of a number with a decimal point and without thousands separators."""
         text = text.replace(self.thousands, "") if self.thousands else text
         return text if self.decimal == "." else text.translate(_POINT_FOR_COMMA)
 
@@ -112,7 +112,7 @@ def as_dialect(
     na_values: Any = (),
     multiline: Any = False,
 ) -> Dialect:
-    """Validate the arguments and return them as a Dialect; TypeError or ValueError names an invalid one."""
+    """Validate csv options and return them as a Dialect. Raise TypeError or ValueError for an invalid option."""
     one = isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
     if separator is not None and (not one or separator in '"+-.\r\n\0'):
         raise ValueError(f"separator must be one character that stands in no number or word, got {separator!r}")
@@ -139,7 +139,7 @@ def as_dialect(
 
 
 def as_utf8(start: bytes) -> str:
-    """Return how the user can convert a file that begins with these bytes to UTF-8."""
+    """Advise how to convert a file that begins with these bytes to UTF-8, for an error message."""
     if start.startswith(ZIP):
         return WORKBOOK
     if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -151,7 +151,7 @@ def as_utf8(start: bytes) -> str:
 
 
 def separator_of(name: str, lines: Sequence[tuple[int, str]], dialect: Dialect) -> str:
-    """Return the separator of these lines: that of the dialect, or tabs, semicolons or commas.
+    """Return the separator of a csv file: that of the dialect, or else tab, semicolon or comma by its first lines.
 
     If the first line has semicolons and commas, the one that occurs equally often in all lines is taken. With a decimal
     comma only semicolons are considered. SourceError if that does not decide.
@@ -177,11 +177,11 @@ def separator_of(name: str, lines: Sequence[tuple[int, str]], dialect: Dialect) 
 
 
 class OpenQuote(ValueError):
-    """A quoted cell does not end on its line."""
+    """Raised if a quoted cell does not end on its line."""
 
 
 def cells_of(line: str, separator: str) -> list[str]:
-    """Split a line into cells; ValueError for quotes that do not enclose a whole cell."""
+    """Split a csv line into cells. Raise ValueError for quotes that do not enclose a whole cell."""
     if '"' not in line:
         return line.split() if separator == " " else line.split(separator)
     cells: list[str] = []
@@ -212,7 +212,7 @@ def _after_blanks(line: str, at: int) -> int:
 
 
 def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
-    """Return (text of the quoted column that begins at start, place after its closing quote)."""
+    """Return the text of the quoted cell that begins at `start`, and the position after its closing quote."""
     at = start + 1
     while (end := line.find('"', at)) >= 0:
         if line[end + 1 : end + 2] != '"':
@@ -226,7 +226,7 @@ def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
 
 # -- headers -----------------------------------------------------------------------------------------------------------
 def tell_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool | None:
-    """Return whether the first row is a header; None if that is undecided.
+    """Detect whether the first row of a csv file is a header: return True, False, or None if that is undecided.
 
     A row that numbers the columns is a header (``_numbering``). So is a row with a name above a column of numbers,
     dates or similar figures, or with a name without digits above at least CODES cells that all contain digits (ids).
@@ -256,12 +256,12 @@ def tell_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool
 
 
 def is_numbering(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool:
-    """Return whether the first row numbers the columns: see ``_numbering``."""
+    """Return True if the first row is a header that numbers the columns, such as 0, 1, 2."""
     return _numbering(rows, dialect) == "header"
 
 
 def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
-    """Classify a first row of numbers: "header", "row", "undecided", or "" if the numbers do not number the columns.
+    """Classify a first row of numbers as "header", "row" or "undecided"; return "" if it does not number the columns.
 
     pandas writes such a header for a matrix without column names. "header": the numbers are 0, 1, ..., or 1, 2, ..., or
     years, or six or more that ascend, or three or more at equal distances; other cells are empty, or words that do not
@@ -300,7 +300,7 @@ def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
 
 
 def _are_even(numbers: Sequence[float]) -> bool:
-    """Return whether three or more numbers ascend at equal distances."""
+    """Return True if three or more numbers ascend at equal distances."""
     steps = [b - a for a, b in pairwise(numbers)]
     return len(steps) > 1 and steps[0] > 0 and max(steps) - min(steps) <= 1e-9 * max(map(abs, numbers))
 
@@ -310,14 +310,17 @@ def _value(cell: str, dialect: Dialect) -> float:
 
 
 def _pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
-    """Return (cell of the first row, cells below it) for each column."""
+    """Return a pair (first cell, cells below it) for each column."""
     head, *others = rows
     columns = list(zip(*(row for row in others if row != head), strict=True)) or [()] * len(head)
     return [(cell.strip(), column) for cell, column in zip(head, columns, strict=True)]
 
 
 def _is_like(figure: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return whether a figure may belong to a column: no date above numbers, no number ten times beyond the range."""
+    """Return True if a number or date in the first row may belong to the column below it.
+
+    It may not if it is a date above numbers, or a number ten times outside their range.
+    """
     kinds = {kind_of(cell, dialect) for cell in column}
     if kind_of(figure, dialect) != NUMBER:
         return kind_of(figure, dialect) != DATE or DATE in kinds or NUMBER not in kinds
@@ -331,7 +334,7 @@ def _of_codes(name: str, column: Sequence[str]) -> bool:
 
 
 def _of_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return whether a column holds figures, apart from a few mistakes, and does not contain `name`."""
+    """Return True if a column holds numbers, dates and the like, with at most 5% words, and does not contain `name`."""
     known = words = 0
     for cell in column:
         kind = kind_of(cell, dialect)
@@ -342,7 +345,7 @@ def _of_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
 
 
 def is_name(cell: str, dialect: Dialect = PLAIN) -> bool:
-    """Return whether a cell may be the name of a column: a word that does not begin like a number."""
+    """Return True if a cell may be a column name: a word that does not begin like a number."""
     text = cell.strip().lower()
     return kind_of(text, dialect) == WORD and not text[0].isdigit() and text[0] not in "+-." and text not in _INF
 
@@ -384,7 +387,7 @@ def listed(cells: Sequence[str], n: int = 4) -> str:
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 def as_number(text: str, dialect: Dialect = PLAIN) -> float:
-    """Convert a cell to a finite float; ValueError says what is wrong with it."""
+    """Convert the text of a cell to a finite float. Raise ValueError if that is impossible."""
     plain = dialect.plain(text)
     if _NUMBER(plain) and math.isfinite(value := float(plain)):
         return value
@@ -392,25 +395,25 @@ def as_number(text: str, dialect: Dialect = PLAIN) -> float:
 
 
 def no_number(text: str, dialect: Dialect = PLAIN) -> str:
-    """Return why a cell is no number, and what to do if its kind is known."""
+    """Explain why a cell is not a number, with advice if its kind is recognised."""
     kind = kind_of(text, dialect)
     hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURES else ""
     return f"{text.strip()[:40]!r} is no finite decimal number{hint}"
 
 
 def remedy(kind: str) -> str:
-    """Return what the user can do about a figure of this kind."""
+    """Return advice for the user about a cell of this kind, such as a percentage or a date."""
     return _FIGURES[kind][1]
 
 
 def is_numeric(cells: Iterable[str], dialect: Dialect) -> bool:
-    """Return whether a column holds numbers: at most 5% of the cells that are not missing are none."""
+    """Return True if a column holds numbers: at least 95% of the cells that are not missing."""
     kinds = [kind for kind in (kind_of(cell, dialect) for cell in cells) if kind is not None]
     return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MISTAKES * len(kinds)
 
 
 def kind_of(text: str, dialect: Dialect = PLAIN) -> str | None:
-    """Return what a cell holds: NUMBER, DATE, the name of another kind of figure, or WORD; None if it is missing."""
+    """Return what a cell holds: NUMBER, DATE, WORD, another kind such as "a percentage", or None if it is missing."""
     text = text.strip()
     if dialect.missing(text):
         return None

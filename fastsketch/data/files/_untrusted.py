@@ -22,7 +22,7 @@ _RELATIVE = os.open in os.supports_dir_fd
 
 
 def is_link(path: Path) -> bool:
-    """Return whether a path is a symbolic link, or on Windows a reparse point; False if nothing is there."""
+    """Return True if a path is a symbolic link or, on Windows, a reparse point."""
     try:
         found = path.lstat()
     except OSError:
@@ -33,7 +33,7 @@ def is_link(path: Path) -> bool:
 
 
 def open_within(folder: Path, name: str, mode: str = "rb") -> BinaryIO:
-    """Open a regular file within a folder without following links; links in the folder's own path are allowed.
+    """Open a regular file within a folder without following links inside the folder.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _places(folder: Path, name: str) -> list[Path]:
 
 
 def discard(path: Path) -> None:
-    """Delete a file, a link (not its target), or a folder with its content; nothing happens if it does not exist."""
+    """Delete a file, a folder with its content, or a link but not its target; do nothing if it does not exist."""
     if path.is_dir() and not is_link(path):
         shutil.rmtree(path)
     else:

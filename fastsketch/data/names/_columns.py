@@ -1,4 +1,4 @@
-"""Map named features to columns: by order of first appearance, or by feature hashing."""
+"""Encode rows of named features as sparse matrices, with a vocabulary or by feature hashing."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ def _as_matrix(parts: Parts, width: int) -> "csr_array[np.float64]":
 
 
 class Vocabulary:
-    """Columns of named features, in order of first appearance.
+    """A mapping from feature names to columns, numbered in order of first appearance.
 
     A row is a dict {name: value}, or a list of names and of pairs (name, value). A value is a finite number, True (1),
     False (0), or a string: {"city": "Paris"} is the feature "city=Paris" with value 1. Values of a feature that a row
@@ -83,7 +83,7 @@ class Vocabulary:
         return f"<Vocabulary(unknown={self.unknown!r}): {len(self)} names>"
 
     def encode(self, rows: NamedRows, *, unknown: str | None = None) -> "csr_array[np.float64]":
-        """Encode rows as a CSR matrix with one column for each name.
+        """Encode rows of named features as a CSR matrix with one column for each name.
 
         With unknown="add", new names are added.
 
@@ -108,7 +108,7 @@ class Vocabulary:
 
 
 class NameHash:
-    """Map named features to columns by feature hashing, without storing the names.
+    """Feature hashing: maps feature names to columns by a hash function, without storing the names.
 
     The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, read as a signed integer h. The column is ``|h|
     mod 2**hash_bits`` and the sign is that of h, as in scikit-learn's ``FeatureHasher(2**hash_bits)``. Rows are those
@@ -146,7 +146,7 @@ class NameHash:
         return int(self._hashed.parts([[name]], "add")[1][0])
 
     def encode(self, rows: NamedRows) -> "csr_array[np.float64]":
-        """Encode rows as a CSR matrix.
+        """Encode rows of named features as a CSR matrix with 2**hash_bits columns.
 
         Parameters
         ----------

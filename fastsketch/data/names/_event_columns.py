@@ -1,4 +1,4 @@
-"""Choose the columns of users, items and values in a table of events, by the names of the columns."""
+"""Choose the columns of users, items and values in a table of events, using the column names."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NAME_THEM = "columns must say which are users, items and values: there are {} (o
 def event_columns(
     names: Sequence[Any] | None, times: Sequence[str | None], words: Sequence[bool] | None = None
 ) -> list[int]:
-    """Return the positions of the columns of users, items and, if the table has one, values.
+    """Return the positions of the columns that hold users, items and, if the table has one, values.
 
     Columns of times are not considered. Names decide if one of them denotes users and one denotes items. Otherwise, if
     two or three columns remain, they are taken in their order. Otherwise the only two columns that hold words are
@@ -62,7 +62,7 @@ def event_columns(
 
 
 def _named(called: list[str], columns: list[int], words: Sequence[str]) -> int | None:
-    """Return the position of the column that one of the words names; None if there is none.
+    """Return the position of the column whose name contains one of the words, or None if no column is clearly named so.
 
     That is the first column whose whole name is such a word, perhaps with an ending such as "_id", and otherwise the
     only one whose name begins with such a word.
@@ -74,7 +74,7 @@ def _named(called: list[str], columns: list[int], words: Sequence[str]) -> int |
 
 
 def in_words(places: Sequence[int], names: Sequence[Any] | None) -> str:
-    """Describe for a message which columns were chosen."""
+    """Describe the chosen columns of users, items and values for a message."""
     kinds = ("users", "items", "values")
     said = [
         f"{kind} are column {k + 1}" + ("" if names is None else f" ({names[k]!r})")

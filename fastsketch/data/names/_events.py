@@ -1,4 +1,4 @@
-"""Read tables of events from text: user, item and, if the table has such a column, value."""
+"""Read tables of events from csv files: users, items and, if there is such a column, values."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -26,7 +26,7 @@ ColumnNames = Sequence[str | int]
 
 
 class Three(NamedTuple):
-    """Users, items and values of events, in the order of the lines of a table."""
+    """The users, items and values of a table of events, one entry for each line."""
 
     users: Any  # ids; strings have no surrounding blanks
     items: Any
@@ -41,7 +41,7 @@ def read_events(
     *,
     columns: ColumnNames | None = None,
 ) -> Three:
-    """Read a csv file of events; ids are strings.
+    """Read users, items and values from a csv file of events; ids become strings.
 
     Parameters
     ----------
@@ -73,7 +73,9 @@ def read_events(
 
 
 def events_of(table: Table, columns: ColumnNames | None = None) -> Three:
-    """Read the events of an open csv table: see ``read_events``."""
+    """Read users, items and values from an open csv table, in the given columns or those that ``event_columns``
+    chooses.
+    """
     if not table.first:
         raise SourceError(f"{table.name} holds no {table.unit}s")
     names: Sequence[Any] = range(table.width) if table.names is None else table.names
@@ -85,7 +87,7 @@ def events_of(table: Table, columns: ColumnNames | None = None) -> Three:
 
 
 def _chosen(table: Table) -> list[int]:
-    """Choose the columns of users, items and values by names and cells; log the choice."""
+    """Choose the columns of users, items and values by their names and cells, and log the choice."""
     width = table.width
     times = [_times_in(table, column) if width > 2 else None for column in range(width)]
     kinds = [[kind_of(row[column], table.dialect) for _, row in table.first] for column in range(width)]
@@ -101,7 +103,7 @@ def _chosen(table: Table) -> list[int]:
 
 
 def _times_in(table: Table, column: int) -> str | None:
-    """Return a description of a column of times for messages, or None if the column does not hold times.
+    """Describe what kind of times a column holds, for a message, or return None if it does not hold times.
 
     A column holds times if its name is one of OF_TIMES, or if its first cells are dates or numbers that look like time
     stamps: seconds since 1970, or milliseconds, microseconds or nanoseconds. Numbers in the first two columns may be
@@ -122,7 +124,7 @@ def _within(numbers: NDArray[Any], unit: float) -> bool:
 
 
 def are_times(values: NDArray[Any]) -> bool:
-    """Return whether all numbers lie in the range of Unix time stamps, in seconds down to nanoseconds."""
+    """Return True if all values are in the range of Unix time stamps, in any unit from seconds to nanoseconds."""
     return len(values) > 0 and bool(values.min() > OLDEST_TIME and values.max() < LATEST_TIME)
 
 
@@ -152,7 +154,7 @@ def _read(table: Table, user: int, item: int, value: int | None) -> Three:
 
 
 def _hint(column: int) -> str:
-    """Return the end of a message about a cell that is no value."""
+    """Return the end of an error message about a cell that is not a valid value."""
     return " (--columns of two (columns=) leaves the column out)"
 
 

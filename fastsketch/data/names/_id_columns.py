@@ -17,9 +17,9 @@ KINDS = (INTEGERS, STRINGS, MIXED)
 
 
 def ids_in(values: Any, name: str, *, mixed: bool = False) -> tuple[str, list[Any]]:
-    """Return (kind, list) of ids, which are a sequence, an array, a column of a data frame, or one id.
+    """Convert ids to (kind, list of Python values); the input may be a sequence, an array, a column or a single id.
 
-    Integers and strings of NumPy become those of Python. TypeError or ValueError names an entry that is no id.
+    NumPy integers and strings become Python objects. Raise TypeError or ValueError for an entry that is not a valid id.
     """
     if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
         # A single id. A tuple is one, not a sequence of ids.
@@ -58,7 +58,7 @@ def objects(values: list[Any]) -> NDArray[Any]:
 
 
 def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Convert a column of floats that holds integers, as pandas stores integers if some are missing, to int64."""
+    """Convert a float array of integers to int64, as pandas stores integer columns with missing entries as floats."""
     missing = np.isnan(array)
     if missing.any():
         raise _missing(name, int(np.argmax(missing)), np.nan)
@@ -70,7 +70,7 @@ def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is None, or NA or NaT of pandas."""
+    """Return True if a value is None, or pandas' NA or NaT."""
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
@@ -89,7 +89,7 @@ def _of_objects(values: list[Any], name: str, *, mixed: bool) -> tuple[str, list
 
 
 def _as_id(value: Any, name: str, at: int) -> Any:
-    """Return an id as a Python object; TypeError or ValueError names its position if it is none."""
+    """Convert an id to a Python object. Raise TypeError or ValueError if the value is not a valid id."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -113,7 +113,7 @@ def _as_id(value: Any, name: str, at: int) -> Any:
 
 
 def rank(value: Any) -> tuple[str, Any]:
-    """Return the sort key of an id of a mixture: first by type, then by value."""
+    """Return a sort key for ids of mixed types, which orders them by type name and then by value."""
     kind = type(value).__name__
     if isinstance(value, tuple):
         return kind, [rank(item) for item in cast("tuple[Any, ...]", value)]
@@ -121,7 +121,7 @@ def rank(value: Any) -> tuple[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Encode an id of a mixture for JSON: int and str unchanged, others as {type: value}, e.g. {"bytes": hex}."""
+    """Encode an id of a mixed-type column for JSON: int and str unchanged, others as {type: value}."""
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, UUID):
@@ -132,7 +132,7 @@ def plain(value: Any) -> Any:
 
 
 def unplain(value: Any) -> Any:
-    """Decode an id that ``plain`` has encoded; ValueError or TypeError for anything else."""
+    """Decode an id that ``plain`` has encoded. Raise ValueError or TypeError for an invalid encoding."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = cast("dict[str, Any]", value).items()

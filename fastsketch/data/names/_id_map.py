@@ -1,4 +1,4 @@
-"""Map ids of rows and columns (integers, strings, or a mixture) to positions, and store them in state files."""
+"""Map the ids of rows and columns (integers, strings or mixed types) to positions, and store the map in state files."""
 
 # pyright: reportPrivateUsage=false
 # (functions of this module are part of the class)
@@ -14,7 +14,7 @@ from fastsketch.data.names._id_columns import INTEGERS, KINDS, MIXED, STRINGS, i
 
 
 class IdMap:
-    """A fixed sequence of different ids with the position of each.
+    """A fixed sequence of distinct ids that finds the position of each id.
 
     Ids are integers of 64 bits, strings, or a mixture of these with bytes, ``uuid.UUID`` and tuples of such values.
     Positions are found with a dict. Booleans, fractions and dates are no ids (``astype(str)`` converts them), and None
@@ -60,7 +60,7 @@ class IdMap:
 
     @property
     def _places(self) -> dict[Any, int]:
-        """The dict {id: position}. It is built at first use, because copies of a model may never use it."""
+        """The dict {id: position}, which is built when it is first used."""
         if self._made is None:
             assert self._held is not None
             self._made = read_ids(*self._held, self.kind)._places
@@ -106,7 +106,7 @@ class IdMap:
 
     @property
     def ids(self) -> NDArray[Any]:
-        """All ids by position, (n,): int64, or an object array. The caller must not change it."""
+        """All ids in the order of their positions, as an int64 or object array (n,). The caller must not change it."""
         if self._ids is None:
             ids = list(self._places)
             self._ids = np.array(ids, np.int64) if self.kind == INTEGERS else objects(ids)
@@ -114,7 +114,7 @@ class IdMap:
 
     # -- where an id is --------------------------------------------------------------------------------------------
     def places(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
-        """Return the positions of ids, (n,) int64; -1 for an id that the map does not have.
+        """Return the positions of ids as an int64 array, with -1 for an id that the map does not contain.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class IdMap:
         return self._find(*_given(ids, name), name)
 
     def known(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
-        """Return the positions of ids, (n,) int64; KeyError names the ids that the map does not have.
+        """Return the positions of ids as an int64 array; an id that the map does not contain raises KeyError.
 
         Parameters
         ----------
@@ -149,15 +149,12 @@ class IdMap:
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
-        """Return (map, positions): a map with the new ids appended, and the positions of `ids` in it.
+        """Return a new map with further ids appended, and the positions of the given ids in it.
 
-        This map is unchanged.
+        This map is unchanged. It is returned itself if all ids are known.
 
-        Parameters
-        ----------
-        ids : sequence, array or column of a data frame
-        name : str, default "ids"
-            Name of the ids in messages.
+        Parameters ---------- ids : sequence, array or column of a data frame name : str, default "ids" Name of the ids
+        in messages.
         """
         kind, given = _given(ids, name)
         if len(self) == 0:  # an empty map accepts ids of any kind
@@ -172,7 +169,7 @@ class IdMap:
         return out, out._add(given, name)
 
     def ascending(self) -> "tuple[IdMap, NDArray[np.int64]]":
-        """Return (map, positions): the same ids in ascending order, and the new position of each old one."""
+        """Return a map with the same ids in ascending order, and the new position of each old position."""
         out = _of(self.kind, {})
         out._add(sorted(self, key=rank if self.kind == MIXED else None), "ids")
         return out, out.places(self)
@@ -189,7 +186,7 @@ class IdMap:
         return TypeError(f"{name} must be {self.kind}, as the ids of the model are, got {example!r}")
 
     def _add(self, given: list[Any], name: str) -> NDArray[np.int64]:
-        """Add the ids that the map does not have, in place, and return the positions of all."""
+        """Append the ids that the map does not contain, changing the map, and return the positions of all given ids."""
         places = self._places
         known, place = len(places), places.setdefault
         out = np.fromiter((place(one, len(places)) for one in given), np.int64, len(given))
@@ -203,7 +200,7 @@ class IdMap:
 
 
 def positions(answers: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
-    """Return recommended ids as positions; -1 where the score is NaN, which marks an empty place.
+    """Convert an array of recommended ids to positions, with -1 where the score is NaN (no recommendation).
 
     With ids=None the answers are positions already and are returned unchanged.
     """
@@ -216,7 +213,7 @@ def positions(answers: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | N
 
 
 def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
-    """Return the ids at positions, in the shape of `places`.
+    """Convert an array of positions to an array of ids of the same shape.
 
     The result is int64 for integer ids and an object array otherwise. Position -1 gives -1 or None.
     """
@@ -230,7 +227,7 @@ def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays that store a map in a state file.
+    """Return the arrays in which a state file stores an IdMap.
 
     They are `name`, which holds integers, or UTF-8 text (JSON for a mixture), and for strings `name`_ends, the end of
     each.
@@ -248,14 +245,20 @@ def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
 
 
 def own_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> IdMap:
-    """Return the map that ``arrays_of`` has stored, unchecked and decoded at first use: for arrays of this process."""
+    """Return the IdMap stored in arrays of this process, without validation; it is decoded at first use.
+
+    The arrays are those that ``arrays_of`` returned. Use ``read_ids`` for untrusted arrays.
+    """
     out = IdMap.__new__(IdMap)
     out.kind, out._held = kind, ({key: array for key, array in arrays.items() if key in array_names(name)}, name)
     return out
 
 
 def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
-    """Return the map that ``arrays_of`` has stored; ValueError if the arrays, which may be untrusted, are invalid."""
+    """Return the IdMap stored in arrays of a state file. Raise ValueError if the arrays are invalid.
+
+    The arrays are those that ``arrays_of`` returned, and may be untrusted.
+    """
     if kind not in KINDS:
         raise ValueError(f"ids are {', '.join(KINDS)}, not {kind!r}")
     if name not in arrays:
@@ -277,12 +280,12 @@ def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
 
 
 def array_names(name: str) -> tuple[str, str]:
-    """Return the names of the two arrays of a map; the second exists for strings only."""
+    """Return the names of the two arrays that store an IdMap; the second exists only for string ids."""
     return name, f"{name}_ends"
 
 
 def _given(values: Any, name: str) -> tuple[str, list[Any]]:
-    """Return (kind, list) of ids."""
+    """Convert ids, or an IdMap, to (kind, list of ids)."""
     return (values.kind, list(values)) if isinstance(values, IdMap) else ids_in(values, name)
 
 
@@ -293,12 +296,12 @@ def _of(kind: str, places: dict[Any, int]) -> IdMap:
 
 
 def no_ids() -> IdMap:
-    """Return an empty map, which ``extended`` adds ids to."""
+    """Return an empty IdMap, to which ids of any kind can be appended with ``extended``."""
     return _of(INTEGERS, {})
 
 
 def as_id_map(ids: Any, size: int, name: str) -> IdMap:
-    """Return ids of the rows or columns of a matrix as an IdMap; ValueError unless there are `size` of them."""
+    """Convert the ids of a matrix's rows or columns to an IdMap. Raise ValueError unless there are `size` ids."""
     if isinstance(ids, IdMap):
         out = ids
     else:

@@ -1,4 +1,4 @@
-"""Convert rows of named features to CSR arrays, as the models do."""
+"""Convert rows of named features to CSR arrays."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -24,7 +24,7 @@ UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
 
 def is_named(rows: Any) -> bool:
-    """Return whether rows are named features: a dict, or a list of dicts, of names or of pairs.
+    """Return True if rows are rows of named features: a dict, or a list of dicts, of names or of pairs.
 
     The first row that is not empty decides.
     """
@@ -45,7 +45,7 @@ def is_named(rows: Any) -> bool:
 
 
 def _is_entry(item: Any) -> bool:
-    """Return whether an item of a row is a name or a pair (name, value)."""
+    """Return True if an item of a row is a feature name or a pair (name, value)."""
     if isinstance(item, list | tuple):
         pair = cast("Sequence[Any]", item)
         return len(pair) == 2 and isinstance(pair[0], str)
@@ -60,7 +60,7 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 
 def as_list(rows: Any) -> Sequence[Any]:
-    """Return rows of named features as a sequence; a single dict is one row."""
+    """Return rows of named features as a sequence of rows; a single dict is one row."""
     if isinstance(rows, Mapping):  # so is scipy.sparse.dok_array
         one = cast("Mapping[str, Any]", rows)
         if not is_sparse(one):
@@ -74,7 +74,7 @@ def as_list(rows: Any) -> Sequence[Any]:
 
 
 class KeptNames:
-    """Columns of names in order of first appearance; the names are stored."""
+    """A table of feature names and their columns, numbered in order of first appearance."""
 
     width: int | None = None  # number of columns; None: one for each name
 
@@ -87,9 +87,10 @@ class KeptNames:
         return len(self.columns)
 
     def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """Return (indptr, indices, data) of the rows as CSR; TypeError or ValueError names row and feature.
+        """Encode rows of named features as the CSR arrays (indptr, indices, data).
 
-        With unknown="add" new names get columns. If the batch is refused or interrupted, they are removed again.
+        With unknown="add" new names get columns; if the batch is refused or interrupted, they are removed again.
+        TypeError or ValueError names the row and feature.
         """
         before, columns = len(self.columns), kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown])
         try:
@@ -101,14 +102,14 @@ class KeptNames:
             raise
 
     def cut(self, size: int) -> None:
-        """Remove all names but the first `size`."""
+        """Remove all names except the first `size`, in order of appearance."""
         if len(self.columns) > size:
             while len(self.columns) > size:
                 self.columns.popitem()
             self._find_words()
 
     def add(self, names: Sequence[str]) -> None:
-        """Add columns for new names; ValueError if a name has a column already."""
+        """Add columns for new names. Raise ValueError, and add none, if a name already has a column."""
         before = len(self.columns)
         self.parts([names], "add")
         if len(self.columns) < before + len(names):
@@ -117,24 +118,24 @@ class KeptNames:
         self._find_words()
 
     def _find_words(self) -> None:
-        """Rebuild the dict of features with string values, from the columns called "name=string"."""
+        """Rebuild the set of features that have string values, from the columns called "name=string"."""
         self._pairs.clear()
         self._pairs.update({name.partition("=")[0]: {} for name in self.columns if "=" in name})
 
     def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
-        """Return the first `size` names, or all, as two arrays for a state file."""
+        """Encode the first `size` names, or all of them, as two arrays for a state file."""
         return checks.text_arrays(islice(self.columns, size), "names", "name_ends")
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "KeptNames":
-        """Return the names that ``arrays`` has stored; ValueError if the arrays are invalid."""
+        """Decode names from the two arrays of a state file. Raise ValueError if the arrays are invalid."""
         out = cls()
         out.add(checks.texts_of(arrays, "names", "name_ends"))
         return out
 
 
 class HashedNames:
-    """Columns of names by feature hashing; no names are stored."""
+    """An encoder of named features by feature hashing, which stores no names."""
 
     mixed = None  # no names are stored
 
@@ -146,8 +147,8 @@ class HashedNames:
         return 0
 
     def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """Return (indptr, indices, data) of the rows as CSR; `unknown` has no effect."""
+        """Encode rows of named features as the CSR arrays (indptr, indices, data); `unknown` has no effect."""
         return kernel.encode(rows, self._columns)
 
     def cut(self, size: int) -> None:
-        """Do nothing: no names are stored."""
+        """Do nothing, because hashing stores no names to remove."""

@@ -1,4 +1,4 @@
-"""Read tables with mixed columns as rows of named features: numbers, and words as categories."""
+"""Read tables with numeric and categorical columns as rows of named features."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ Named = dict[str, float | str]
 
 
 class _Column(NamedTuple):
-    """A column that is read."""
+    """A column that is read: its name, its position and whether it is numeric."""
 
     name: str
     place: int  # position of the column
@@ -48,7 +48,7 @@ class _Column(NamedTuple):
 
 
 class TableRows:
-    """Rows of a table with numeric and categorical columns as dicts, read in pieces in constant memory.
+    """A reader of tables with numeric and categorical columns, which yields rows as dicts in constant memory.
 
     The table is UTF-8 text (.gz, .bz2, .xz too) as ``fs.open_rows`` reads it, a Parquet or Arrow file, or a data frame
     of any library (extra: files). A cell of a numeric column is a number, a cell of a categorical column a string
@@ -176,7 +176,7 @@ class TableRows:
         self.schema: dict[str, Any] = {"columns": kinds, "label": target, "label_kind": label_kind}
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[list[Named], NDArray[Any] | None, int]]":
-        """Yield the rows from start_row on in pieces, as (rows, labels, position).
+        """Yield pieces of the table as (rows, labels, position), from row start_row on.
 
         Parameters
         ----------
@@ -212,7 +212,10 @@ class TableRows:
 
     @contextmanager
     def _reading(self) -> Generator[Table]:
-        """Yield the open table; SourceError if standard input has been read, or the header of a file has changed."""
+        """Open the table and yield it.
+
+        Raise SourceError if standard input has been read before, or if the header of the file has changed.
+        """
         if self._is_input():
             table, self._once = self._once, None
             if table is None:
@@ -225,7 +228,7 @@ class TableRows:
             yield table
 
     def line_of(self, row: int) -> int | None:
-        """Return the line (from 1) of a row (from 0); None if the table is no text or is standard input."""
+        """Return the line (from 1) of a row (from 0), or None for standard input or a table that is not text."""
         row = as_integer(row, "row", 0)
         if self._is_input():
             return None
@@ -237,12 +240,12 @@ class TableRows:
         return None
 
     def _hint(self, column: int) -> str:
-        """Return the end of a message about a word in a numeric column."""
+        """Return the end of an error message about a word in a numeric column."""
         name = self._names[column]
         return "" if self._label and column == self._label.place else f" ({_as_words(name)})"
 
     def _refuse_missing(self, table: Table, frame: Any, number: Callable[[int], int]) -> None:
-        """Raise SourceError for the first row with a missing label or, if missing="refuse", any missing cell."""
+        """Raise SourceError for the first row with a missing label or, if missing="refuse", with any missing cell."""
         refused = [*(self._columns if self._refuses else ()), *([] if self._label is None else [self._label])]
         empty = [
             (int(cells.is_null().arg_max()), column)
@@ -254,7 +257,7 @@ class TableRows:
             raise table.error(number(row), f"column {column.name!r}{what}")
 
     def _rows(self, frame: Any) -> tuple[list[Named], NDArray[Any] | None]:
-        """Convert a data frame to (rows, labels)."""
+        """Convert a polars data frame to (rows as dicts, array of labels or None)."""
         columns = [_values(frame[str(column.place)]) for column in self._columns]
         names = [column.name for column in self._columns]
         rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -269,7 +272,7 @@ class TableRows:
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def _name_of(self, column: str | int) -> str:
-        """Return the name of a column that is given by name or by position from 0."""
+        """Return the name of a column that is given by its name or its position."""
         if isinstance(column, str):
             return column
         if column >= len(self._names) and str(column) in self._names:
@@ -295,7 +298,9 @@ class TableRows:
         return list(unique_names(table.names or [""] * table.width, where))
 
     def _decide(self, table: Table, label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
-        """Return {name: kind} of all columns that are read, the label last."""
+        """Decide whether each column is numeric or categorical; return {name: kind} of the columns to read, the label
+        last.
+        """
         for argument, names in given.items():
             for name in names:
                 if name not in self._places:
@@ -345,7 +350,7 @@ class TableRows:
         return kinds
 
     def _late_cells(self, table: Table, cells: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Return the first cells that are not missing, of columns whose first 1,000 cells are missing."""
+        """Return later cells of the columns whose first 1,000 cells are all missing, read from the table again."""
         dialect = table.dialect
         empty = [name for name, column in cells.items() if all(kind_of(cell, dialect) is None for cell in column)]
         if not empty or self._is_input() or len(table.first) < DECIDING_LINES - 1:
@@ -367,9 +372,10 @@ class TableRows:
             )
 
     def _kind(self, name: str, cells: Sequence[str]) -> str:
-        """Return NUMERIC or CATEGORICAL, or DATE or another kind of figure if the column needs a decision of the user.
+        """Return whether a column is NUMERIC or CATEGORICAL, or another kind that the user must decide on.
 
-        NUMBER means that a few cells among numbers are none, which may be mistakes.
+        Other kinds are DATE, percentages and the like. NUMBER means that a few cells of a numeric column are not
+        numbers, which may be mistakes.
         """
         counts = Counter(kind for kind in (kind_of(cell, self._dialect) for cell in cells) if kind is not None)
         words = counts.total() - counts[NUMBER]
@@ -387,7 +393,7 @@ class TableRows:
         return NUMERIC
 
     def _problem(self, name: str, table: Table, kind: str) -> str:
-        """Return the error message for a column of this kind, with the first cell that shows it."""
+        """Return the error message for a column of a kind that needs a decision, quoting the first such cell."""
         place = self._places[name]
         odd = ((number, row[place]) for number, row in table.first if self._shows(row[place], kind))
         number, cell = next(odd, (table.begins, ""))
@@ -407,13 +413,13 @@ def _as_words(name: str) -> str:
 
 
 def _values(cells: Any) -> list[Any]:
-    """Convert a polars column to a list; null becomes the empty string."""
+    """Convert a polars column to a list, with "" for null."""
     values = cells.to_list()
     return ["" if value is None else value for value in values] if cells.null_count() else values
 
 
 def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
-    """Return columns as a list; TypeError unless they are names or positions."""
+    """Return column names or positions as a list. Raise TypeError for other values."""
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         hint = f": [{columns!r}] is one" if isinstance(columns, str) else ""
         raise TypeError(f"{argument} must be a sequence of names, got {columns!r}{hint}")
@@ -425,7 +431,9 @@ def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
 
 
 def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
-    """Return ({name: kind} of the features, kind of the label) of a schema; ValueError if it is invalid."""
+    """Return ({name: kind} of the features, kind of the label) from a schema. Raise ValueError if the schema is
+    invalid.
+    """
     if not isinstance(schema, Mapping):
         raise TypeError(f"schema must be that of other TableRows, a dict, got {type(schema).__name__}")
     try:

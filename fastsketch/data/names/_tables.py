@@ -1,4 +1,4 @@
-"""Read tables in pieces, as polars data frames with some columns as numbers and others as text.
+"""Read csv, Parquet and Arrow files and data frames in pieces, as polars data frames of numbers and text.
 
 The tables are csv files, Parquet and Arrow files, and data frames.
 """
@@ -30,7 +30,7 @@ Numbers = Callable[[], NDArray[np.int64]]
 
 @contextmanager
 def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = False) -> "Generator[Table]":
-    """Open a csv file (compressed or not; "-" is standard input), a Parquet or Arrow file, or a data frame.
+    """Open a csv file, a Parquet or Arrow file, or a data frame as a table; "-" is standard input.
 
     Parameters
     ----------
@@ -69,20 +69,21 @@ def _checked(table: Any, wanted: int) -> Any:
 
 
 class CsvTable(Csv):
-    """An open csv file whose rows are read once."""
+    """An open csv file whose rows are read once, in pieces."""
 
     def __init__(self, file: InputFile, dialect: Dialect, size: int) -> None:
         self._file, self.size = file, size
         super().__init__(str(file.path), first_lines(file, DECIDING_LINES), dialect)
 
     def position(self) -> int:
-        """Return how many bytes of the file have been read."""
+        """Return the number of bytes of the file that have been read."""
         return self._file.place
 
     def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
-        """Yield (data frame, function) for each piece of the file.
+        """Yield (polars data frame, function that returns line numbers) for each piece of the file.
 
-        The columns of the data frame are called by their positions. The function returns the line of each row, (n,).
+        The columns of the data frame are called by their positions. The function returns the line number of each row,
+        (n,).
         """
         for piece, line in self.pieces(self._file, PIECE_BYTES):
             frame = self.frame(piece, line, numbers, texts)
@@ -95,7 +96,7 @@ class CsvTable(Csv):
 
 
 class TypedTable:
-    """A Parquet or Arrow file, or a data frame, with the interface of CsvTable.
+    """A Parquet or Arrow file, or a data frame, read in pieces like a CsvTable.
 
     Columns that are the index of a pandas data frame are left out.
     """
@@ -114,19 +115,19 @@ class TypedTable:
         self.first = [(k, list(cells)) for k, cells in enumerate(zip(*columns, strict=True))]
 
     def position(self) -> int:
-        """See CsvTable."""
+        """Return the number of rows that have been read."""
         return self._done
 
     def error(self, number: int, why: object) -> SourceError:
-        """See CsvTable."""
+        """Return a SourceError that names a row of the table."""
         return SourceError(f"{self.name}{'' if number < 0 else f', row {number}'}: {why}")
 
     def called(self, column: int) -> str:
-        """See CsvTable."""
+        """Describe a column by its number and name for an error message; `column` counts from 0."""
         return f"column {column + 1} ({self.names[column]!r})"
 
     def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
-        """See CsvTable."""
+        """Yield (polars data frame, function that returns row numbers) for each piece of the table."""
         pl = needs("polars", "tables")
         names = [self.names[k] for k in (*numbers, *texts)]
         with damaged(self.name, "table"):
@@ -138,7 +139,7 @@ class TypedTable:
                 yield pl.DataFrame(columns), partial(np.arange, first, self._done)
 
     def _numbers(self, column: Any, place: int, first: int) -> Any:
-        """Convert a column to float64; SourceError names the first row that holds no number."""
+        """Convert a column to float64. Raise SourceError at the first row that does not hold a number."""
         pl = needs("polars", "tables")
         if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
             return column.cast(pl.Float64).fill_nan(None)
@@ -151,7 +152,7 @@ class TypedTable:
         return pl.Series(values, dtype=pl.Float64)
 
     def _texts(self, column: Any) -> Any:
-        """Convert a column to strings: floats that are integers without a point, and dates in ISO format.
+        """Convert a column to strings; floats without a fraction become integers, and dates become ISO format.
 
         An integer column with missing entries is a column of floats in pandas.
         """

@@ -1,4 +1,4 @@
-"""Extract users, items and values from data frames, files, lists of tuples, and dicts."""
+"""Extract the users, items and values of events from data frames, files, lists of tuples, and dicts."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames, name
 
 # -- data frames -------------------------------------------------------------------------------------------------------
 def is_frame(table: Any) -> bool:
-    """Return whether an object is a data frame of pandas, polars, pyarrow or a similar library."""
+    """Return True if an object is a data frame of pandas, polars, pyarrow or a similar library."""
     if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
         return False
     refuse_lazy(table)
@@ -31,12 +31,12 @@ def is_frame(table: Any) -> bool:
 
 
 def looks_like_triples(frame: Any) -> bool:
-    """Return whether a data frame is more likely a table of events than a matrix, by its width or its names."""
+    """Return True if a data frame seems to be a table of events, not a matrix, judged by its width or column names."""
     return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
 
 
 def has_names_of_ids(frame: Any) -> bool:
-    """Return whether an object is a data frame whose first two columns are named as users and items are."""
+    """Return True if an object is a data frame whose first two column names denote users and items."""
     names = [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _only_arrow(frame) else []
     named = len(names) > 1 and names[0].startswith(USERS) and names[1].startswith(ITEMS)
     return named and not re.search(r"\d", "".join(names[:2]))
@@ -47,13 +47,13 @@ def _only_arrow(frame: Any) -> bool:
 
 
 def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
-    """Return users, items and values of a data frame; without `columns`, ``event_columns`` chooses them."""
+    """Extract users, items and values from a data frame, in the given columns or those chosen by ``event_columns``."""
     held = HeldFrames(frame)
     return Three(*(held.column(place) for place in _places(columns, held)))
 
 
 def _places(columns: ColumnNames | None, held: Frames) -> list[int]:
-    """Return the positions of `columns`, or those that ``event_columns`` chooses outside the pandas index."""
+    """Return the positions of `columns`, or of the columns that ``event_columns`` chooses, ignoring a pandas index."""
     names = list(held.schema)
     if columns is not None:
         return positions_of(columns, names, len(names), "the table")
@@ -82,7 +82,7 @@ def check_columns(columns: Any) -> None:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
-    """Return users, items and values of a file; its first bytes decide the format."""
+    """Read users, items and values from a csv, Parquet or Arrow file; its first bytes decide the format."""
     path = Path(path)
     if is_typed_file(path):
         file = FileFrames(path, str(path))
@@ -97,13 +97,16 @@ def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dia
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
-    """Return whether an object is a mapping, and no scipy.sparse.dok_array, which is one too."""
+    """Return True if an object is a mapping but not a sparse matrix (scipy.sparse.dok_array is a mapping too)."""
     return isinstance(table, Mapping) and not is_sparse(table)
 
 
 # -- Python's own ------------------------------------------------------------------------------------------------------
 def of_mapping(table: Mapping[Any, Any]) -> Three:
-    """Return users, items and values of {user: [items]} or {user: {item: value}}; users without items are kept."""
+    """Extract users, items and values from a dict {user: [items]} or {user: {item: value}}.
+
+    Users without items are kept.
+    """
     users: list[Any] = []
     items: list[Any] = []
     values: list[Any] = []
@@ -123,7 +126,7 @@ def of_mapping(table: Mapping[Any, Any]) -> Three:
 
 
 def of_tuples(table: Sequence[Any]) -> Three:
-    """Return users, items and values of [(user, item)] or [(user, item, value)]."""
+    """Extract users, items and values from a list of tuples (user, item) or (user, item, value)."""
     widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
     if len(widths) > 1 or not widths <= {2, 3}:
         raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")

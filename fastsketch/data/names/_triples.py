@@ -35,7 +35,7 @@ Index = NDArray[Any]
 
 
 class Triples:
-    """A table of lines (user, item, value) or (user, item), which describes a sparse matrix users x items.
+    """A table of (user, item, value) or (user, item) lines, equivalent to a sparse matrix of users x items.
 
     Models accept it in place of a matrix: ``fs.LowRankModel(10).fit(triples)``, ``fs.SketchedEASE().update(triples)``.
     Users are rows and items are columns, whatever they are called in the data. ``IdMap`` describes valid ids.
@@ -99,7 +99,7 @@ class Triples:
         na_values: str | Sequence[str] = (),
         multiline: bool = False,
     ) -> "Triples":
-        """Make a table from a data frame, a file, a list of tuples, or a dict.
+        """Create Triples from a data frame, a file, a list of tuples, or a dict.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class Triples:
         return f"<Triples: {len(self):,} lines of {len(self.user_ids):,} users and {len(self.item_ids):,} items>"
 
     def matrix(self) -> Any:
-        """Return the table as CSR (users, items) in the order of the ids; values of equal pairs are summed."""
+        """Return the table as a CSR matrix (users, items) in the order of the ids; values of equal pairs are summed."""
         shape = len(self.user_ids), len(self.item_ids)
         return placed(self, np.arange(shape[0]), np.arange(shape[1]), shape)
 
@@ -177,7 +177,7 @@ class Triples:
 def placed(
     table: Triples, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None
 ) -> Any:
-    """Return the table as a CSR matrix of this shape; values of equal pairs are summed.
+    """Return the table as a CSR matrix of the given shape; values of equal pairs are summed.
 
     rows (users,) and columns (items,) are the position of each id; lines with an id at -1 are left out. `values` (n,)
     replaces the values of the table.
@@ -194,7 +194,7 @@ def placed(
 
 
 def with_lines(table: Triples, kept: NDArray[np.bool_], users: NDArray[np.bool_] | None = None) -> Triples:
-    """Return a new table of the lines where `kept` (n,) is true; other ids are dropped.
+    """Return the table with only the lines where the mask `kept` (n,) is true; ids without lines are dropped.
 
     The ids are in the order of first appearance in the remaining lines. With the mask `users` (users,), the users are
     those of the mask, with or without lines.
@@ -213,14 +213,16 @@ def with_lines(table: Triples, kept: NDArray[np.bool_], users: NDArray[np.bool_]
 
 
 def _appearing(ids: IdMap, places: NDArray[np.int32]) -> tuple[IdMap, NDArray[np.int32]]:
-    """Return the ids at these positions in order of first appearance, and the new position of each entry."""
+    """Renumber ids in order of first appearance; return the IdMap of the ids that appear, and each entry's new
+    position.
+    """
     used, first, inverse = np.unique(places, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return IdMap(ids.ids[used[order]]), np.argsort(order)[inverse].astype(np.int32)
 
 
 def repeated(table: Triples) -> str | None:
-    """Describe for a message the first (user, item) pair that has two lines; None if there is none."""
+    """Describe the first (user, item) pair that has two lines, for a message; return None if no pair has."""
     pairs = table.users.astype(np.int64) * len(table.item_ids) + table.items
     order = np.argsort(pairs, kind="stable")
     again = order[1:][np.diff(pairs[order]) == 0]
@@ -228,7 +230,7 @@ def repeated(table: Triples) -> str | None:
 
 
 def pair_of(table: Triples, line: int) -> str:
-    """Describe for a message the ids of a line."""
+    """Describe the user and item of a line for a message."""
     return f"the pair ({table.user_ids[int(table.users[line])]}, {table.item_ids[int(table.items[line])]})"
 
 
@@ -237,9 +239,9 @@ Table: TypeAlias = Triples | Mapping[Any, Any] | str | PathLike[str]
 
 
 def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Triples | None:
-    """Return a model's input as Triples if it is a table of events; None if it is a matrix.
+    """Convert a model's input to Triples if it is a table of events; return None if it is a matrix.
 
-    ValueError for a data frame without given `columns` that may be either.
+    Raise ValueError for a data frame that may be either, unless `columns` is given.
     """
     if isinstance(table, Triples) or columns is not None:
         return Triples.of(table, columns=columns)
@@ -258,9 +260,9 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
 
 
 def table_of(X: Any) -> Triples | None:
-    """Return an estimator's input as Triples if it is a table of events; None if it is a matrix or a data frame.
+    """Convert an estimator's input to Triples if it is a table of events; return None if it is a matrix or data frame.
 
-    ValueError for a data frame whose columns are named as those of users and items: its ids would be fitted as numbers.
+    Raise ValueError for a data frame whose column names denote users and items: its ids would be fitted as numbers.
     """
     if isinstance(X, Triples) or is_mapping(X):
         return Triples.of(X)
@@ -268,7 +270,7 @@ def table_of(X: Any) -> Triples | None:
 
 
 def _without_times(three: Three, columns: ColumnNames | None, name: object) -> Three:
-    """Drop the third column, with a warning, if `columns` is None and it looks like Unix time stamps."""
+    """Drop the third column, with a warning, if `columns` is None and the column looks like Unix time stamps."""
     values = None if columns is not None or three.values is None else np.asarray(three.values)
     if values is None or values.dtype.kind not in "iuf" or not are_times(values):
         return three
@@ -309,7 +311,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
 
 @contextmanager
 def _in_file(path: str | PathLike[str], three: Three) -> Generator[None]:
-    """Add the file and, for text, the line to errors that name an entry."""
+    """Add the file and, for text, the line number to errors that name an entry."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -321,7 +323,7 @@ def _in_file(path: str | PathLike[str], three: Three) -> Generator[None]:
 
 @contextmanager
 def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Generator[None]:
-    """Replace indices in errors about an entry by its ids, for maps that are not None."""
+    """Replace row and column indices by ids in errors about a matrix entry, for each IdMap that is not None."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Read AnnData objects, in memory or backed by a file. Files of AnnData are read by _hdf5 and _zarr."""
+"""Open AnnData objects, in memory or backed by a file, as sources of rows; _hdf5 and _zarr open AnnData files."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from fastsketch.data.sources._source import Source
 
 
 def open_object(x: Any, options: Options) -> Source:
-    """Return the matrix X of an AnnData object, or the layer or matrix that `key` names ("obsm/X_pca", "raw/X")."""
+    """Open a matrix of an AnnData object as a source: X, or the one that the option `key` names ("obsm/X_pca",
+    "raw/X").
+    """
     if x.isbacked and not x.is_view:
         return HdfSource(Path(x.filename), options)
     if x.isbacked:

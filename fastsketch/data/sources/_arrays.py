@@ -9,7 +9,7 @@ from fastsketch.data.sources._source import RowSource, Source
 
 
 class ArraySource(RowSource):
-    """The rows of an array or CSR matrix. Chunks are views of an array."""
+    """A source that reads its rows from an array or CSR matrix in memory. Chunks of an array are views."""
 
     waits = False
 
@@ -23,7 +23,7 @@ class ArraySource(RowSource):
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Approximate size of the rows in memory, in bytes."""
         return 16 * self._rows.nnz if self.sparse else self._rows.nbytes
 
     def _chunks(self, start: int) -> Iterator[Any]:
@@ -31,13 +31,13 @@ class ArraySource(RowSource):
             yield self._rows[first - self.first_row : stop - self.first_row]
 
     def between(self, start: int, stop: int) -> Source:
-        """See Source."""
+        """Return rows [start, stop) as a source; dense rows are a view."""
         return self.varied(
             _rows=self._rows[start:stop], first_row=self.first_row + start, n_rows=stop - start, size=stop - start
         )
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the array: shape, dtype and a digest of sampled rows."""
         rows = self._rows
         arrays = (rows.indptr, rows.indices, rows.data) if self.sparse else (rows,)
         return {"format": "array", "shape": list(rows.shape), "dtype": str(rows.dtype), "digest": of_rows(*arrays)}

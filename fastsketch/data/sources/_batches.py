@@ -1,4 +1,4 @@
-"""A source of batches from an iterator, which can be read once."""
+"""A source that reads batches from an iterator; it can be read only once."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -12,7 +12,7 @@ from fastsketch.data.sources._source import Place, RowSource, Source
 
 
 class BatchSource(RowSource):
-    """Arrays, sparse matrices or data frames from an iterator, all of one width and dtype.
+    """A source of the arrays, sparse matrices or data frames that an iterator yields, all of one width and dtype.
 
     The first batch is taken from the iterator at construction, because it determines width and dtype. `opened` makes a
     source of a batch. With any_dtype=True the dtypes may differ, because the caller converts all rows to one.
@@ -67,7 +67,7 @@ class BatchSource(RowSource):
             raise SourceError(f"{of} holds {source.dtype}, those before {self.dtype}: give the dtype of all")
 
     def place(self, row: int) -> Place:
-        """See Source: the number of the batch, and the row within it."""
+        """Return the position of a row for messages: the number of its batch, and the row within that batch."""
         number = max(0, sum(start <= row for start in self._starts) - 1)
         start = self._starts[number] if self._starts else 0
         return Place(f"{self.name}, batch {number}", row - start, None)

@@ -9,7 +9,7 @@ from fastsketch.data.sources._source import Source
 
 
 def names_of_labels(labels: Iterable[Any], of: str) -> tuple[str, ...] | None:
-    """Return the column labels of a data frame as strings; None if they are 0, 1, ..., n - 1 in order.
+    """Return the column labels of a data frame as strings, or None if they are the integers from 0 to n - 1 in order.
 
     pandas numbers columns without names so. Other labels that are no strings (ids of items, years, wavelengths) are
     converted. TypeError if only some are strings. ValueError for 0 to n - 1 in another order: the columns have been
@@ -34,7 +34,9 @@ def names_of_labels(labels: Iterable[Any], of: str) -> tuple[str, ...] | None:
 
 
 def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:
-    """Return the column names of the sources that have names; SourceError if these differ."""
+    """Return the column names that the named sources share, or None if no source has names. Raise SourceError if they
+    differ.
+    """
     named = [source for source in sources if source.feature_names is not None]
     for source in named[1:]:
         check_names(source.feature_names or (), named[0].feature_names or (), source.name, named[0].name)
@@ -54,7 +56,10 @@ def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: s
 
 
 def unique_names(cells: Sequence[str], of: str) -> tuple[str, ...]:
-    """Return the names of a header; an empty name becomes its position from 1, or "unnamed 1" if that is taken.
+    """Return the names of a csv header, with each empty name replaced by its position.
+
+    Positions count from 1; the name is "unnamed 1" instead of "1" if that is taken. Raise SourceError if two columns
+    have the same name.
 
     SourceError if two columns have the same name.
     """
@@ -69,14 +74,14 @@ def unique_names(cells: Sequence[str], of: str) -> tuple[str, ...]:
 
 
 def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:
-    """Return the positions of columns of a source that are given by name or position: see ``positions_of``."""
+    """Return the positions of the given columns (names or positions) in a source, checked by ``positions_of``."""
     return positions_of(columns, source.feature_names, source.n_features, source.name, argument)
 
 
 def positions_of(
     columns: Sequence[str | int], names: Sequence[Any] | None, n: int, of: str, argument: str = "columns"
 ) -> list[int]:
-    """Return the positions of columns that are given by name or position, out of n columns with these names.
+    """Convert column names or positions to positions in a table of n columns.
 
     names=None: the columns have no names. ValueError, which begins with the name of the argument, for a column that
     does not exist or occurs twice.

@@ -50,7 +50,7 @@ _BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
 
 
 class Csv:
-    """The dialect and the columns of a csv file, found from its first lines; parses pieces of it with polars.
+    """Parser of a csv file: finds separator, header and columns from the first lines, then parses pieces with polars.
 
     Parameters
     ----------
@@ -121,7 +121,10 @@ class Csv:
                 raise self.error(again[0], AGAIN)
 
     def _read_first(self, start: bytes) -> None:
-        """Parse the first rows. In files of numbers, stop at a row of another length: reading it raises the error."""
+        """Parse the first rows of the file into the attribute `first`.
+
+        In files of numbers it stops at a row of another length, because reading the rows raises that error later.
+        """
         try:
             for number, cells in self.records(start, 0):
                 if self.first and len(cells) != len(self.first[0][1]):
@@ -160,15 +163,15 @@ class Csv:
         return self.error(number, f"there are {n} columns, in the first line {width}{self.comment_hint}")
 
     def called(self, column: int) -> str:
-        """Describe column `column`, counted from 0, for a message."""
+        """Describe a column by its number and name for an error message; `column` counts from 0."""
         name = f" ({self.names[column]!r})" if self.names and self.names[column] else ""
         return f"column {column + 1}{name}"
 
     # -- pieces of text --------------------------------------------------------------------------------------------
     def pieces(self, file: InputFile, n_bytes: int, *, is_part: bool = False) -> Iterator[tuple[bytes, int]]:
-        """Yield (whole lines, number of lines before them), about n_bytes at a time, without the header.
+        """Yield (whole lines, number of lines before them) of a csv file, about n_bytes at a time, without the header.
 
-        With is_part=True the file begins after some line end, and has no header.
+        With is_part=True the file begins after the end of a line, and has no header.
         """
         line, skip = 0, 0 if is_part else self._header_lines
         newline, last_end = self.newline, self._last_end
@@ -190,7 +193,9 @@ class Csv:
         return stop
 
     def records(self, piece: bytes, line: int) -> Iterator[Row]:
-        """Yield (line number, cells) of each row, split in Python; SourceError names a line that is no row."""
+        """Yield (line number, cells) of each row, parsed in Python. Raise SourceError for a line that is not a valid
+        row.
+        """
         text = piece.decode(errors="replace").removesuffix(self.newline.decode())
         lines = iter(enumerate(text.split(self.newline.decode()), line + 1))
         for number, row in lines:
@@ -214,7 +219,7 @@ class Csv:
 
     # -- data frames -----------------------------------------------------------------------------------------------
     def frame(self, piece: bytes, line: int, numbers: Sequence[int], texts: Sequence[int] = ()) -> Any:
-        """Parse some columns of a piece into a polars data frame, whose columns are called by their positions.
+        """Parse some columns of a piece of text into a polars data frame whose columns are named by their positions.
 
         Parameters
         ----------
@@ -271,7 +276,7 @@ class Csv:
         return frames[0] if len(frames) == 1 else frames[0].hstack(frames[1])
 
     def _columns(self, pl: Any, piece: bytes, columns: Sequence[int], kind: Any) -> Any:
-        """Parse columns of one type with polars; raise _Refused if it may have misread them.
+        """Parse columns of one type with polars. Raise _Refused if polars may have misread them.
 
         The last column of the file is always parsed, because its nulls reveal short rows.
         """
@@ -302,7 +307,10 @@ class Csv:
         return pl.DataFrame([at[k].alias(str(k)) for k in columns])
 
     def _unquoted(self, piece: bytes) -> bytes:
-        """Return a piece without its quoted cells; a quote that remains does not enclose a whole cell."""
+        """Return a piece of text without its quoted cells.
+
+        A quote that remains does not enclose a whole cell.
+        """
         mark = re.escape(self.separator.encode())
         return re.sub(rb'(?<![^%b\n\r])"(?:[^"]|"")*"(?=[%b\r\n])' % (mark, mark), b"", piece)
 
@@ -320,7 +328,7 @@ class Csv:
             raise _Refused
 
     def _as_numbers(self, pl: Any, frame: Any) -> Any:
-        """Convert columns of strings to numbers, by the dialect's decimal point and separator of thousands."""
+        """Convert columns of strings to numbers, using the dialect's decimal point and thousands separator."""
         text = pl.all().str.strip_chars(" \t\r")
         missing = text.str.to_lowercase().is_in([*MISSING, *self.dialect.na_values])
         if self.dialect.thousands:
@@ -339,7 +347,9 @@ class Csv:
         return sorted({*texts, *map(str.upper, texts), *map(str.title, texts)} | {"NaN"})
 
     def _from_cells(self, pl: Any, piece: bytes, line: int, numbers: Sequence[int], texts: Sequence[int]) -> Any:
-        """Parse some columns in Python into the same data frame; SourceError names the first invalid line."""
+        """Parse some columns in Python into the data frame that polars would return. Raise SourceError at the first
+        invalid line.
+        """
         columns: dict[int, list[Any]] = {k: [] for k in (*numbers, *texts)}
         for number, cells in self.records(piece, line):
             if len(cells) != self.width:
@@ -356,7 +366,7 @@ class Csv:
         return pl.DataFrame({str(k): values for k, values in columns.items()}, schema=kinds)
 
     def why(self, cell: str, column: int) -> str:
-        """Return why a cell is no number, and what the user can do about it."""
+        """Explain why a cell is not a number, and what the user can do about it."""
         if self._head and cell == self._head[column]:
             return AGAIN
         if cell.strip().lower() in UNREAD:
@@ -390,13 +400,13 @@ def _no_hint(column: int) -> str:
 
 
 class _Refused(ValueError):
-    """polars would accept rows that break a rule, or may have misread them."""
+    """Raised if polars would accept rows that break a rule of the format, or may have misread them."""
 
 
 def first_lines(file: InputFile, n_lines: int, *, wait: bool = True) -> bytes:
-    """Return the beginning of a text as whole lines: 64 kB, or more until there are more than `n_lines` line ends.
+    """Return the first lines of a text: about 64 kB, or more until there are more than `n_lines` lines.
 
-    The bytes are still there to be read. With wait=False no more than two lines are waited for.
+    The bytes remain to be read. With wait=False, at most two lines of a slow stream are waited for.
     """
     size = HEAD_BYTES
     while True:
@@ -411,7 +421,7 @@ def first_lines(file: InputFile, n_lines: int, *, wait: bool = True) -> bytes:
 
 
 def first_cells(frames: Iterable[Any], columns: Sequence[int], dialect: Dialect) -> dict[int, list[str]]:
-    """Return {column: cells} from the first data frame with cells that are not missing; [] for an empty column."""
+    """Return {column: cells}, the first cells of each column that are not missing; [] for an empty column."""
     left, found = list(columns), dict[int, list[str]]()
     for frame in frames:
         for k in left.copy():

@@ -1,4 +1,4 @@
-"""Dask arrays as a source: blocks of rows are computed one after another, and parts are cut between blocks."""
+"""A source for Dask arrays: computes blocks of rows one after another, and splits between blocks."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
 
 
 def open_dask(x: Any, options: Options) -> Source:
-    """Return the rows of a Dask array; SourceError unless it is a matrix of real numbers of a known shape."""
+    """Open a Dask array as a source. Raise SourceError unless it is a matrix of real numbers of known shape."""
     if any(n != n for n in x.shape):  # NaN: not known before the array is computed
         raise SourceError("the dask array does not know how large it is: x.compute_chunk_sizes() finds out")
     if x.ndim != 2 or x.shape[1] < 1:
@@ -26,7 +26,10 @@ def open_dask(x: Any, options: Options) -> Source:
 
 
 class DaskSource(RowSource):
-    """The rows of a Dask array. A part computes its own blocks in the thread that reads it."""
+    """A source that reads the rows of a Dask array block by block.
+
+    A part of it computes the blocks in the thread that reads the part.
+    """
 
     name = "the dask array"
 
@@ -39,13 +42,19 @@ class DaskSource(RowSource):
         self._scheduler: str | None = None  # Dask's default
 
     def between(self, start: int, stop: int) -> Source:
-        """See Source. A block that is cut is computed for each of its parts."""
+        """Return rows [start, stop) as a source.
+
+        A block that is divided between parts is computed once for each of them.
+        """
         n_rows, first_row = stop - start, self.first_row + start
         some = self._x[start:stop]
         return self.varied(_x=some, _scheduler="synchronous", n_rows=n_rows, size=n_rows, first_row=first_row)
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: runs of blocks; for a multiple, or if a block is too large, runs of rows."""
+        """Split the array into sources of consecutive blocks, about n_bytes each.
+
+        With `multiple` > 1, or if a block is too large, parts are ranges of rows instead.
+        """
         row_bytes = self.n_features * np.dtype(self.dtype).itemsize
         blocks: tuple[int, ...] = self._x.chunks[0]
         if multiple > 1 or max(blocks, default=0) * row_bytes > 2 * n_bytes:
@@ -67,17 +76,17 @@ class DaskSource(RowSource):
             row += n
 
     def delayed_blocks(self) -> list[Any]:
-        """Return the blocks as delayed values of Dask, for a cluster that computes those of all parts together."""
+        """Return the blocks as Dask delayed objects, so that a cluster can compute the blocks of all parts together."""
         return list(self._x.to_delayed(optimize_graph=False).ravel())
 
     def identity(self) -> dict[str, Any]:
-        """See Source: shape, dtype, and the name that Dask derives from how the array is computed."""
+        """Return JSON values that identify the array: shape, dtype, and Dask's name for the computation."""
         about = {"format": "dask", "name": str(self._x.name), "shape": [self.n_rows, self.n_features]}
         return {**about, "dtype": str(self.dtype), **super().identity()}
 
 
 def array_in(source: Any) -> DaskSource | None:
-    """Return the Dask array that a source reads, directly or through sources derived from it; None if there is none."""
+    """Return the Dask source that a source reads, directly or through derived sources; None if it reads none."""
     while isinstance(source, Derived):
         source = source.made_of
     return source if isinstance(source, DaskSource) else None
@@ -95,5 +104,5 @@ def with_blocks(source: Source, blocks: Sequence[Any]) -> Source:
 
 
 def without_blocks(source: Source) -> Source:
-    """Return the same source without its Dask array, for ``with_blocks``."""
+    """Return a copy of the source without its Dask array, to be restored by ``with_blocks``."""
     return source.like(without_blocks(source.made_of)) if isinstance(source, Derived) else source.varied(_x=None)

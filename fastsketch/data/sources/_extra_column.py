@@ -1,4 +1,4 @@
-"""Split columns off the rows of a source: the keys of groups, or targets.
+"""Split extra columns (the key of a group, or targets) off the rows of a source.
 
 Tables split one column off themselves, of any type (Options.beside). The columns of other formats are numbers and are
 split off here; so are several columns.
@@ -18,7 +18,7 @@ from fastsketch.data.sources._source import Beside, Source
 
 
 def set_apart(source: Source, columns: Beside) -> Source:
-    """Return a source without these columns, whose ``read_beside`` gives their values."""
+    """Return a source without the given columns, whose ``read_beside`` yields their values with the rows."""
     if source.beside is not None:
         if source.beside != columns:
             raise ValueError(f"beside: {source.name} has been opened with {source.beside!r} beside its rows")
@@ -31,7 +31,7 @@ def set_apart(source: Source, columns: Beside) -> Source:
 
 @contextmanager
 def asked_as(argument: str) -> Generator[None]:
-    """Replace "beside" in errors about the extra column by the argument of the caller that named it."""
+    """Replace the word "beside" in a ValueError of this block by the name of the caller's argument."""
     try:
         yield
     except ValueError as error:
@@ -41,7 +41,7 @@ def asked_as(argument: str) -> Generator[None]:
 
 
 class Apart(Derived):
-    """The rows of a source without some columns, and the values of those."""
+    """A source that splits each row into features and extra columns; ``read_beside`` yields both."""
 
     def __init__(self, source: Source, columns: Beside, places: Sequence[int]) -> None:
         super().__init__(source)
@@ -52,21 +52,21 @@ class Apart(Derived):
         self.feature_names = None if names is None else tuple(names[k] for k in self._others)
 
     def like(self, source: Source) -> Source:
-        """See Derived."""
+        """Return another source with the same extra columns split off."""
         return Apart(source, self.beside or 0, self._places)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
+        """Yield (rows without the extra columns, position) for each chunk, from row `start_row` on."""
         for rows, _, position in self.read_beside(start_row):
             yield rows, position
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source."""
+        """Yield (rows without the extra columns, values of the extra columns, position) for each chunk."""
         for rows, position in self._of.read(start_row):
             yield *self.split(rows), position
 
     def split(self, rows: Any) -> tuple[Any, NDArray[Any]]:
-        """Return (rows without the extra columns, values of the extra columns)."""
+        """Split rows into (rows without the extra columns, values of the extra columns)."""
         others, first, d = self._others, int(self._others[0]), self.n_features
         values = rows[:, self._places]
         values = values.toarray() if is_sparse(rows) else values
@@ -76,6 +76,6 @@ class Apart(Derived):
         return left, values if isinstance(self.beside, tuple) else values[:, 0].copy()
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows and the positions of the extra columns."""
         several = isinstance(self.beside, tuple)
         return {**self._of.identity(), "beside": self._places if several else self._places[0]}

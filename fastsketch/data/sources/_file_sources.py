@@ -13,7 +13,7 @@ from fastsketch.data.sources._source import RowSource
 
 @contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Convert OSError in this block to a SourceError that names the file."""
+    """Convert an OSError raised in this block to a SourceError that names the file."""
     try:
         yield
     except OSError as error:
@@ -21,7 +21,7 @@ def reading(path: Path) -> Generator[None]:
 
 
 class FileSource(RowSource):
-    """The rows of one regular file."""
+    """Base class of sources that read the rows of one regular file."""
 
     path: Path
 
@@ -58,6 +58,9 @@ class FileSource(RowSource):
             raise SourceError(f"{self.name} has changed since it was opened: it was written to")
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the file and the range of rows.
+
+        Raise SourceError if the file has changed since it was opened.
+        """
         self.check_unchanged()
         return {**of_file(self.path), **super().identity()}

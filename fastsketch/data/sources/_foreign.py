@@ -22,7 +22,7 @@ _EXTRAS = {
 
 
 def needs(package: str, what: str, module: str | None = None) -> Any:
-    """Import an optional package, or a module of it; ImportError names the extra that installs it."""
+    """Import an optional package or one of its modules. If it is missing, ImportError names the extra to install."""
     try:
         return import_module(module or package)
     except ImportError as error:
@@ -36,7 +36,7 @@ def needs(package: str, what: str, module: str | None = None) -> Any:
 
 @contextmanager
 def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None) -> Generator[None]:
-    """Convert any error of a reader to a SourceError that names the file and the expected format.
+    """Convert errors that a reader raises in this block to a SourceError that names the file and the expected format.
 
     `look` is called before; it may raise because the file has changed.
     """

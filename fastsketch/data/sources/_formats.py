@@ -21,7 +21,7 @@ from fastsketch.data.sources._source import Source
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of open_rows that a format may use."""
+    """The arguments of open_rows that the readers of file formats may use."""
 
     columns: tuple[str | int, ...] | None = None
     named: bool = False  # whether a column or an extra column is requested by name
@@ -76,7 +76,7 @@ Test = Callable[[Any], bool]
 
 
 def known_as(module: str, *names: str) -> Test:
-    """Return a predicate: does an object's class, or a base class, have this name and come from this package?"""
+    """Return a predicate that tests whether an object's class, or a base class, has one of these names in a package."""
 
     def test(x: Any) -> bool:
         return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
@@ -142,14 +142,14 @@ FOREIGN = {
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file is Parquet, Arrow, or text called .csv or .tsv."""
+    """Return True if a file is Parquet, Arrow, or text with the suffix .csv or .tsv."""
     return of_file(path) in (TEXT["table"], BY_SUFFIX[".parquet"])
 
 
 def of_file(path: Path) -> str:
-    """Return the name of the function that opens a file. Its first bytes decide, and otherwise its suffix.
+    """Return the name of the function that opens a file, chosen by its first bytes or else by its suffix.
 
-    SourceError for a file of a format that is not read.
+    Raise SourceError for a file of an unsupported format.
     """
     suffix, start = path.suffix.lower(), b""
     if path.is_file():
@@ -170,7 +170,7 @@ def of_file(path: Path) -> str:
 
 
 def is_typed_file(path: Path) -> bool:
-    """Return whether a file is Parquet or Arrow IPC, by its first bytes, or if it is empty by its suffix."""
+    """Return True if a file is Parquet or Arrow IPC by its first bytes, or, if it is empty, by its suffix."""
     start = b""
     with suppress(OSError), path.open("rb") as file:
         start = file.read(6)
@@ -178,12 +178,12 @@ def is_typed_file(path: Path) -> bool:
 
 
 def refuse_lazy(x: Any) -> None:
-    """Raise TypeError for an object that must be computed or opened first; the message says how."""
+    """Raise TypeError for an object that must be computed or opened before it is read; the message says how."""
     for test, advice in INSTEAD:
         if test(x):
             raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
 
 
 def of_object(x: Any) -> str | None:
-    """Return the name of the function that opens an object; None if there is none."""
+    """Return the name of the function that opens an object of this type, or None if no function does."""
     return next((name for test, name in BY_KIND if test(x)), None)

@@ -23,12 +23,14 @@ SLICE_BYTES = 80 << 20
 
 
 def open_frame(x: Any, options: Options) -> Source:
-    """Return the numeric columns of a data frame as a source."""
+    """Open the numeric columns of a data frame as a source."""
     return FrameSource(HeldFrames(x), options)
 
 
 class FrameSource(RowSource):
-    """Some columns of a table with types as rows, and perhaps an extra column."""
+    """A source that reads some columns of a Parquet file, Arrow file or data frame as rows, and perhaps an extra
+    column.
+    """
 
     waits = False
     what = "table"
@@ -48,7 +50,7 @@ class FrameSource(RowSource):
         self.n_features, self.feature_names = chosen.n_features, chosen.feature_names
 
     def only(self, columns: Sequence[int]) -> Source | None:
-        """See Source."""
+        """Return a source that reads only the features at these positions, or None if a column holds lists."""
         chosen = self._chosen.only(columns)
         if chosen is None:
             return None
@@ -57,7 +59,7 @@ class FrameSource(RowSource):
         return part
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows: the file or a digest of some rows, and the columns."""
         about = of_ends(self, type(self).__name__) if self.path is None else {}
         return {**about, **super().identity(), "columns": list(self._chosen.columns)}
 
@@ -68,7 +70,10 @@ class FrameSource(RowSource):
             yield rows
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source. Values have the type of the column; strings are objects."""
+        """Yield (rows, values of the extra column, position) for each chunk.
+
+        The values have the type of the column; strings are Python objects.
+        """
         if self.beside is None:
             yield from super().read_beside(start_row)
         self.check_unchanged()
@@ -78,7 +83,7 @@ class FrameSource(RowSource):
         self.check_unchanged()
 
     def _pieces(self, start: int, beside: str | None) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield (rows, values of the extra column) in chunks, from row `start` of the table on."""
+        """Yield (rows, values of the extra column) in chunks, starting at row `start` of the table."""
         chosen, step = self._chosen, rows_of_chunk(self)
         at_a_time = max(1, SLICE_BYTES // (step * chosen.n_features * chosen.dtype.itemsize)) * step
         columns: list[str] = list(chosen.columns)
@@ -95,7 +100,7 @@ class FrameSource(RowSource):
 
 
 class TableFile(FrameSource, FileSource):
-    """A Parquet or Arrow IPC file."""
+    """A source that reads the rows of a Parquet or Arrow IPC file."""
 
     waits = True
     path: Path  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -106,7 +111,9 @@ class TableFile(FrameSource, FileSource):
 
 
 def as_rows(frame: Any, chosen: Chosen, name: str, first: int) -> NDArray[Any]:
-    """Convert columns of a polars data frame to rows (n, d); nulls become NaN. Lists are several columns."""
+    """Convert columns of a polars data frame to an array (n, d). Nulls become NaN; a column of lists becomes several
+    columns.
+    """
     pl = needs("polars", "tables")
     to = pl.Float32 if chosen.dtype == np.float32 else pl.Float64
     if all(width is None for width in chosen.widths):
@@ -133,7 +140,7 @@ def as_rows(frame: Any, chosen: Chosen, name: str, first: int) -> NDArray[Any]:
 
 
 def as_values(column: Any) -> NDArray[Any]:
-    """Convert a column to an array of numbers, or of objects if it holds others or has nulls."""
+    """Convert a polars column to an array: numeric if all its entries are numbers, of Python objects otherwise."""
     if column.null_count() == 0 and (column.dtype.is_numeric() or column.dtype == needs("polars", "tables").Boolean):
         return column.to_numpy()
     out = np.empty(len(column), object)

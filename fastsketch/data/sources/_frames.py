@@ -23,7 +23,7 @@ NOTE_BYTES = 1 << 20
 
 
 class Frames:
-    """A table with types.
+    """Base class of typed tables (files or data frames), whose rows are read as polars data frames.
 
     Attributes
     ----------
@@ -41,11 +41,14 @@ class Frames:
     index: list[str]
 
     def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
-        """Return rows [start, stop) of some columns as a data frame of polars."""
+        """Return rows [start, stop) of the given columns as a polars data frame."""
         raise NotImplementedError
 
     def checked_rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
-        """Return rows [start, stop) of some columns; SourceError if the table has fewer rows than it states."""
+        """Return rows [start, stop) of the given columns as a polars data frame.
+
+        Raise SourceError if the table has fewer rows than it states.
+        """
         rows = self.rows(start, stop, columns)
         if len(rows) != stop - start:
             end = start + len(rows)
@@ -54,7 +57,9 @@ class Frames:
 
 
 class FileFrames(Frames):
-    """A Parquet or Arrow IPC file; folders called column=value in its path are columns too (Hive partitions)."""
+    """A Parquet or Arrow IPC file as a table; folders called column=value in its path are columns too (Hive
+    partitions).
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name, self._lazy = path, name, None
@@ -74,7 +79,7 @@ class FileFrames(Frames):
         self.index = index_of(about.get("pandas", ""), list(self.schema))
 
     def _file(self) -> Any:
-        """Return what polars opens: a path, or an open file of an object store."""
+        """Return the path for polars to open, or an open file if it is in an object store."""
         return self.path if isinstance(self.path, Path) else self.path.open("rb")
 
     def lazy(self) -> Any:
@@ -91,7 +96,7 @@ class FileFrames(Frames):
         return self._lazy
 
     def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
-        """See Frames."""
+        """Return rows [start, stop) of the given columns as a polars data frame."""
         return self.lazy().select(columns).slice(start, stop - start).collect(engine="streaming")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,14 +133,14 @@ class HeldFrames(Frames):
                 self.schema[name] = needs("polars", "data frames").Float64
 
     def named(self, columns: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the names of some columns; None if pandas has numbered the columns."""
+        """Return the names of the given columns, or None if the data frame has only pandas' default column numbers."""
         labels = dict(zip(self._names, self._frame.columns, strict=True))
         if list(labels.values()) == list(range(len(labels))):
             return None
         return names_of_labels([labels[name] for name in columns], self.name)
 
     def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
-        """See Frames."""
+        """Return rows [start, stop) of the given columns as a polars data frame."""
         pl = needs("polars", "data frames")
         names = dict(zip(self._names, self._frame.columns, strict=True))
         piece = self._frame[start:stop]
@@ -147,14 +152,14 @@ class HeldFrames(Frames):
         return pl.DataFrame({name: _series(pl, piece.get_column(names[name])) for name in columns})
 
     def column(self, place: int) -> Any:
-        """Return a column as a NumPy array of numbers, or as a list of objects."""
+        """Return the column at a position as a NumPy array if it is numeric, otherwise as a list of objects."""
         column = self._frame.get_column(self._frame.columns[place])
         values = column.to_numpy()
         return values if values.dtype.kind in "iuf" else column.to_list()
 
 
 def _series(pl: Any, column: Any) -> Any:
-    """Convert a narwhals column to a polars column without pyarrow."""
+    """Convert a narwhals column to a polars series without using pyarrow."""
     values = column.to_numpy()
     if values.dtype.kind in "fiub" and values.dtype.itemsize <= 8:
         return pl.Series(values)
@@ -170,7 +175,7 @@ def _is_na(value: Any) -> bool:
 
 
 def names_of(x: Any) -> list[Any]:
-    """Return the column names of a data frame of any library; [] if they are not known before it is read."""
+    """Return the column names of a data frame of any library, or [] if it has no such attribute."""
     if hasattr(x, "collect_schema"):  # of polars, lazy ones too
         return x.collect_schema().names()
     names = getattr(x, "column_names", getattr(x, "columns", ()))
@@ -178,7 +183,7 @@ def names_of(x: Any) -> list[Any]:
 
 
 def index_of(note: str | bytes, names: Sequence[str]) -> list[str]:
-    """Return the columns that were the index of a pandas data frame, by the metadata that pandas writes."""
+    """Return the columns that were the index of a pandas data frame, according to pandas' metadata."""
     try:
         noted = json.loads(note or "{}").get("index_columns", [])
     except (ValueError, AttributeError):
@@ -187,6 +192,6 @@ def index_of(note: str | bytes, names: Sequence[str]) -> list[str]:
 
 
 def _noted(start: bytes) -> str:
-    """Return the part of pandas' metadata that names the index, from the first bytes of an Arrow file."""
+    """Extract the part of pandas' metadata that names the index, from the first bytes of an Arrow file."""
     found = re.search(rb'"index_columns": \[[^\[\]]*\]', start)
     return f"{{{found[0].decode(errors='replace')}}}" if found else ""

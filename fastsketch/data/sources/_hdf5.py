@@ -24,7 +24,7 @@ MOST_LINKS = 16
 
 
 class HdfSource(StoredSource):
-    """The rows of a matrix in an HDF5 file."""
+    """A source that reads the rows of a matrix in an HDF5 file."""
 
     what, separator = "HDF5 file", "/"
     _heaps_checked = False
@@ -36,21 +36,26 @@ class HdfSource(StoredSource):
 
     @contextmanager
     def opened(self) -> Generator[Any]:
-        """See StoredSource. At construction the heaps that are read are checked as well."""
+        """Open the HDF5 file and yield its root group.
+
+        While the source is constructed, the global heaps that HDF5 reads are checked as well.
+        """
         h5py = needs("h5py", "HDF5 files")
         with ExitStack() as stack:
             file = self.path if self._heaps_checked else stack.enter_context(HeapCheckedFile(self.path))
             yield stack.enter_context(h5py.File(file, "r"))
 
     def find(self, root: Any, key: str) -> Any:
-        """See StoredSource; SourceError for an object in another file."""
+        """Return the HDF5 object called `key`, or None if it does not exist. Raise SourceError if it is in another
+        file.
+        """
         item = within(root, key, self.path)
         if hasattr(item, "external"):
             check_own(item, self.path)
         return item
 
     def names(self, root: Any) -> Iterator[tuple[str, Any]]:
-        """See StoredSource."""
+        """Return an iterator over (name, object) of all groups and datasets in the file."""
         found: list[tuple[str, Any]] = []
 
         def collect(name: str, item: Any) -> None:  # h5py goes on while it returns None
@@ -74,7 +79,7 @@ class HeapCheckedFile(io.FileIO):
         self._are_lengths_8_bytes = start[:4] != b"\x89HDF" or length_bytes == 8  # unknown behind a user block
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read bytes; SourceError if they are a heap with an invalid length of an object."""
+        """Read bytes into the buffer. Raise SourceError if they are a heap with an object of invalid length."""
         count, heap = super().readinto(buffer), memoryview(buffer)
         if bytes(heap[:4]) == b"GCOL" and self._are_lengths_8_bytes:
             place, size = 16, struct.unpack_from("<8xQ", heap)[0]
@@ -88,7 +93,7 @@ class HeapCheckedFile(io.FileIO):
 
 
 def open_dataset(x: Any, options: Options) -> Source:
-    """Return an h5py dataset as a source, by the name of its file if that can be opened again."""
+    """Open an h5py dataset as a source. If its file is open for reading only, the source reopens the file by name."""
     from fastsketch.data.sources._sliced import SlicedSource
 
     name = f"the data set {x.name!r}"
@@ -103,9 +108,10 @@ def open_dataset(x: Any, options: Options) -> Source:
 
 
 def within(home: Any, key: str, path: Path) -> Any:
-    """Return the object called `key` in a file or group, None if it does not exist; SourceError if in another file.
+    """Return the object called `key` in an HDF5 file or group, or None if it does not exist.
 
-    Links are inspected before they are followed. HDF5 would open any file that a link names, and would wait for a pipe.
+    Raise SourceError if it is in another file. Links are inspected before they are followed. HDF5 would open any file
+    that a link names, and would wait for a pipe.
     """
     h5py = needs("h5py", "HDF5 files")
     item, names, links = home, key.split("/"), 0
@@ -134,7 +140,7 @@ def within(home: Any, key: str, path: Path) -> Any:
 
 
 def check_own(item: Any, path: Path) -> None:
-    """Raise SourceError unless all entries of a dataset are stored in the file itself.
+    """Raise SourceError unless all entries of an HDF5 dataset are stored in the same file.
 
     Otherwise bytes or rows of any file of the machine could be read. For a missing source of a virtual dataset HDF5
     returns zeros, and it recurses endlessly into one that leads to itself.

@@ -14,7 +14,7 @@ BLOCKS, BLOCK_BYTES = 32, 32 << 10
 
 
 def of_file(path: Path) -> dict[str, Any]:
-    """Return the fingerprint of a file as JSON values."""
+    """Return a fingerprint of a file as JSON values: path, size, modification time and a digest of samples."""
     about = path.stat()
     return {
         "path": str(path.resolve()),
@@ -26,7 +26,7 @@ def of_file(path: Path) -> dict[str, Any]:
 
 
 def sampled_digest(path: Path, size: int) -> str:
-    """Return a digest of 32 blocks spread over a file, including the first and the last; of a small file, of all."""
+    """Return a digest of 32 blocks spread over a file, including the first and the last, or of all of a small file."""
     digest = blake2b(digest_size=16)
     with path.open("rb", buffering=0) as file:
         if size <= BLOCKS * BLOCK_BYTES:
@@ -39,7 +39,9 @@ def sampled_digest(path: Path, size: int) -> str:
 
 
 def of_ends(source: Any, kind: str) -> dict[str, Any]:
-    """Return the fingerprint of rows that are in no file: shape, names, and a digest of the first and last 16."""
+    """Return a fingerprint of rows that are not in a file: shape, column names, and a digest of the first and last 16
+    rows.
+    """
     few = min(16, source.n_rows)
     ends = source.between(0, few), source.between(source.n_rows - few, source.n_rows)
     rows = [rows.toarray() if is_sparse(rows) else np.array(rows) for end in ends for rows, _ in end.read()]
@@ -53,7 +55,7 @@ def of_ends(source: Any, kind: str) -> dict[str, Any]:
 
 
 def of_rows(*arrays: Any) -> str:
-    """Return a digest of blocks of rows of arrays, including the first and the last block."""
+    """Return a digest of some blocks of rows of the arrays, including the first and the last block."""
     digest = blake2b(digest_size=16)
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())

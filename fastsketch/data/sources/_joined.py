@@ -1,4 +1,4 @@
-"""Concatenate sources of equal width."""
+"""Concatenate sources that have the same number of columns."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from fastsketch.data.sources._svmlight_source import SvmlightSource
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """Return sources concatenated; a single source is returned itself.
+    """Concatenate sources; a single source is returned unchanged.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def joined(sources: Sequence[Source]) -> Source:
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
-    """Return the sources with svmlight text widened to the widest; SourceError if other widths differ."""
+    """Set the width of svmlight sources to the largest width. Raise SourceError if other widths differ."""
     first = next((source for source in sources if not isinstance(source, SvmlightSource)), sources[0])
     for other in sources:
         is_text = isinstance(other, SvmlightSource)
@@ -44,7 +44,7 @@ def _of_one_width(sources: list[Source]) -> list[Source]:
 
 
 class Joined(Source):
-    """The rows of several sources, one after another."""
+    """A source that reads the rows of several sources, one after another."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = list(sources)
@@ -71,19 +71,19 @@ class Joined(Source):
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Approximate size of the rows of all sources, in bytes."""
         return sum(source.n_bytes for source in self.sources)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
+        """Yield (rows, position) for each chunk of all sources, from row `start_row` on."""
         return cast("Any", self._each(start_row, lambda source, row: source.read(row)))
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source."""
+        """Yield (rows, values of the extra column, position) for each chunk of all sources."""
         return cast("Any", self._each(start_row, lambda source, row: source.read_beside(row)))
 
     def _each(self, start_row: int, read: Callable[[Source, int], Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
-        """Yield the tuples that `read` gives for each source, with positions counted through all sources."""
+        """Yield the tuples that `read` yields for each source, with positions counted through all sources."""
         before = first = 0
         for k, source in enumerate(self.sources):
             known = self._counted.get(k)
@@ -106,7 +106,7 @@ class Joined(Source):
         return rows if self.dtype is None or rows.dtype == self.dtype else rows.astype(self.dtype)
 
     def between(self, start: int, stop: int) -> Source:
-        """See Source."""
+        """Return rows [start, stop) as a source, which may span several of the sources."""
         sources: list[Source] = []
         first = max(0, bisect_right(self._before, start) - 1)
         for source, before in zip(self.sources[first:], self._before[first:], strict=False):
@@ -125,17 +125,18 @@ class Joined(Source):
         return part
 
     def each(self) -> list[Source]:
-        """See Source."""
+        """Return the list of the concatenated sources."""
         return self.sources
 
     def only(self, columns: Sequence[int]) -> Source:
-        """See Source."""
+        """Return a source that reads only the columns at these positions, in this order."""
         return Joined([picked(source, columns) for source in self.sources])
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source. If all sources know their rows, parts are runs of rows across sources.
+        """Split into consecutive sources of about n_bytes each.
 
-        Otherwise the parts of the sources are taken, and small ones are joined.
+        If all sources know their numbers of rows, a part is a range of rows and may span several sources. Otherwise
+        each source is split, and consecutive small parts are concatenated.
         """
         if not self.repeatable:
             return [self]
@@ -155,11 +156,11 @@ class Joined(Source):
         return [self._part(group) for group in groups]
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows of every source."""
         return {"sources": [source.identity() for source in self.sources]}
 
     def place(self, row: int) -> Place:
-        """See Source."""
+        """Return the file, row and line of a row, for messages."""
         for k, source in enumerate(self.sources):
             known = self._counted.get(k)
             if known is None or row < known or k == len(self.sources) - 1:
@@ -169,5 +170,5 @@ class Joined(Source):
 
 
 def _can_be_cut(source: Source) -> bool:
-    """Return whether a source can be cut at any row without extra cost."""
+    """Return True if a source can be split at any row without extra cost."""
     return type(source).parts is Source.parts

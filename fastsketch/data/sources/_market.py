@@ -1,4 +1,4 @@
-"""Read Matrix Market files (.mtx) with scipy, whole, since their entries may be in any order.
+"""Read Matrix Market files (.mtx) with scipy, whole, because their entries may be in any order.
 
 scipy ignores what follows a number in a line: 0x10 would be 0, and 0.5 in an integer matrix 0. Therefore all lines are
 checked first.
@@ -30,7 +30,7 @@ _REAL = rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 
 
 def open_market(path: Path, options: Options, stream: InputFile | None = None) -> Source:
-    """Return the matrix in a file, or in a stream, which is read into memory."""
+    """Open a Matrix Market file, or a stream of that format, as a source. A stream is read into memory."""
     if stream is None:
         return MarketMatrix(path, options)
     name = name_of(stream)
@@ -41,7 +41,10 @@ def open_market(path: Path, options: Options, stream: InputFile | None = None) -
 
 
 class MarketMatrix(SparseMatrix):
-    """The matrix in a file: CSR, or dense for the format "array"; transposed on request or for 10x Genomics."""
+    """A source of the matrix in a Matrix Market file: sparse (CSR), or dense for the format "array".
+
+    Its columns are read as rows on request, or for files of 10x Genomics.
+    """
 
     def __init__(self, path: Path, options: Options) -> None:
         genes = [] if options.transpose is False else _names_beside(path, "features", "genes")
@@ -54,17 +57,20 @@ class MarketMatrix(SparseMatrix):
             self.feature_names = tuple(genes)
 
     def load(self) -> Any:
-        """See SparseMatrix."""
+        """Read and return the matrix, transposed if its columns are to be rows."""
         with InputFile(self.path).held(self._most) as text:
             return _matrix(text, self.name, self._most, transpose=self._transpose)
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows, and whether the matrix is transposed."""
         return {**super().identity(), **({"transpose": True} if self._transpose else {})}
 
 
 def _is_10x(path: Path, n_genes: int) -> bool:
-    """Return, with a warning, whether a matrix has a row for each gene and a column for each cell named next to it."""
+    """Return True if a Matrix Market file has a row for each gene and a column for each cell, and then warn.
+
+    The names of genes and cells are in the tables that 10x Genomics stores in the same folder.
+    """
     from scipy.io import mminfo
 
     with InputFile(path) as file, suppress(ValueError):  # an invalid header is reported when the matrix is read
@@ -78,7 +84,7 @@ def _is_10x(path: Path, n_genes: int) -> bool:
 
 
 def _names_beside(path: Path, *kinds: str) -> list[str]:
-    """Return the first column of the features or barcodes table that 10x Genomics stores next to matrix.mtx."""
+    """Return the first column of the table of features or barcodes that 10x Genomics stores next to matrix.mtx."""
     prefix, found, _ = path.name.partition("matrix.mtx")
     for other in (path.with_name(f"{prefix}{kind}.tsv{suffix}") for kind in kinds for suffix in ("", ".gz")):
         if found and other.is_file():
@@ -89,9 +95,9 @@ def _names_beside(path: Path, *kinds: str) -> list[str]:
 
 
 def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: bool = False) -> Any:
-    """Return the matrix in a text, or its transpose, as rows.
+    """Parse Matrix Market text and return the matrix, or its transpose, as rows.
 
-    SourceError for an invalid text, before memory is allocated for sizes that it only claims.
+    Raise SourceError for invalid text, before memory is allocated for the sizes that the text claims.
     """
     from scipy.io import mminfo, mmread
     from scipy.sparse import coo_array
@@ -137,7 +143,10 @@ def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: 
 
 
 def _check_lines(text: bytes, dense: bool, field: str) -> int:
-    """Return the position of the first entry; ValueError names the first invalid line. Blank lines are allowed."""
+    """Return the position of the first entry in Matrix Market text. Raise ValueError at the first invalid line.
+
+    Blank lines are allowed.
+    """
     number = b"" if field == "pattern" else _INTEGER if "integer" in field else _REAL
     n_indices = 0 if dense else 2
     entry = rb"[ \t]++".join([_INDEX] * n_indices + [number] * bool(number))

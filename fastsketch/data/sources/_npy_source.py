@@ -21,7 +21,7 @@ from fastsketch.data.sources._stored import check_matrix, check_numbers
 
 
 def read_npy_header(path: Path) -> Header:
-    """Return the header of an .npy file; SourceError unless the file is exactly as long as the header states.
+    """Read the header of an .npy file. Raise SourceError unless the file is exactly as long as the header states.
 
     Extra bytes are an error like missing ones, since either the header or the length is damaged.
     """
@@ -40,7 +40,7 @@ def read_npy_header(path: Path) -> Header:
 
 
 def open_npy(path: Path, options: Options) -> Source:
-    """Return the matrix in an .npy file as a source."""
+    """Open the matrix in an .npy file as a source."""
     with reading(path):
         header = read_npy_header(path)
     check_matrix(header.shape, header.dtype, str(path))
@@ -48,7 +48,10 @@ def open_npy(path: Path, options: Options) -> Source:
 
 
 def open_memmap(x: "np.memmap[Any, Any]") -> Source:
-    """Return a memory map, or a contiguous part of one, as a source of its file; other views as arrays."""
+    """Open a memory map, or a contiguous part of one, as a source that reads the mapped file.
+
+    Other views of memory maps are read as arrays. Changes to a writable map are flushed to the file.
+    """
     root: Any = x
     while isinstance(root.base, np.memmap):
         root = cast("Any", root.base)
@@ -67,7 +70,7 @@ def open_memmap(x: "np.memmap[Any, Any]") -> Source:
 
 
 class StoredMatrix(FileSource):
-    """A matrix in C or Fortran order in a file, read by ``readinto``."""
+    """A source that reads a matrix stored contiguously in a file, in C or Fortran order."""
 
     def __init__(self, path: Path, header: Header) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""Read sparse matrices in scipy's .npz files: whole, but never as dense arrays."""
+"""Read sparse matrices in scipy's .npz files whole, without converting them to dense arrays."""
 
 import threading
 import weakref
@@ -13,7 +13,10 @@ from fastsketch.data.sources._formats import Options
 
 
 class SparseMatrix(FileSource):
-    """A matrix that is read whole, here one that scipy.sparse.save_npz has written; subclasses read other formats."""
+    """A source of a matrix file that is read as a whole: a file of scipy.sparse.save_npz.
+
+    Subclasses read other formats.
+    """
 
     waits = False
     _transpose = False
@@ -41,14 +44,14 @@ class SparseMatrix(FileSource):
             return read_matrix(self.path, self._most)
 
     def _matrix(self) -> Any:
-        """Return the matrix, which all parts in one process share."""
+        """Return the matrix, loading it if needed. All parts in a process share it."""
         if "_held" not in self.__dict__:
             self._held = _LAST.get((self.path.absolute(), self._stamp, self._transpose), self.load, keep=self._sent)
         return self._held
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Approximate size of the rows in memory, in bytes."""
         return self._bytes_of_row * self.size
 
     def _chunks(self, start: int) -> Iterator[Any]:
@@ -58,7 +61,7 @@ class SparseMatrix(FileSource):
 
 
 class _Last:
-    """A cache of the matrix that was read last, so that a process reads a file once for several parts."""
+    """A cache of the most recently read matrix, so that a process reads a file only once for several parts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,7 +69,10 @@ class _Last:
         self._kept: Any = None  # a strong reference, in workers only
 
     def get(self, key: tuple[Any, ...], load: Callable[[], Any], *, keep: bool) -> Any:
-        """Return the matrix for a key, calling `load` if it is not the cached one. `keep` holds it beyond its users."""
+        """Return the matrix with this key from the cache; call `load` if another one is cached.
+
+        With keep=True the cache holds the matrix even if nothing else refers to it.
+        """
         with self._lock:
             if (held := self._held.get(key)) is None:
                 self._kept = None

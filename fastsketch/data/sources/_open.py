@@ -212,7 +212,10 @@ def _of_files(files: list[Path], name: Path, options: Options) -> Source:
 
 
 def _joined(sources: list[Source], options: Options) -> Source:
-    """Concatenate sources. If some have selected their columns themselves, the others select theirs first.
+    """Concatenate sources after selecting the requested columns where necessary.
+
+    If some sources have selected their columns themselves, the others select theirs first. Columns with the same names
+    in another order are reordered as in the first source.
 
     Sources with the same column names in another order are reordered as the first.
     """
@@ -236,7 +239,7 @@ def _joined(sources: list[Source], options: Options) -> Source:
 
 
 def _is_one(item: Any) -> bool:
-    """Return whether an item of a list is a source by itself, and no row."""
+    """Return True if an item of a list is itself a source, path or matrix, rather than a row."""
     return is_name(item) or isinstance(item, Source) or len(getattr(item, "shape", ())) == 2
 
 

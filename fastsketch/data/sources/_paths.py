@@ -13,7 +13,7 @@ STANDARD_INPUT = "-"
 
 
 def is_name(x: Any) -> TypeGuard[str | PathLike[str]]:
-    """Return whether x is a path."""
+    """Return True if x is a path (str or PathLike)."""
     return isinstance(x, str | PathLike)
 
 
@@ -42,7 +42,7 @@ def comes_once(path: str | PathLike[str]) -> bool:
 
 
 def files_of(name: str | PathLike[str]) -> list[Path]:
-    """Return the files that a path denotes: the file itself, those in a folder, or those that a glob matches.
+    """Return the files that a path denotes: the file itself, all files in a folder, or the matches of a glob.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _is_one(path: Path) -> bool:
 
 
 def _of_folder(folder: Path) -> list[Path]:
-    """Return all files of a folder and its subfolders except hidden ones and those that begin with "_" (_SUCCESS)."""
+    """Return the files in a folder and its subfolders, sorted by path, without names that begin with "." or "_"."""
     paths: list[Path] = []
     for place, folders, files in os.walk(folder):
         one = [name for name in folders if Path(name).suffix in FOLDERS_OF_ONE]

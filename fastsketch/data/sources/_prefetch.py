@@ -1,4 +1,4 @@
-"""Prefetch: a thread computes the next items of an iterator while the caller works on the last one."""
+"""Prefetch items of an iterator in a thread while the caller works on the previous item."""
 
 import os
 from collections import deque
@@ -13,7 +13,10 @@ ALIVE = 3
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of an iterator; a thread computes up to two in advance and ends with this generator."""
+    """Yield the items of an iterator while a thread computes up to two further items in advance.
+
+    The thread ends with this generator.
+    """
     owner, end = os.getpid(), object()
     thread = ThreadPoolExecutor(1, "fastsketch-read")
     coming: deque[Future[Any]] = deque()

@@ -13,12 +13,12 @@ from fastsketch.data.sources._foreign import needs
 
 
 def is_url(x: Any) -> bool:
-    """Return whether x names a file by a protocol, such as s3://bucket/rows.csv."""
+    """Return True if x is a URL such as s3://bucket/rows.csv."""
     return isinstance(x, str) and "://" in x
 
 
 class RemotePath:
-    """A file of a protocol that fsspec supports, with the methods of ``Path`` that sources use."""
+    """A file at a URL that fsspec supports, with the methods of ``pathlib.Path`` that sources use."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -34,13 +34,13 @@ class RemotePath:
         return RemotePath(self.url.removesuffix(self.suffix) + suffix)
 
     def absolute(self) -> "RemotePath":
-        """Return the path itself. ``resolve`` is the same."""
+        """Return the path itself; ``resolve`` does the same."""
         return self
 
     resolve = absolute
 
     def is_file(self) -> bool:
-        """Return True: folders are expanded by ``remote_files``."""
+        """Return True always, because ``remote_files`` has already expanded folders."""
         return True
 
     def open(self, mode: str = "rb", buffering: int = -1) -> Any:
@@ -49,7 +49,7 @@ class RemotePath:
             return needs("fsspec", "files by a protocol").open(self.url, mode).open()
 
     def stat(self) -> Any:
-        """Return an object with the size of the file and a number that depends on its version."""
+        """Return the size of the file as `st_size`, and a number that changes with its version as `st_mtime_ns`."""
         with _as_system_error():
             file_system, path = needs("fsspec", "files by a protocol").core.url_to_fs(self.url)
             about = file_system.info(path)
@@ -60,7 +60,7 @@ class RemotePath:
 
 @contextmanager
 def _as_system_error() -> Generator[None]:
-    """Convert exceptions of a store to OSError, from which sources make an error that names the file."""
+    """Convert exceptions of an object store to OSError, so that sources can name the file in their message."""
     try:
         yield
     except (OSError, ImportError):
@@ -70,7 +70,7 @@ def _as_system_error() -> Generator[None]:
 
 
 def remote_files(url: str) -> list[RemotePath]:
-    """Return the files that a URL denotes: the file itself, those in a folder, or those that a glob matches.
+    """Return the files that a URL denotes: the file itself, all files in a folder, or the matches of a glob.
 
     Raises
     ------

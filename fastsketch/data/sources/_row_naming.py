@@ -1,4 +1,4 @@
-"""Add the position in the source to errors of a model about rows of a batch."""
+"""Add the file, row and line to a model's errors about a row of a batch."""
 
 import contextlib
 import re

@@ -19,7 +19,7 @@ def chosen(
     dtype: np.dtype[Any] | None = None,
     fill: float | None = None,
 ) -> Source:
-    """Return a source with these columns in this order, in this dtype, and with `fill` in place of NaN.
+    """Return a source with the given columns in this order, converted to `dtype`, and with NaN replaced by `fill`.
 
     Without fill, reading raises an error that names the position of the first NaN.
     """
@@ -34,17 +34,17 @@ def chosen(
 
 
 def with_missing(source: Source) -> Source:
-    """Return a source that passes NaN through instead of refusing it."""
+    """Return a source that yields NaN instead of raising an error for missing numbers."""
     return Checked(source, None, float("nan")) if isinstance(source, Checked) and source.refuses else source
 
 
 def picked(source: Source, columns: Sequence[int]) -> Source:
-    """Return a source with the columns at these positions."""
+    """Return a source that yields only the columns at these positions, in this order."""
     return source.only(columns) or Picked(source, columns)
 
 
 class Derived(Source):
-    """A source that computes its rows from those of another source, row by row."""
+    """Base class of sources that compute each row from the same row of another source."""
 
     def __init__(self, source: Source) -> None:
         self._of = source
@@ -55,58 +55,58 @@ class Derived(Source):
         self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
-        """Return a source derived in the same way from another source, such as a part."""
+        """Apply the same transformation to another source, such as a part of the original."""
         raise NotImplementedError
 
     def made(self, rows: Any, first: int) -> Any:
-        """Return the derived rows of a chunk; `first` is the number of its first row in the source."""
+        """Transform a chunk of rows; `first` is the number of its first row in the source."""
         raise NotImplementedError
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
+        """Yield (transformed rows, position) for each chunk, from row `start_row` on."""
         for rows, position in self._of.read(start_row):
             yield self.made(rows, start_row), position
             start_row += length(rows)
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source."""
+        """Yield (transformed rows, values of the extra column, position) for each chunk."""
         for rows, values, position in self._of.read_beside(start_row):
             yield self.made(rows, start_row), values, position
             start_row += length(rows)
 
     @property
     def made_of(self) -> Source:
-        """The source that the rows are computed from."""
+        """The source from which the rows are computed."""
         return self._of
 
     def each(self) -> list[Source]:
-        """See Source."""
+        """Return the sources that this one concatenates, each transformed in the same way."""
         return [self.like(source) for source in self._of.each()]
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Approximate size of the original source's rows, in bytes."""
         return self._of.n_bytes
 
     def between(self, start: int, stop: int) -> Source:
-        """See Source."""
+        """Return rows [start, stop) as a source."""
         return self.like(self._of.between(start, stop))
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source."""
+        """Split into consecutive sources of about n_bytes of original rows."""
         return [self.like(part) for part in self._of.parts(n_bytes, multiple=multiple)]
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the original source's rows."""
         return self._of.identity()
 
     def place(self, row: int) -> Place:
-        """See Source."""
+        """Return the file, row and line of a row, for messages."""
         return self._of.place(row)
 
 
 class Picked(Derived):
-    """Some columns of a source that reads all of its columns."""
+    """A source that selects columns of another source, which reads all of its columns."""
 
     def __init__(self, source: Source, columns: Sequence[int]) -> None:
         super().__init__(source)
@@ -116,27 +116,27 @@ class Picked(Derived):
         self.feature_names = None if names is None else tuple(names[k] for k in columns)
 
     def like(self, source: Source) -> Source:
-        """See Derived."""
+        """Return the same columns of another source."""
         return Picked(source, self._columns.tolist())
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Approximate size of the selected columns, in bytes; of text, the size of the text."""
         return self._of.n_bytes * self.n_features // self._of.n_features if self.n_rows is not None else self.size
 
     def made(self, rows: Any, first: int) -> Any:
-        """See Derived."""
+        """Return the selected columns of a chunk of rows."""
         if is_sparse(rows):
             return rows[:, self._columns]
         return np.take(cast("NDArray[Any]", rows), self._columns, axis=1)
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows and the selected columns."""
         return {**self._of.identity(), "columns": self._columns.tolist()}
 
 
 class Checked(Derived):
-    """The rows of a source in one dtype, with NaN filled or refused."""
+    """A source that converts rows to one dtype, and replaces NaN or raises an error for it."""
 
     def __init__(self, source: Source, dtype: np.dtype[Any] | None, fill: float | None) -> None:
         while isinstance(source, Checked):
@@ -151,26 +151,26 @@ class Checked(Derived):
 
     @property
     def refuses(self) -> bool:
-        """Return whether a NaN is an error."""
+        """Whether a NaN in the rows raises an error."""
         return self._fill is None
 
     def like(self, source: Source) -> Source:
-        """See Derived."""
+        """Apply the same dtype and treatment of NaN to another source."""
         return Checked(source, self._dtype, self._fill)
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Approximate size of the converted rows in memory, in bytes."""
         if self.n_rows is None or self.sparse or self.dtype is None:
             return self._of.n_bytes
         return self.n_rows * self.n_features * self.dtype.itemsize
 
     def only(self, columns: Sequence[int]) -> Source:
-        """See Source."""
+        """Return a source that reads only the columns at these positions, with the same dtype and treatment of NaN."""
         return self.like(picked(self._of, columns))
 
     def made(self, rows: Any, first: int) -> Any:
-        """See Derived."""
+        """Convert a chunk of rows to the dtype, and replace each NaN or raise SourceError for the first one."""
         values: NDArray[Any] = rows.data if is_sparse(rows) else rows
         out = values if self._dtype is None else values.astype(self._dtype, copy=False)
         if out.dtype.kind == "f" and out.size and np.isnan(out.max()):
@@ -200,7 +200,7 @@ class Checked(Derived):
         )
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows, with the dtype and the fill value if they are set."""
         about = self._of.identity()
         about |= {} if self._dtype is None else {"dtype": str(self._dtype)}
         return about if self._fill is None else {**about, "fill": self._fill}

@@ -1,4 +1,4 @@
-"""A source for objects with a shape that support slicing, such as Zarr arrays; they are read in chunks."""
+"""A source that reads objects with a shape and slicing, such as Zarr arrays, in chunks of rows."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +10,15 @@ from fastsketch.data.sources._source import RowSource, rows_of_chunk
 
 
 def has_slices(x: Any) -> bool:
-    """Return whether x has a shape and supports indexing."""
+    """Return True if x has a shape and supports indexing."""
     return isinstance(getattr(x, "shape", None), tuple) and callable(getattr(x, "__getitem__", None))
 
 
 class SlicedSource(RowSource):
-    """The rows x[start:stop] of an object. Parts are pickled with the object.
+    """A source that reads rows from any object with a shape by slicing, x[start:stop].
 
-    `step` is the number of rows that the object stores together; chunks are multiples of it.
+    Parts are pickled with the object. `step` is the number of rows that the object stores together; chunks are
+    multiples of it.
     """
 
     waits = False  # the object may not be thread-safe
@@ -51,5 +52,5 @@ class SlicedSource(RowSource):
             start = stop
 
     def identity(self) -> dict[str, Any]:
-        """See Source: the shape, and a digest of its first and its last rows."""
+        """Return JSON values that identify the rows: the shape, and a digest of the first and the last rows."""
         return {**of_ends(self, type(self._x).__name__), **super().identity()}

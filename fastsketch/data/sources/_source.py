@@ -1,4 +1,4 @@
-"""Define the interface of sources of rows, and a base class for those that can start at any row."""
+"""The interface of sources of rows, and a base class for sources that can be read from any row on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ MAX_FEATURES = 2**31 - 1
 
 
 class Place(NamedTuple):
-    """The position of a row: file, row and line."""
+    """The position of a row for messages: file, row number and line number."""
 
     name: str  # of the file or object
     row: int | None  # counted from 0 within it; None where rows before it would have to be counted
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Source(ABC):
-    """Rows of one width that are read in chunks.
+    """A source of rows of one width that is read in chunks.
 
     A source that can be read again (``repeatable``) opens its files only while it is read, can be pickled, and may be
     read by several threads or processes at the same time. ``parts`` splits it into sources of consecutive rows; the
@@ -101,7 +101,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """Yield (rows, position) in the calling thread.
+        """Yield each chunk as (rows, position after it), reading in the calling thread.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Source(ABC):
         """
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """Return an iterator over (rows, position after them) from start_row on.
+        """Return an iterator over chunks as (rows, position after them), from row start_row on.
 
         The rows are valid until the next chunk is read. For sources that have to wait (for a disk, a decompressor), a
         thread reads at most two chunks ahead; it ends with the iterator.
@@ -130,7 +130,7 @@ class Source(ABC):
     labelled: bool = False
 
     def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """Yield (rows, values, position), with the values (n,) of the extra column; otherwise like ``read``.
+        """Yield each chunk with the values of the extra column, as (rows, values, position).
 
         Values are numbers, strings or objects; missing ones are None or NaN. Several extra columns hold numbers, (n,
         k). ValueError if the source has no extra column.
@@ -164,13 +164,13 @@ class Source(ABC):
 
     @property
     def n_bytes(self) -> int:
-        """Approximate size of the rows in memory; of text, the size of the text; 0 if unknown."""
+        """Approximate size of the rows in memory in bytes, or the size of the text; 0 if unknown."""
         if self.n_rows is None:
             return 0
         return self.n_rows * self.n_features * (8 if self.dtype is None else self.dtype.itemsize)
 
     def between(self, start: int, stop: int) -> "Source":
-        """Return the rows [start, stop) as a source; only for repeatable sources with known n_rows.
+        """Return rows [start, stop) as a source; only for repeatable sources with a known number of rows.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
-        """Split into consecutive sources of about n_bytes of rows in memory.
+        """Split the source into consecutive sources of about n_bytes each.
 
         All but the last have a multiple of `multiple` rows, if the source knows its number of rows. The split depends
         only on the data and on the two arguments. A source that cannot be split returns itself, or longer parts.
@@ -199,7 +199,7 @@ class Source(ABC):
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
 
     def varied(self, **fields: Any) -> Self:
-        """Return a copy of the source with other values of some attributes.
+        """Return a copy of the source with some attributes replaced.
 
         Parameters
         ----------
@@ -212,15 +212,17 @@ class Source(ABC):
         return other
 
     def only(self, columns: Sequence[int]) -> "Source | None":
-        """Return a source that reads only these columns, in this order; None if the format always reads all."""
+        """Return a source that reads only the columns at these positions, or None if the format always reads all
+        columns.
+        """
         return None
 
     def each(self) -> "list[Source]":
-        """Return the sources that this one concatenates, or a list of itself."""
+        """Return the list of sources that this one concatenates, or a list of only itself."""
         return [self]
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that identify the rows: names, sizes, times, digests of samples.
+        """Return JSON values that identify the rows, such as file names, sizes, times and digests of samples.
 
         Raises
         ------
@@ -234,35 +236,35 @@ class Source(ABC):
     _begun = False
 
     def _begin(self) -> None:
-        """Raise SourceError if the rows can be read only once and have been read."""
+        """Mark a source that can be read only once as read. Raise SourceError if it has been read before."""
         if not self.repeatable:
             if self._begun:
                 raise SourceError(f"{self.name} has been read, and can be read only once: save it to a file first")
             self._begun = True
 
     def place(self, row: int) -> Place:
-        """Return the position of a row, counted from 0 within this source."""
+        """Return the file, row and line of a row that is counted from 0 within this source."""
         return Place(self.name, self.first_row + row, None)
 
     def where(self, row: int) -> str:
-        """Describe a row, counted from 0 within this source, for a message: file, row and, for text, line."""
+        """Describe a row, counted from 0 within this source, for an error message by file, row and, for text, line."""
         return str(self.place(row))
 
 
 class RowSource(Source):
-    """A source that can be read from any row on: subclasses implement ``_chunks``."""
+    """Base class of sources that can be read from any row on; subclasses implement ``_chunks``."""
 
     def _chunks(self, start: int) -> "Iterator[_Rows]":
-        """Yield the rows from `start` to the end of this part, both counted in the file or object that was opened."""
+        """Yield the rows from `start` to the end of this part; `start` counts from the start of the file or object."""
         raise NotImplementedError
 
     @property
     def _stop(self) -> int:
-        """The end of this part: the number of the row after the last one in the file or object."""
+        """End of this part: the index after its last row, counted in the whole file or object."""
         return self.first_row + self.size
 
     def _steps(self, start: int) -> Iterator[tuple[int, int]]:
-        """Yield (first, stop) rows of each chunk."""
+        """Yield the row range (first, stop) of each chunk."""
         step = rows_of_chunk(self)
         for first in range(start, self._stop, step):
             yield first, min(first + step, self._stop)
@@ -271,7 +273,7 @@ class RowSource(Source):
         """Raise SourceError if a file has changed since it was opened; objects in memory are not checked."""
 
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """See Source."""
+        """Yield (rows, position after them) for each chunk. Raise SourceError if the file changes meanwhile."""
         self._begin()
         self.check_unchanged()
         for rows in self._chunks(self.first_row + start_row):
@@ -280,21 +282,21 @@ class RowSource(Source):
         self.check_unchanged()
 
     def between(self, start: int, stop: int) -> Source:
-        """See Source."""
+        """Return rows [start, stop) as a source."""
         return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def identity(self) -> dict[str, Any]:
-        """See Source: the range of rows."""
+        """Return the first row and the number of rows of this part as JSON values; subclasses add the file."""
         return {"rows": [self.first_row, self.n_rows]} if self.repeatable else super().identity()
 
 
 def length(rows: Any) -> int:
-    """Return the number of rows of a matrix, or of a list of rows with names."""
+    """Return the number of rows of a matrix, or of a list of rows with named features."""
     return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
 def rows_of_chunk(source: Source) -> int:
-    """Return the number of rows of a chunk."""
+    """Return the number of rows in a chunk of about 8 MiB, at least 1."""
     if source.n_rows:
         return rows_of_part(source, CHUNK_BYTES, 1)
     return max(1, CHUNK_BYTES // (source.n_features * np.dtype(source.dtype).itemsize))

@@ -1,4 +1,4 @@
-"""Read a matrix in a file of many arrays (HDF5, Zarr): a dense array, or CSR as three arrays, as in AnnData.
+"""Read a matrix in a file of many arrays (HDF5, Zarr), dense or stored as three CSR arrays as in AnnData.
 
 Subclasses open the file and find objects in it by name. The choice of the matrix, and how its rows are read and
 checked, is common to both formats.
@@ -25,13 +25,15 @@ HELD_BYTES = 112 << 20
 
 
 def check_numbers(dtype: Any, name: str) -> None:
-    """Raise SourceError unless the dtype is one of real numbers."""
+    """Raise SourceError unless the dtype is real: floating point, integer or Boolean."""
     if getattr(dtype, "kind", "O") not in "fiub":
         raise SourceError(f"{name} must hold real numbers, got dtype {dtype}")
 
 
 def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]:
-    """Return the dtype of a matrix in native byte order; SourceError unless it is a matrix of real numbers."""
+    """Return the dtype of a matrix in native byte order. Raise SourceError unless it is two-dimensional with real
+    numbers.
+    """
     check_numbers(dtype, name)
     if len(shape) != 2 or shape[1] == 0:
         raise SourceError(f"{name} must be a matrix with at least one column, got shape {tuple(shape)}")
@@ -39,7 +41,7 @@ def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]
 
 
 def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
-    """Raise SourceError if reading needs much more memory at a time than the file has bytes.
+    """Raise SourceError if reading needs far more memory than the size of the file suggests.
 
     Chunks that nobody has written are not stored, so a few bytes can state any shape.
     """
@@ -51,9 +53,10 @@ def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
 
 
 class StoredSource(FileSource):
-    """The rows of the matrix called `key`; by default X of AnnData, otherwise the only matrix in the file.
+    """A source that reads the matrix called `key` in an HDF5 or Zarr file.
 
-    A subclass implements ``opened``, ``find`` and ``names``.
+    The default is X of AnnData, otherwise the only matrix in the file. A subclass implements ``opened``, ``find`` and
+    ``names``.
     """
 
     what: str  # name of the format for messages
@@ -70,19 +73,19 @@ class StoredSource(FileSource):
             self._set_names(root, key)
 
     def opened(self) -> AbstractContextManager[Any]:
-        """Open the file for reading; return a context manager of its root, a group or an array."""
+        """Return a context manager that opens the file and yields its root, a group or an array."""
         raise NotImplementedError
 
     def find(self, root: Any, key: str) -> Any:
-        """Return the array or group called `key`, None if it does not exist."""
+        """Return the array or group called `key`, or None if it does not exist."""
         raise NotImplementedError
 
     def names(self, root: Any) -> Iterator[tuple[str, Any]]:
-        """Yield (name, object) of all arrays and groups."""
+        """Yield (name, object) for all arrays and groups in the file."""
         raise NotImplementedError
 
     def _chosen(self, root: Any, key: str | None) -> str:
-        """Return the name of the matrix that `key` denotes, or of the default one."""
+        """Return the name of the matrix to read: the one called `key`, or the default one if `key` is None."""
         if hasattr(root, "shape"):
             if key is not None:
                 raise SourceError(f"{self.path} is an array, and no group: there is no key={key!r}")
@@ -100,14 +103,17 @@ class StoredSource(FileSource):
         return chosen
 
     def _is_annotated(self, root: Any) -> bool:
-        """Return whether the file is one of AnnData."""
+        """Return True if the file has the layout of AnnData."""
         if _text(root.attrs.get("encoding-type", "")) == "anndata" or self.path.suffix == ".h5ad":
             return True
         table = self.find(root, "var")
         return table is not None and not hasattr(table, "shape") and self.find(root, "X") is not None
 
     def _is_10x(self, group: Any) -> bool:
-        """Return whether a group is a 10x Genomics matrix, whose CSC columns are cells and are read as rows."""
+        """Return True if a group is a 10x Genomics matrix.
+
+        Such a matrix is CSC, its columns are cells, and they are read as rows.
+        """
         if hasattr(group, "shape") or _kind(group):
             return False
         return None not in (self.find(group, name) for name in ("barcodes", "indptr", "shape"))
@@ -131,7 +137,10 @@ class StoredSource(FileSource):
         raise SourceError(f"{self.path} has {len(names)} matrices: name one of them in key=: {_listed(names)}")
 
     def _describe(self, item: Any) -> None:
-        """Set shape and dtype; SourceError if the rows of the object cannot be read."""
+        """Set the shape and dtype of the source from the stored matrix.
+
+        Raise SourceError if its rows cannot be read.
+        """
         if hasattr(item, "shape"):
             self.dtype = check_matrix(item.shape or (), item.dtype, self.name)
             self.size, self.n_features = (int(size) for size in item.shape)
@@ -146,7 +155,7 @@ class StoredSource(FileSource):
         self.n_rows = self.size
 
     def _set_names(self, root: Any, key: str) -> None:
-        """Set the names of columns that AnnData and 10x Genomics store, if their number is right."""
+        """Set the column names that AnnData or 10x Genomics stores, if there is one for each column."""
         names = None
         folder = key.partition("/")[0]
         if not hasattr(root, "shape") and self._is_10x(self.find(root, key)):
@@ -164,11 +173,11 @@ class StoredSource(FileSource):
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Approximate size of the rows in memory, in bytes."""
         return self._bytes_of_row * self.size if self.sparse else super().n_bytes
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows: the file, the range of rows and the name of the matrix."""
         return {**super().identity(), "key": self._key}
 
     def _chunks(self, start: int) -> Iterator[Any]:
@@ -182,7 +191,10 @@ class StoredSource(FileSource):
             yield from self._dense_chunks(item, start)
 
     def _dense_chunks(self, item: Any, start: int) -> Iterator[NDArray[Any]]:
-        """Yield the rows from `start` on; whole storage chunks are read at a time if they fit HELD_BYTES."""
+        """Yield the rows of a dense array from row `start` on, one chunk at a time.
+
+        Whole storage chunks are read at a time if they fit HELD_BYTES.
+        """
         step = n_rows = rows_of_chunk(self)
         if self._chunk_rows * self.n_features * np.dtype(self.dtype).itemsize <= HELD_BYTES:
             step = max(1, step // self._chunk_rows) * self._chunk_rows
@@ -194,7 +206,7 @@ class StoredSource(FileSource):
             start = stop
 
     def _csr(self, group: Any) -> "_Csr":
-        """Return the arrays of a CSR matrix; SourceError if the group is no valid one."""
+        """Return the stored arrays of a CSR matrix. Raise SourceError if the group is not a valid CSR matrix."""
         kind = "csr" if self._is_10x(group) else _kind(group)
         if kind.startswith("csc"):
             raise SourceError(
@@ -224,7 +236,7 @@ class StoredSource(FileSource):
         return _Csr(shape, *arrays)
 
     def _sparse_chunks(self, matrix: "_Csr", first: int) -> Iterator[Any]:
-        """Yield the rows from `first` on, by the number of entries of a chunk; every index is checked."""
+        """Yield the CSR rows from row `first` on in chunks of limited size. Raise SourceError for invalid indices."""
         from scipy.sparse import csr_array
 
         dtype = np.dtype(self.dtype)
@@ -252,7 +264,9 @@ class StoredSource(FileSource):
             first += n
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: a dense array is cut at the ends of its chunks."""
+        """Split into consecutive sources of about n_bytes each; a dense array is split at the ends of its storage
+        chunks.
+        """
         if self.sparse:
             return super().parts(n_bytes, multiple=multiple)
         step, parts, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
@@ -273,7 +287,7 @@ class _Csr(NamedTuple):
 
 
 def _kind(item: Any) -> str:
-    """Return AnnData's encoding of a group: "csr_matrix", "csc_matrix", "dataframe", ...; "" if it states none."""
+    """Return AnnData's encoding name of a group, such as "csr_matrix" or "dataframe"; "" if it has none."""
     return _text(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", "")))
 
 
@@ -288,7 +302,7 @@ def _listed(names: list[str]) -> str:
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
     """Return the end of a part that begins at row `place`: after about `step` rows, at the end of a storage chunk.
 
-    The part has a multiple of `multiple` rows, if need be a few rows less than to the end of the chunk.
+    The part has a multiple of `multiple` rows; to ensure that, it may end a few rows before the end of the chunk.
     """
     stop = place + max(step, multiple)
     if chunk_rows > 1 and step >= chunk_rows:

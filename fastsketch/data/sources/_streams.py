@@ -1,4 +1,4 @@
-"""Read standard input, pipes and other streams, which come once; their first bytes decide the format."""
+"""Read standard input, pipes and other streams, which can be read only once; their first bytes decide the format."""
 
 import re
 import sys
@@ -31,7 +31,7 @@ _PAIRS = re.compile(rb"[ \t]*[^\s:,;]+(?:[ \t]+(?:qid:)?[0-9]+:\S+)+[ \t]*\r?")
 
 
 def text_format(head: bytes) -> str:
-    """Return the format of a text, "svmlight", "table" or "market", by its first lines."""
+    """Return "svmlight", "table" or "market", the format of a text judged by its first lines."""
     if head[:14].lower() == b"%%matrixmarket":
         return "market"
     line = next((line for line in head.split(b"\n") if line.split(b"#", 1)[0].strip()), b"")
@@ -40,14 +40,14 @@ def text_format(head: bytes) -> str:
 
 
 def open_text(path: Path, options: Options) -> Source:
-    """Open a text file whose suffix does not determine its format."""
+    """Open a text file whose suffix does not determine its format as a source."""
     with InputFile(path) as file:
         head = file.head(HEAD_BYTES)
     return function(TEXT["table" if options.dialect.separator else text_format(head)])(path, options)
 
 
 def open_stream(path: Path, options: Options) -> Source:
-    """Open a pipe or standard input as a source; the stream is closed if it is refused."""
+    """Open a pipe or standard input as a source. The stream is closed if an error is raised."""
     with ExitStack() as stack:
         file = sys.stdin.buffer if str(path) == STANDARD_INPUT else None
         source = of_stream(stack.enter_context(InputFile(path, file)), options)
@@ -63,7 +63,7 @@ def name_of(stream: InputFile) -> str:
 
 
 def of_stream(stream: InputFile, options: Options) -> Source:
-    """Return the source of a stream from which nothing has been read."""
+    """Return a source for a stream from which nothing has been read yet."""
     start = stream.head(8)
     if not start:
         raise SourceError(f"{name_of(stream)} is empty")
@@ -77,7 +77,7 @@ def of_stream(stream: InputFile, options: Options) -> Source:
 
 
 class StreamedMatrix(RowSource):
-    """An .npy matrix that is read from a stream."""
+    """A source that reads an .npy matrix from a stream."""
 
     repeatable = waits = False
 

@@ -32,7 +32,7 @@ _SUSPECT_BYTES = b"_", b" +", b" -", b"\t+", b"\t-", b"qid", b"\x0b", b"\x0c"
 
 
 class SvmlightSource(TextSource):
-    """The rows of svmlight text, CSR. A stream needs n_features."""
+    """A source that reads the rows of svmlight text as CSR matrices. For a stream, n_features must be given."""
 
     sparse = complete = labelled = True
     dtype = np.dtype(np.float64)
@@ -53,7 +53,7 @@ class SvmlightSource(TextSource):
             raise SourceError(f"{path} holds no features")
 
     def _count_features(self) -> int:
-        """Return the number of columns of the file without parsing its values.
+        """Count the columns of the file without parsing its values.
 
         Indices ascend, so the last index of each line is the largest. The first block is parsed, so that a file of
         another format is refused at once; so is a block in which feature 0 seems to occur in a one-based file.
@@ -86,9 +86,9 @@ class SvmlightSource(TextSource):
                 yield rows, labels
 
     def _parse(self, text: bytes, n_before: int) -> "tuple[csr_array[Any], NDArray[np.float64]]":
-        """Parse whole lines; return the rows, as wide as the largest index, and the labels.
+        """Parse whole lines of svmlight text into CSR rows and labels; the rows are as wide as the largest index.
 
-        SourceError names an invalid line; `n_before` lines of this source precede the text.
+        Raise SourceError at an invalid line; `n_before` is the number of lines of this source before the text.
         """
         from scipy.sparse import csr_array
 
@@ -115,11 +115,11 @@ class SvmlightSource(TextSource):
         return SourceError(f"{self.path}: line {self.line_at(n_before)}: {reason}{hint}")
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows: the file, the byte range and how indices are read."""
         return {**super().identity(), "n_features": self.n_features, "zero_based": self._zero_based}
 
     def is_row(self, line: bytes) -> bool:
-        """See TextSource."""
+        """Return True if a line is a row, not blank or a comment."""
         return bool(line.split(b"#", 1)[0].strip())
 
 
@@ -128,19 +128,19 @@ def _loader() -> Any:
 
 
 def _is_suspect(text: bytes) -> bool:
-    """Return whether a text may violate a rule of the format that scikit-learn does not check."""
+    """Return True if a text may violate a rule of the svmlight format that scikit-learn does not check."""
     likely = text.count(b"\r") != text.count(b"\r\n") or any(part in text for part in _SUSPECT_BYTES)
     return likely and _SUSPECT.search(text) is not None
 
 
 def _last_index(line: bytes) -> int:
-    """Return the index of the last pair of a line; 0 if there is none or it cannot be read."""
+    """Return the feature index of the last index:value pair in a line, or 0 if there is none."""
     pair = line.partition(b"#")[0].rpartition(b":")[0][-20:].split()[-1:]
     return int(pair[0]) if pair and pair[0].isdigit() else 0
 
 
 def _fault(line: bytes, zero_based: bool) -> str | None:
-    """Return why a line is no svmlight text; None for a valid line."""
+    """Explain why a line is not valid svmlight text; return None for a valid line."""
     line = line.rstrip(b"\r")
     if b"\r" in line:
         return "a carriage return within a line (lines end in \\n or \\r\\n)"

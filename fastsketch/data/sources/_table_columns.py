@@ -1,4 +1,4 @@
-"""Select the columns of a table with types that become rows of numbers."""
+"""Select the columns of a Parquet file, Arrow file or data frame that are read as rows of numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ CHOOSE = "columns='numeric' (--columns numeric) leaves them out, columns= (--col
 
 @dataclass(frozen=True)
 class Chosen:
-    """Columns of a table that are read as rows.
+    """A selection of table columns that are read as rows of numbers.
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ class Chosen:
 
     @property
     def n_features(self) -> int:
-        """Number of numbers in a row."""
+        """Number of features in a row, where a column of lists counts once for each entry."""
         return sum(width or 1 for width in self.widths)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, name[k] for entries of lists; None if rows are the lists of one column."""
+        """Names of the features, name[k] for entries of lists; None if they have no names."""
         if not self.named or (len(self.widths) == 1 and (self.widths[0] or 1) > 1):
             return None
         return tuple(
@@ -60,7 +60,7 @@ class Chosen:
         )
 
     def only(self, features: Sequence[int]) -> "Chosen | None":
-        """Return a selection of some features; None if they are entries of lists."""
+        """Return a selection of the features at these positions, or None if a column holds lists."""
         if any(width not in (None, 1) for width in self.widths):
             return None
         columns, widths = zip(*((self.columns[k], self.widths[k]) for k in features), strict=True)
@@ -68,7 +68,7 @@ class Chosen:
 
 
 def choose(frames: Frames, options: Options) -> Chosen:
-    """Select the columns that `options` request; by default all but the index of a pandas data frame.
+    """Select the columns that `options` request, by default all except the index of a pandas data frame.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def choose(frames: Frames, options: Options) -> Chosen:
 
 
 def _width(frames: Frames, name: str) -> int | None:
-    """Return the length of the lists in a column, from the first of them; None for a column of numbers."""
+    """Return the length of the lists in a column, judged by the first list, or None for a column of numbers."""
     kind = frames.schema[name]
     if not kind.is_nested():
         return None
@@ -120,9 +120,9 @@ def _width(frames: Frames, name: str) -> int | None:
 
 
 def refuse_columns(of: str, others: Sequence[str], said: str, *, some: bool) -> NoReturn:
-    """Raise SourceError that names all columns without numbers, and the option that leaves them out.
+    """Raise SourceError that names all columns without numbers and the option that leaves them out.
 
-    said: what the first of them holds and where. some: whether there are columns of numbers.
+    `said` describes what the first of these columns holds and where. `some` is True if other columns hold numbers.
     """
     if not some:
         raise SourceError(f"{of}{said}")
@@ -131,7 +131,7 @@ def refuse_columns(of: str, others: Sequence[str], said: str, *, some: bool) -> 
 
 
 def _other_than_numbers(kind: Any) -> str | None:
-    """Describe what a column holds if it holds neither numbers nor lists of numbers; None otherwise."""
+    """Describe what a column of this polars type holds, or return None if it holds numbers or lists of numbers."""
     pl = needs("polars", "tables")
     if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
         return None

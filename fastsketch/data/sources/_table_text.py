@@ -20,7 +20,7 @@ from fastsketch.data.sources._text import TextSource
 
 
 class TableText(TextSource):
-    """The rows of a csv file of numbers.
+    """A source that reads the rows of a csv file of numbers.
 
     A number is decimal and finite. A cell that is empty, or NA, n/a, NaN, null, none or ?, is missing and read as NaN.
     Columns that are not selected may hold anything. The first line is a header if the dialect says so, if a column is
@@ -70,16 +70,16 @@ class TableText(TextSource):
         return self._all_names[column] if self._all_names else str(column)
 
     def only(self, columns: Sequence[int]) -> Self:
-        """See Source."""
+        """Return a source that reads only the columns at these positions, in this order."""
         part = self.varied(_columns=[self._columns[k] for k in columns])
         part._set_columns()
         return part
 
     def _of_numbers(self, rows: list[list[str]], *, leave_out: bool) -> list[int]:
-        """Return the columns that hold numbers, if leave_out is true, and all columns otherwise.
+        """Find the columns that hold numbers; return them if leave_out is true, and all columns otherwise.
 
         A warning names the columns that are left out. If a column is empty in the first lines, its first cells that are
-        not missing decide.
+        not missing decide. The positions and texts of cells that are not numbers are stored for a later error.
         """
         dialect, found = self._csv.dialect, {k: [row[k] for row in rows] for k in self._columns}
         empty = [k for k, cells in found.items() if rows and all(kind_of(cell, dialect) is None for cell in cells)]
@@ -105,7 +105,7 @@ class TableText(TextSource):
         return numbers if leave_out else self._columns
 
     def _refuse_words(self) -> None:
-        """Raise SourceError that names all selected columns whose first lines hold no numbers."""
+        """Raise SourceError if the first lines of a selected column hold no numbers; it names all such columns."""
         odd = [cell for cell in self._odd if cell[1] in set(self._columns)]
         for number, k, text in odd[:1]:
             others = sorted({k for _, k, _ in odd})
@@ -113,7 +113,7 @@ class TableText(TextSource):
             refuse_columns(self.name, [self._called(k) for k in others], said, some=len(others) < len(self._columns))
 
     def _head(self) -> bytes:
-        """Return the first lines of the file or stream, which can still be read."""
+        """Return the first lines of the file or stream without consuming them."""
         if self._stream is not None:
             return first_lines(self._stream, 1, wait=False)
         with InputFile(self.path) as text:
@@ -137,7 +137,9 @@ class TableText(TextSource):
             yield frame.to_numpy(order="c"), values
 
     def _values(self, cells: list[str | None]) -> NDArray[Any]:
-        """Return cells of the extra column; numbers among them are written with a decimal point."""
+        """Return the cells of the extra column as an object array; numbers get a decimal point and no thousands
+        separator.
+        """
         dialect = self._csv.dialect
         if dialect.decimal != "." or dialect.thousands:
             cells = [dialect.plain(cell) if cell and kind_of(cell, dialect) == "a number" else cell for cell in cells]
@@ -146,14 +148,14 @@ class TableText(TextSource):
         return out
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: whole where quoted cells may hold line ends."""
+        """Split into byte ranges of about n_bytes of text; the text stays whole if quoted cells may hold line ends."""
         if self._csv.dialect.multiline:
             return [self]
         return super().parts(max(n_bytes, self._csv.header_bytes), multiple=multiple)
 
     # -- lines -----------------------------------------------------------------------------------------------------
     def line_of(self, row: int) -> int | None:
-        """See TextSource."""
+        """Return the line number of a row of this part, or None for a stream; rows count from 0, lines from 1."""
         if not self.repeatable:
             return None
         with InputFile(self.path, start=self._from, stop=self._to if self._is_part() else None) as file:
@@ -165,7 +167,7 @@ class TableText(TextSource):
         return None
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows: the file, the byte range, the csv dialect and the columns."""
         dialect = self._csv.dialect
         about = {**super().identity(), "header": self._csv.names is not None}
         about |= {} if dialect.separator is None else {"separator": self._csv.separator}

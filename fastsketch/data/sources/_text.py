@@ -1,4 +1,4 @@
-"""Base class of text sources: byte ranges that end at line ends, and line numbers of rows."""
+"""Base class of text sources, which split files into byte ranges at line ends and find the lines of rows."""
 
 import contextlib
 from collections.abc import Generator, Iterator
@@ -18,7 +18,7 @@ LOOK_BYTES = 64 << 10
 
 
 class TextSource(FileSource):
-    """Rows that are lines of a file, of a byte range of it, or of a stream."""
+    """Base class of sources that read rows from the lines of a file, of a byte range of it, or of a stream."""
 
     n_rows: int | None = None
     _newline = b"\n"
@@ -35,12 +35,15 @@ class TextSource(FileSource):
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Size of the text of this part, in bytes."""
         return self.size
 
     @contextlib.contextmanager
     def opened(self) -> Generator[InputFile]:
-        """Open the text at the first line of this part; check before and after that the file is unchanged."""
+        """Open the text at the first line of this part, and yield it as an InputFile.
+
+        Raise SourceError if the file has changed, before or after.
+        """
         self._begin()
         if self._stream is not None:
             with self._stream as text:
@@ -59,12 +62,15 @@ class TextSource(FileSource):
         return (self._from, self._to) != (0, self.file_bytes)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
+        """Yield (rows, position in bytes) for each chunk, from row `start_row` on."""
         for rows, _, position in self.read_beside(start_row):
             yield rows, position
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source. Values are labels of svmlight text; of a table str, None for an empty cell."""
+        """Yield (rows, values, position in bytes) for each chunk.
+
+        The values are labels of svmlight text, or the extra column's strings of a table, with None for an empty cell.
+        """
         row = 0
         with self.opened() as file:
             for rows, values in self._blocks(file):
@@ -79,7 +85,7 @@ class TextSource(FileSource):
         raise NotImplementedError
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: byte ranges of about n_bytes of text. Compressed text is one part."""
+        """Split the file into byte ranges of about n_bytes that end at line ends. Compressed text is not split."""
         if not self.repeatable or self.size <= n_bytes:
             return [self]
         self.check_unchanged()
@@ -92,7 +98,7 @@ class TextSource(FileSource):
         return [self.varied(_from=start, _to=stop, size=stop - start) for start, stop in pairwise(cuts)]
 
     def _line_end(self, file: Any, place: int) -> int:
-        """Return the position after the first line end at or after a position."""
+        """Return the position after the first line end at or after the position `place`."""
         file.seek(place - 1)
         while place < self._to:
             block = file.read(LOOK_BYTES)
@@ -104,12 +110,12 @@ class TextSource(FileSource):
         return self._to
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows: the file and the byte range."""
         return {**super().identity(), "part": [self._from, self._to]}
 
     # -- lines -----------------------------------------------------------------------------------------------------
     def is_row(self, line: bytes) -> bool:
-        """Return whether a line is a row."""
+        """Return True if a line is a row, not a blank or comment line."""
         raise NotImplementedError
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -122,7 +128,7 @@ class TextSource(FileSource):
                     number += 1
 
     def line_at(self, number: int) -> int:
-        """Return the line number in the file, from 1, for a line of this part, from 0."""
+        """Convert a line number of this part (from 0) to a line number in the file (from 1)."""
         before = 0
         if self._from:
             with InputFile(self.path, stop=self._from) as file:
@@ -142,5 +148,5 @@ class TextSource(FileSource):
         return None
 
     def place(self, row: int) -> Place:
-        """See Source."""
+        """Return the file, row and line of a row, for messages. The row is None in a part that is not the first."""
         return Place(self.name, None if self._from else row, self.line_of(row))

@@ -1,4 +1,4 @@
-"""Read matrices in Zarr folders and zip files, and zarr arrays."""
+"""Read matrices in Zarr folders and zip files, and Zarr arrays in memory."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ from fastsketch.data.sources._stored import StoredSource, check_matrix
 
 
 class ZarrSource(StoredSource):
-    """The rows of a matrix in a Zarr folder or zip file."""
+    """A source that reads the rows of a matrix in a Zarr folder or zip file."""
 
     what = "Zarr array"
 
@@ -26,15 +26,15 @@ class ZarrSource(StoredSource):
         super().__init__(path, options)
 
     def opened(self) -> AbstractContextManager[Any]:
-        """See StoredSource."""
+        """Open the Zarr folder or zip file, and return a context manager that yields its root."""
         return nullcontext(needs("zarr", "Zarr arrays").open(store=str(self.path), mode="r"))
 
     def find(self, root: Any, key: str) -> Any:
-        """See StoredSource."""
+        """Return the Zarr array or group called `key`, or None if it does not exist."""
         return root.get(key) if key else root
 
     def names(self, root: Any) -> Iterator[tuple[str, Any]]:
-        """See StoredSource."""
+        """Return an iterator over (name, object) for all Zarr arrays and groups."""
         return iter(root.members(max_depth=None))
 
     def _look(self) -> tuple[int, str]:
@@ -49,7 +49,7 @@ class ZarrSource(StoredSource):
             raise SourceError(f"{self.name} has changed since it was opened, or is gone")
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the rows: folder, size, digest of the files' metadata, and matrix."""
         self.check_unchanged()
         n_bytes, digest = self._stamp
         about = {"path": str(self.path.resolve()), "format": ".zarr", "bytes": n_bytes, "digest": digest}
@@ -57,7 +57,7 @@ class ZarrSource(StoredSource):
 
 
 def open_array(x: Any, options: Options) -> Source:
-    """Return a zarr array as a source, by its path if it is in a local folder."""
+    """Open a Zarr array as a source, by its path if it is in a local folder."""
     from fastsketch.data.sources._sliced import SlicedSource
 
     name = f"the Zarr array {x.name or ''!r}"
@@ -69,9 +69,9 @@ def open_array(x: Any, options: Options) -> Source:
 
 
 def stamp_of(path: Path) -> tuple[int, str]:
-    """Return the total size of the files of an array, and a digest of their names, sizes and times.
+    """Return the total size of the files of a Zarr array, and a digest of their names, sizes and times.
 
-    SourceError for a pipe or a link among them: a link may lead to any file of the machine, or in circles.
+    Raise SourceError for a pipe or a link among them: a link may lead to any file of the machine, or in circles.
     """
     digest, n_bytes = blake2b(digest_size=16), 0
     folders = [str(path)] if path.is_dir() else []
