@@ -76,7 +76,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 @contextlib.contextmanager
 def _lines_on_standard_error() -> Generator[None]:
-    """Print warnings and log records of the library as lines on standard error, without the source line.
+    """Print the library's warnings and log records in this block as lines on standard error, without source lines.
 
     Of log records that differ only in their first argument, the first one is printed.
     """
@@ -111,7 +111,10 @@ def _complain(text: str, error: BaseException) -> None:
 
 
 def _say(text: str) -> None:
-    """Print one line on standard error; line breaks and characters that are not printable are replaced."""
+    """Print one line on standard error, prefixed by "fastsketch: ".
+
+    Line breaks become blanks, and characters that are not printable are escaped.
+    """
     from fastsketch._core.escaping import escaped
 
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Base classes of verbs. A verb is a dataclass whose fields declare its flags and positional arguments.
+"""Base classes of the command line's verbs (subcommands), whose dataclass fields declare their arguments.
 
 The docstring of the class is the text of --help. ``Verb`` has the flags of all verbs, its subclasses here those that
 several verbs share.
@@ -21,7 +21,7 @@ READING = {
 
 # -- fields ------------------------------------------------------------------------------------------------------------
 def flag(*names: str, default: Any = None, **options: Any) -> Any:
-    """Declare a field as a flag with these names, or without names as a positional argument.
+    """Declare a dataclass field as a flag with these names, or without names as a positional argument.
 
     `options` are passed to ``ArgumentParser.add_argument``. Metavar and help are taken from the docstring of the class,
     where they are written as a numpydoc parameter: "name : METAVAR" and an indented text.
@@ -34,7 +34,7 @@ def flag(*names: str, default: Any = None, **options: Any) -> Any:
 
 
 def parameter(*names: str, **options: Any) -> Any:
-    """Declare a field as a flag that sets the parameter of the same name of the verb's model.
+    """Declare a dataclass field as a flag that sets the model parameter of the same name.
 
     The value is the text from the command line, None if the flag is not given. ``Verb.parameters`` converts it.
     """
@@ -42,7 +42,10 @@ def parameter(*names: str, **options: Any) -> Any:
 
 
 def listed(text: str) -> list[str]:
-    """Split a list of names at commas. A name with commas must be in double quotes."""
+    """Split a list of names at commas.
+
+    A name that contains a comma must be in double quotes.
+    """
     from fastsketch._frame.parameters import names_in
 
     try:
@@ -52,7 +55,7 @@ def listed(text: str) -> list[str]:
 
 
 def as_column(text: str) -> str | int:
-    """Convert a column to int if it is a number (counted from 0); otherwise it is a name."""
+    """Convert a column to int if it is a number, which counts from 0; otherwise return its name."""
     try:
         return int(text)
     except ValueError:
@@ -68,7 +71,7 @@ def _how(text: str) -> bool | str:
 # -- verbs -------------------------------------------------------------------------------------------------------------
 @dataclass(kw_only=True)
 class Verb:
-    """Base class of all verbs: the arguments of a command. ``run`` does its job.
+    """Base class of the verbs of the command line; an instance holds the arguments of a command.
 
     Parameters
     ----------
@@ -89,11 +92,11 @@ class Verb:
     reading: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
     def run(self) -> int | None:
-        """Run the verb, and return the exit status; None is 0."""
+        """Execute the command, and return its exit status; None means 0."""
         raise NotImplementedError
 
     def flag_of(self, name: str) -> str:
-        """Return the flag of an argument, or "--set NAME" for a model parameter without a flag, for messages."""
+        """Return the flag that sets an argument, or "--set NAME" for a model parameter without a flag, for messages."""
         names = [item.metadata["names"] for item in dataclasses.fields(self) if item.name == name and item.metadata]
         return names[0][-1] if names and names[0] else f"--set {name}"
 
@@ -103,7 +106,7 @@ class Verb:
         return self.settings | {name: text for name, text in own.items() if text is not None}
 
     def parameters(self, *classes: Any) -> dict[str, Any]:
-        """Convert the model parameters that the command line sets, and return {name: value}.
+        """Convert the model parameters that the command line sets from text; return {name: value}.
 
         The first of the classes that has a parameter declares its type. ValueError if a text cannot be converted, or
         if no class has the parameter; the message then suggests the most similar name.
@@ -122,7 +125,7 @@ class Verb:
 
 @dataclass(kw_only=True)
 class RowsVerb(Verb):
-    """Verb that reads rows of numbers by ``fs.open_rows``.
+    """Base class of verbs that read rows of numbers with ``fs.open_rows``.
 
     Parameters
     ----------
@@ -141,7 +144,7 @@ class RowsVerb(Verb):
 
 @dataclass(kw_only=True)
 class ResumableVerb(Verb):
-    """Verb whose job reports its progress and can be resumed after a kill.
+    """Base class of verbs whose job reports its progress and can be resumed after it was stopped.
 
     Parameters
     ----------
@@ -156,7 +159,10 @@ class ResumableVerb(Verb):
     resume: bool = flag("--resume", action="store_true")
 
     def job(self, progress: Any) -> Any:
-        """Return the options of the job. `progress` is called with its reports."""
+        """Return the options of the job from the command line.
+
+        `progress` is a function that the job calls with its reports.
+        """
         from fastsketch.jobs._options import Job
 
         return Job(resume=self.resume, progress=progress)
@@ -164,7 +170,7 @@ class ResumableVerb(Verb):
 
 @dataclass(kw_only=True)
 class PartsVerb(ResumableVerb):
-    """Verb that splits its rows into parts, which several workers process at the same time.
+    """Base class of verbs that split their rows into parts, which several workers process at the same time.
 
     Parameters
     ----------
@@ -178,7 +184,10 @@ class PartsVerb(ResumableVerb):
     engine: str = flag("--engine", default="processes")
 
     def job(self, progress: Any) -> Any:
-        """See ResumableVerb."""
+        """Return the options of the job from the command line, with workers and engine.
+
+        `progress` is a function that the job calls with its reports.
+        """
         try:
             workers = self.workers if self.workers == "auto" else int(self.workers)
         except ValueError:
@@ -189,13 +198,13 @@ class PartsVerb(ResumableVerb):
 
 
 def class_named(name: str) -> Any:
-    """Import the object with a dotted name."""
+    """Import and return the object with a dotted name."""
     module, _, item = name.rpartition(".")
     return getattr(import_module(module), item)
 
 
 def reading_of(name: str, text: str) -> Any:
-    """Convert the text of an option of reading to the type that its function declares."""
+    """Convert the text of a reading option to the type that its function declares."""
     from inspect import signature
 
     from fastsketch._frame.parameters import from_text

@@ -1,4 +1,4 @@
-"""Verbs that run jobs: ``learn_rows`` runs one of ``fs.run``, ``answer_rows`` one of ``fs.map_rows``."""
+"""Run the jobs of verbs: learn a model from rows, or write a model's answers for rows."""
 
 import shutil
 import tempfile
@@ -24,7 +24,7 @@ NO_FILE = "--resume needs an output that is a regular file: its finished parts a
 
 # -- learning ----------------------------------------------------------------------------------------------------------
 def refuse_streams(verb: Any, *, passes: int = 1) -> None:
-    """Raise ValueError if an input of a verb is a stream, and --resume or a second pass would read it again."""
+    """Raise ValueError if an input of a verb is a stream but --resume or a second pass needs to read it again."""
     once = [path for path in verb.inputs if comes_once(path)]
     if verb.resume and once:
         raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
@@ -44,25 +44,14 @@ def learn_rows(
     every: int = 0,
     seen: Callable[[Any], object] | None = None,
 ) -> dict[str, Any]:
-    """Learn the rows of a source, save the model to the output, and return its facts, with seconds and rates.
+    """Learn the rows of a source, save the model to the output, and return the model's facts with duration and rate.
 
     While the job runs, its checkpoint is the folder OUTPUT.partial.
 
-    Parameters
-    ----------
-    verb : ResumableVerb
-    model : model
-        A template without rows; it is not changed.
-    out : Output
-    source : Source
-    notes : dict
-        Saved with the model, in addition to the names of the inputs.
-    switches : dict
-        Arguments, other than parameters of the model, that a resumed job must have in common with the stopped one.
-    passes : int
-    every : int
-    seen : callable, optional
-        Called with a model that learns in order after every `every` rows.
+    Parameters ---------- verb : ResumableVerb model : model A template without rows; it is not changed. out : Output
+    source : Source notes : dict Saved with the model, in addition to the names of the inputs. switches : dict
+    Arguments, other than parameters of the model, that a resumed job must have in common with the stopped one. passes :
+    int every : int seen : callable, optional Called with a model that learns in order after every `every` rows.
     """
     folder = _checkpoint_folder(verb, out)
     started, printed = time.perf_counter(), Printed(out.title, verb.progress, passes=passes)
@@ -96,7 +85,7 @@ def learn_rows(
 
 
 def _checkpoint_folder(verb: Any, out: Output) -> Path | None:
-    """Return the folder of the checkpoint; None if the output is no regular file, so that there is none."""
+    """Return the checkpoint folder, or None if the output is not a regular file and there is no checkpoint."""
     folder = out.partial
     if folder is None:
         if verb.resume:
@@ -117,7 +106,7 @@ def answer_rows(
     heads: Sequence[str] = (),
     facts: Mapping[str, Any] = {},
 ) -> None:
-    """Write the answers of a function for every row of a source to the output, and report rows, facts and seconds.
+    """Write a function's answers for every row of a source to the output, and print a report.
 
     Parameters
     ----------
@@ -145,7 +134,10 @@ def answer_rows(
 def _write(
     verb: PartsVerb, out: Output, method: Callable[..., Any], source: Source, sink: Sink, suffix: str
 ) -> MapResult:
-    """Run the map job. Its output is a temporary file first if the output of the verb is no regular file."""
+    """Write a function's answers for every row to the output of a verb, and return the result of the job.
+
+    If the output is not a regular file, the answers are written to a temporary file first.
+    """
     job, path = verb.job(Printed(out.title, verb.progress)), Path(str(out.name)) if sink.FOLDER else out.path
     if path is not None:
         result = write_answers(method, source, path, sink, job, held=not sink.FOLDER)

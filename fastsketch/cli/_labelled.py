@@ -1,4 +1,4 @@
-"""Open files of labelled rows for ``learn`` and ``predict``: svmlight text, tables of words and tables of numbers."""
+"""Open files of labelled rows for the verbs learn and predict: svmlight text, and tables of words or numbers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ BINARY_TABLES, OTHER_BINARY = (b"PAR1", b"ARROW1"), (b"\x93NUMPY", b"PK\x03\x04"
 
 
 def layout(path: str) -> str:
-    """Detect the format of a file, or of the first file of a folder or glob, from its first bytes.
+    """Detect whether a file holds a table or svmlight text, from its first bytes.
 
     Return "table" for Parquet, Arrow and text with tabs, semicolons or commas, "svmlight", or "" for other files and
-    for streams, from which nothing is read.
+    for streams, from which nothing is read. For a folder or glob, the first file decides.
     """
     if comes_once(path):
         return ""
@@ -56,7 +56,7 @@ def require_labels(source: Source) -> None:
 
 
 def targets_in(target: str | int) -> Any:
-    """Convert --target to a column (name or number), or a list of them if it has commas."""
+    """Convert the value of --target to a column (name or position), or to a list of columns if it has commas."""
     names = [as_column(name) for name in listed(target)] if isinstance(target, str) else [target]
     return names if len(names) > 1 else names[0]
 
@@ -68,7 +68,10 @@ def as_list(target: Any) -> list[str | int]:
 
 # -- tables with words -------------------------------------------------------------------------------------------------
 class LabelledTable(Source):
-    """Source of named rows: a chunk is a list of dicts {name of a feature: value}. The labels are the extra column."""
+    """A source that reads labelled tables as named rows: each chunk is a list of dicts {feature name: value}.
+
+    The labels are the extra column.
+    """
 
     n_rows: int | None = None
     n_features = 0  # not known: the model gives columns to names
@@ -80,32 +83,32 @@ class LabelledTable(Source):
 
     @property
     def n_bytes(self) -> int:
-        """See Source."""
+        """Size of the table: bytes of text, otherwise rows."""
         return self.size
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
+        """Yield (rows, position) for each chunk, from row `start_row` on."""
         for rows, _, position in self.table.chunks(start_row):
             yield rows, position
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source: the values are the labels."""
+        """Return an iterator over (rows, labels, position) for each chunk."""
         return cast("Any", self.table.chunks(start_row))
 
     def place(self, row: int) -> Place:
-        """See Source."""
+        """Return the file, row and line of a row, for messages."""
         return Place(self.name, row, self.table.line_of(row))
 
     def identity(self) -> dict[str, Any]:
-        """See Source."""
+        """Return JSON values that identify the file: path, size, time and digest."""
         return of_file(self.table.path)
 
 
 def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[Source, dict[str, Any]]:
-    """Open tables for learning. Return (source of named rows, note of how they are read, for JSON).
+    """Open tables for learning; return (source of named rows, note that describes how to read later tables).
 
     `options` are those of ``TableRows``, without a schema. The first table decides the kind of each column; columns of
-    the others are matched by name.
+    the others are matched by name. The note consists of JSON values.
     """
     first = TableRows(paths[0], **options)
     kept: dict[str, Any] = {
@@ -120,7 +123,7 @@ def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[S
 def tables_as_learned(
     paths: Sequence[str], notes: Mapping[str, Any], reading: Mapping[str, Any], label: Any, *, labelled: bool
 ) -> Source:
-    """Open tables as the model has read those that it has learned.
+    """Open tables in the same way as those that the model has learned, according to its notes.
 
     Parameters
     ----------
@@ -151,7 +154,7 @@ def tables_as_learned(
 
 # -- tables of numbers -------------------------------------------------------------------------------------------------
 def number_columns(paths: Sequence[str], dialect: dict[str, Any], target: Any, numeric: Any, ignored: Any) -> Any:
-    """Return the columns to learn from: those of --numeric, by default all, without those of --ignore and --target.
+    """Return the columns to learn from: those of --numeric, or all, without those of --ignore and --target.
 
     Return names, or indices among the columns that are not targets, as ``open_rows`` counts them; None for all columns.
     """
@@ -167,7 +170,7 @@ def number_columns(paths: Sequence[str], dialect: dict[str, Any], target: Any, n
 
 
 def unlabelled_numbers(paths: Sequence[str], how: dict[str, Any], n_features: int, columns: Any, target: Any) -> Source:
-    """Open tables of numbers without column names for a model that has learned such tables.
+    """Open tables of numbers without column names, and select the columns that the model has learned.
 
     A table with as many columns as the model has features is read unchanged. Otherwise the targets are removed first.
 

@@ -1,4 +1,4 @@
-"""The verb learn: a linear model of labelled rows, with its progressive loss."""
+"""The verb learn, which learns a linear model from labelled rows and prints its progressive loss."""
 
 import inspect
 from collections.abc import Generator
@@ -41,9 +41,11 @@ SHOWN = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "r
 @dataclass(kw_only=True)
 class Learn(ResumableVerb):
     """Learn a linear model from svmlight text or from tables: csv (also .gz, .bz2, .xz; - is the standard input) or
-    Parquet. The model takes sketched online Newton steps or adaptive subgradient steps: each example is predicted, then
-    learned. Labels may be text or numbers, of any number of classes; 'predict' uses the model. A file that is sorted by
-    label must be shuffled first. --method ridge learns real targets from columns of numbers by ridge regression, with a
+    Parquet.
+
+    The model takes sketched online Newton steps or adaptive subgradient steps: each example is predicted, then learned.
+    Labels may be text or numbers, of any number of classes; 'predict' uses the model. A file that is sorted by label
+    must be shuffled first. --method ridge learns real targets from columns of numbers by ridge regression, with a
     penalty that is chosen on held-out rows.
 
     Parameters
@@ -100,7 +102,7 @@ class Learn(ResumableVerb):
     class_weight: str | None = parameter("--class-weight")
 
     def run(self) -> None:
-        """Learn the rows, print the progressive loss, and save the model."""
+        """Learn the rows of the inputs, print the progressive loss, and save the model."""
         as_integer(self.every, "--every", 0)
         if self.target is not None:
             if len(self.target) > 1:
@@ -126,7 +128,7 @@ class Learn(ResumableVerb):
                 out.report({name: value for name, value in facts.items() if name not in hidden})
 
     def _online(self) -> tuple[Any, Source, dict[str, Any]]:
-        """Return an online learner, the labelled rows, and notes of how they are read."""
+        """Create an online learner and open the labelled rows; return them with notes of how the rows are read."""
         if self.fill is not None:
             raise ValueError(f"--fill is of --method {RIDGE}: other methods learn a missing number as such")
         source, notes = self._rows_with_labels()
@@ -134,7 +136,7 @@ class Learn(ResumableVerb):
         return make_model(self, numbers=numbers), source, notes
 
     def _ridge(self) -> tuple[Any, Source, dict[str, Any]]:
-        """Return a ridge regression, the rows with their targets, and notes of how they are read."""
+        """Create a ridge regression and open the rows with targets; return them with notes of how the rows are read."""
         if self.categorical is not None or self.every or "missing" in self.reading:
             name = "categorical" if self.categorical is not None else "every" if self.every else "missing"
             advice = ": columns are numbers, --ignore A,B leaves others out, and --fill X fills in what is missing"
@@ -154,7 +156,7 @@ class Learn(ResumableVerb):
 
     # -- rows --------------------------------------------------------------------------------------------------------
     def _reading(self) -> dict[str, Any]:
-        """Return the options of ``open_rows`` from the command line."""
+        """Return the options of ``open_rows`` that the command line sets."""
         return {name: value for name, value in self.reading.items() if name != "missing"}
 
     def _columns(self, name: str) -> list[str | int] | None:
@@ -168,7 +170,7 @@ class Learn(ResumableVerb):
         return {**{name: getattr(self, name) for name in names}, **reading}
 
     def _rows_with_labels(self) -> tuple[Source, dict[str, Any]]:
-        """Open the labelled rows of an online learner. Return (source, notes of how they are read, for JSON)."""
+        """Open the labelled rows of an online learner; return (source, JSON notes of how the rows are read)."""
         if self.target is None:
             self._refuse_tables()
             of_tables = [name for name in ("categorical", "numeric", "ignore") if getattr(self, name) is not None]
@@ -206,7 +208,7 @@ class Learn(ResumableVerb):
 
 @contextmanager
 def as_flags() -> Generator[None]:
-    """Replace --columns in the messages of SourceErrors by the flags of `learn`."""
+    """Replace --columns in SourceErrors of this block by the corresponding flags of the verb learn."""
     try:
         yield
     except SourceError as error:
@@ -216,9 +218,10 @@ def as_flags() -> Generator[None]:
 
 
 def make_model(verb: Learn, *, numbers: bool = True) -> LinearLearner:
-    """Create the online learner of --method. ValueError for parameters that this learner does not have.
+    """Create the online learner that --method selects.
 
-    `numbers` says whether labels are numbers; otherwise they are words.
+    Raise ValueError for parameters that this learner does not have. `numbers` says whether labels are numbers;
+    otherwise they are words.
     """
     parameters = verb.parameters(SketchedNewton, AdaptiveSubgradient)
     if verb.regression and not numbers:
@@ -246,7 +249,7 @@ def make_model(verb: Learn, *, numbers: bool = True) -> LinearLearner:
 
 
 def as_numbers(value: Any, name: str) -> Any:
-    """Convert the labels of a flag (a list, or the keys of a dict) to float. Other values are returned unchanged."""
+    """Convert labels in a list, or in the keys of a dict, to float; return other values unchanged."""
     if not isinstance(value, list | dict):
         return value
     try:
@@ -259,7 +262,7 @@ def as_numbers(value: Any, name: str) -> Any:
 
 
 def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
-    """Return the choices of the parameter ``method`` of a learner."""
+    """Return the possible values of a learner's parameter ``method``."""
     return get_args(inspect.signature(cls).parameters["method"].annotation)
 
 

@@ -54,7 +54,7 @@ class Info(Verb):
             self._show_spectra(intervals, facts.get(SPECTRUM, []), isinstance(model, FrequentDirections))
 
     def _show_spectra(self, intervals: dict[str, list[float]], values: list[float], sketched: bool) -> None:
-        """Print the intervals of the singular values of the rows, and the singular values that the model stores."""
+        """Print intervals of the rows' singular values, and the singular values or row lengths stored in the model."""
         if intervals:
             triples = list(zip(*intervals.values(), strict=True))
             shown = f"{min(self.top, len(triples))} of {len(triples)}"

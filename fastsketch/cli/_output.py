@@ -1,4 +1,4 @@
-"""Where the result of a command goes (a file, the standard output, a pipe or device, or nowhere), and what it prints.
+"""The output of a command: a file, the standard output, a pipe or device, or none, and the facts that are printed.
 
 ``Output`` is the one place that prints facts, as text or with --json.
 """
@@ -35,7 +35,7 @@ INPUTS = ("inputs", "model", "source", "events")
 
 
 class Output:
-    """The output of a command. It is checked when it is created, before any work is done.
+    """The output of a command, which is checked when it is created, before any work is done.
 
     - A regular file, or a name that does not exist, is replaced when the content is complete; until then it is locked.
     - "-", or a name of the file behind the standard output, is the standard output; facts then go to standard error.
@@ -66,19 +66,20 @@ class Output:
     # -- files -----------------------------------------------------------------------------------------------------
     @property
     def title(self) -> str:
-        """A short name for progress lines."""
+        """Short name of the output for progress lines."""
         return self.path.name if self.path else "standard output" if self._standard else str(self.name or "result")
 
     @property
     def partial(self) -> Path | None:
-        """The folder of a partial result, OUTPUT.partial; None if the output is no regular file."""
+        """Path of the folder for a partial result, OUTPUT.partial; None if the output is not a regular file."""
         return None if self.path is None else self.path.with_name(f"{self.path.name}.partial")
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:
-        """Lock a regular file for this block, and remove what killed writers have left. LockHeld if another job has it.
+        """Lock the output file in this block, and delete temporary files of killed processes.
 
-        Signals wait while the lock is taken and released.
+        Raise LockHeld if another job has locked the file. Signals are delayed while the lock is taken and released. An
+        output that is not a regular file is not locked.
         """
         if self.path is None or self.partial is None:
             yield
@@ -95,7 +96,10 @@ class Output:
                 stack.close()
 
     def save(self, model: Any) -> None:
-        """Write a model, if there is an output. Signals wait until it is written."""
+        """Write a model to the output, if there is one.
+
+        Signals are delayed until it is written. If a file cannot be written, the model is saved in the current folder.
+        """
         if self.name is None:
             return
         with held():
@@ -110,7 +114,10 @@ class Output:
 
     @contextlib.contextmanager
     def writing(self) -> Generator[BinaryIO]:
-        """Open a binary file that becomes the result when the block ends without an error. The file is seekable."""
+        """Open a binary file whose content becomes the output when the block ends without an error.
+
+        The file is seekable, even if the output is a pipe.
+        """
         with contextlib.ExitStack() as stack:
             if self.path is not None:
                 with replacing(self.path) as file:
@@ -125,7 +132,7 @@ class Output:
             self.kept = self.title
 
     def write_csv(self, rows: Iterable[Iterable[Any]]) -> None:
-        """Write rows of cells as the result, in csv."""
+        """Write rows of cells to the output as csv."""
         with self.writing() as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             csv.writer(text, lineterminator="\n").writerows(rows)
@@ -133,7 +140,10 @@ class Output:
             text.detach()
 
     def _pour(self, file: BinaryIO) -> None:
-        """Copy a file to the standard output, a pipe or a device; if that fails, save it in the current folder."""
+        """Copy a file to the standard output, a pipe or a device.
+
+        If that fails, the content is saved in the current folder, and the error gets a note of that.
+        """
         try:
             if not self._standard:
                 with straight(str(self.name)) as sink:
@@ -152,7 +162,7 @@ class Output:
             raise
 
     def _rescue(self, file: BinaryIO) -> str:
-        """Save a result that its output did not take in the current folder, and return a message about it."""
+        """Save a result that could not be written to its output in the current folder; return a message about it."""
         names = (f"fastsketch-{os.getpid()}{f'-{number}' if number else ''}{self._suffix}" for number in count())
         name = next(name for name in names if not Path(name).exists())
         try:
@@ -165,11 +175,16 @@ class Output:
     # -- facts -----------------------------------------------------------------------------------------------------
     @property
     def stream(self) -> TextIO:
-        """The stream that facts are printed on."""
+        """The stream to which facts are printed: standard output, or standard error if the result goes to standard
+        output.
+        """
         return sys.stderr if self._standard else sys.stdout
 
     def report(self, facts: dict[str, Any]) -> None:
-        """Print facts and the name of the output, as JSON or as text with a line for each. Text has no spectrum."""
+        """Print facts and the name of the output, as JSON or as lines of text.
+
+        Text does not include the spectrum.
+        """
         facts = facts if self.name is None else {**facts, "output": self.name}
         if self._json:
             self._print(json.dumps(finite(facts)).replace("\x7f", r"\u007f"))
@@ -185,11 +200,14 @@ class Output:
         self.say(*(f"{name:<{width}}  {text}" for name, text in texts.items()))
 
     def say(self, *lines: str) -> None:
-        """Print lines of text. Characters that are not printable are escaped."""
+        """Print lines of text, with characters that are not printable escaped."""
         self._print("\n".join(map(escaped, lines)))
 
     def _print(self, text: str) -> None:
-        """Print a text. If its reader has gone, raise OSError only if the command has no other result."""
+        """Print a text to the stream for facts.
+
+        If the stream's reader has gone, raise OSError only if the command has no other result.
+        """
         if self._quiet:
             return
         try:
@@ -207,7 +225,7 @@ class Output:
 
 
 def finite(value: Any) -> Any:
-    """Replace infinities and NaN, which JSON does not have, by None; lists and dicts are searched."""
+    """Replace infinity and NaN, which JSON lacks, by None in a value, list or dict."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
     if isinstance(value, list):
@@ -216,7 +234,7 @@ def finite(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Format a fact on one line: floats with six digits, None as "-", long lists of names shortened."""
+    """Format a fact as text on one line: floats with six digits, None as "-", long lists of names shortened."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -236,18 +254,13 @@ def as_text(value: Any) -> str:
 
 @contextlib.contextmanager
 def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False) -> Generator[Output]:
-    """Open the output of a verb: lock it and apply --threads while the block runs. An interrupt gets a note about it.
+    """Open the output of a verb for a ``with`` block: lock it, and apply --threads.
 
-    Parameters
-    ----------
-    verb : Verb
-        Without an ``output`` it only prints facts.
-    suffix : str
-        Of the name under which a result is saved that the output does not take.
-    over_input : bool
-        Whether the output may be one of the inputs.
-    folder : bool
-        Whether the output is a folder, which the map job locks.
+    An interrupt in the block gets a note of what has been saved.
+
+    Parameters ---------- verb : Verb Without an ``output`` it only prints facts. suffix : str Of the name under which a
+    result is saved that the output does not take. over_input : bool Whether the output may be one of the inputs. folder
+    : bool Whether the output is a folder, which the map job locks.
     """
     name: str | None = getattr(verb, "output", None)
     out = Output(name, suffix, as_json=verb.json, folder=folder)
@@ -276,7 +289,10 @@ def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, fol
 
 
 def _is_standard_output(name: str) -> bool:
-    """Return whether a name leads to the file behind the standard output, such as /dev/stdout; not the null device."""
+    """Return True if a path leads to the same file as the standard output, such as /dev/stdout.
+
+    The null device does not count.
+    """
     try:
         about = Path(name).stat()
         is_null = os.path.samestat(about, Path(os.devnull).stat())
@@ -293,7 +309,7 @@ def _inputs(verb: Verb) -> Generator[str]:
 
 
 def _among(path: Path, name: str) -> bool:
-    """Return whether an input, a folder or a glob, would include the lock file of an output."""
+    """Return True if an input that is a folder or glob would include the lock file of an output."""
     lock = lock_name(path.absolute())
     if Path(name).is_dir():
         folder = Path(name).absolute()

@@ -1,4 +1,4 @@
-"""Parse a command line into a ``Verb`` with its arguments. Only the module of the verb that is called is imported."""
+"""Parse a command line into a ``Verb`` with its arguments; only the module of the requested verb is imported."""
 
 import argparse
 import dataclasses
@@ -26,7 +26,7 @@ VERBS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of one verb, built from the fields of its class.
+    """A parser for the arguments of one verb, built from the fields of its class.
 
     Flags cannot be abbreviated. Model parameters without a flag are set by --set.
 
@@ -60,7 +60,10 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--set", action=_Set, default={}, metavar="NAME=VALUE", dest="settings", help=text)
 
     def arguments(self, texts: Sequence[str]) -> Verb:
-        """Parse the arguments of the verb. Exits with status 2 if they are wrong."""
+        """Parse the arguments of the verb, and return the verb with them.
+
+        If they are wrong, an error is printed and the process exits with status 2.
+        """
         args = vars(self.parse_intermixed_args(texts))
         given: dict[str, str] = dict(args.pop("settings", {}))
         reading: dict[str, Any] = {}
@@ -73,7 +76,10 @@ class Parser(argparse.ArgumentParser):
         return self.verb(**args, settings=given, reading=reading)
 
     def error(self, message: str) -> Any:
-        """See argparse. If an unknown flag has the name of a model parameter, the message suggests --set."""
+        """Print a usage error and exit.
+
+        If an unknown flag has the name of a model parameter, the message suggests --set.
+        """
         _, _, flag = message.partition("unrecognized arguments: --")
         name = flag.partition(" ")[0].partition("=")[0].replace("-", "_")
         if name and any(name in known for known in self._documents().values()):
@@ -81,11 +87,14 @@ class Parser(argparse.ArgumentParser):
         super().error(escaped(message))
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """See argparse, which would ignore errors such as a full disk."""
+        """Print a message to a file.
+
+        Unlike argparse, it does not ignore errors such as a full disk.
+        """
         print(message, end="", file=file or sys.stderr)
 
     def exit(self, status: int = 0, message: str | None = None) -> Any:
-        """See argparse. The standard output is flushed first, so that its errors are reported."""
+        """Write buffered standard output, so that its errors are reported, and exit the process."""
         sys.stdout.flush()
         super().exit(status, message)
 
@@ -96,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         return f"{unknown_keyword('--set', name, known)}; --set help lists them"
 
     def _documents(self) -> dict[str, dict[str, str]]:
-        """Return {owner: {name: documentation}} of everything that --set can set."""
+        """Return {owner: {name: documentation}} of all that --set can set."""
         from fastsketch._frame.parameters import described
 
         documents: dict[str, dict[str, str]] = {}
@@ -110,7 +119,7 @@ class Parser(argparse.ArgumentParser):
         return documents
 
     def listed(self) -> str:
-        """Return the text of --set help."""
+        """Return the text that ``--set help`` prints."""
         return "\n\n".join(
             "\n".join([f"parameters {whose}:", *dict.fromkeys(texts.values())])
             for whose, texts in self._documents().items()
@@ -118,14 +127,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def _ordered(verb: type[Verb]) -> list[Any]:
-    """Return the fields of a verb that are arguments, those of the class itself before those of its bases."""
+    """Return the fields of a verb that are arguments, with those of the class before those of its bases."""
     declared = {item.name: item for item in dataclasses.fields(verb) if item.metadata}
     names = [name for cls in verb.__mro__ for name in vars(cls).get("__annotations__", {})]
     return [declared[name] for name in dict.fromkeys(names) if name in declared]
 
 
 def _documented(verb: type[Verb], name: str) -> dict[str, str]:
-    """Return the metavar and help of an argument from the docstring of the verb or of a base class."""
+    """Return the metavar and help text of an argument, from the docstring of the verb or of a base class."""
     from fastsketch._frame.parameters import described
 
     text = next((texts[name] for cls in verb.__mro__ if name in (texts := described(cls))), "")  # none under python -OO
@@ -135,7 +144,7 @@ def _documented(verb: type[Verb], name: str) -> dict[str, str]:
 
 
 class _Set(argparse.Action):
-    """Store NAME=VALUE in a dict. For "help", print all names and exit."""
+    """An argparse action that stores NAME=VALUE in a dict, or for "help" prints all names and exits."""
 
     def __call__(self, parser: Any, namespace: Any, value: Any, option_string: str | None = None) -> None:
         if value == "help":
@@ -148,7 +157,7 @@ class _Set(argparse.Action):
 
 
 class ExamplesLast(argparse.HelpFormatter):
-    """Help formatter that does not wrap the examples at the end."""
+    """An argparse help formatter that does not wrap the examples at the end."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if not text.startswith("examples:"):
@@ -157,7 +166,7 @@ class ExamplesLast(argparse.HelpFormatter):
 
 
 class _Version(argparse.Action):
-    """Print the version and the configuration, and exit."""
+    """An argparse action that prints the version and the configuration, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from fastsketch import show_config
@@ -167,7 +176,10 @@ class _Version(argparse.Action):
 
 
 def parse(argv: Sequence[str] | None) -> Verb:
-    """Parse a command line; None for that of the process. Help, --version and wrong usage exit here."""
+    """Parse a command line (by default that of the process) and return the verb with its arguments.
+
+    --help, --version and wrong usage exit the process here.
+    """
     texts = list(sys.argv[1:] if argv is None else argv)
     if not texts or texts[0] not in VERBS:
         top_parser().parse_args(texts)
@@ -192,7 +204,7 @@ def parser_of(name: str) -> Parser:
 
 
 def top_parser() -> argparse.ArgumentParser:
-    """Return the parser for command lines without a valid verb: it lists the verbs, or reports the error."""
+    """Return the parser for command lines without a valid verb, which lists the verbs or reports the error."""
     parser = Parser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, online learners and item models, for rows that do not fit in "

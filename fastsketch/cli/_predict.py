@@ -1,4 +1,4 @@
-"""The verb predict: predictions of a learner for rows, or its metrics on labelled rows."""
+"""The verb predict, which writes a model's predictions for rows or prints its metrics on labelled rows."""
 
 import time
 from collections.abc import Callable
@@ -39,10 +39,11 @@ MAX_SHOWN_LABELS = 20
 
 @dataclass(kw_only=True)
 class Predict(PartsVerb):
-    """Predict the label or value of every row with a model of 'learn'. Rows are svmlight text, tables, .npy or CSR
-    .npz, and are read as those that were learned; labels in them are ignored. --what metrics measures the model on
-    labelled rows: accuracy, log loss, AUC and the confusion matrix; for real targets mean absolute error, root mean
-    squared error and R^2.
+    """Predict the label or value of every row with a model of 'learn'.
+
+    Rows are svmlight text, tables, .npy or CSR .npz, and are read as those that were learned; labels in them are
+    ignored. --what metrics measures the model on labelled rows: accuracy, log loss, AUC and the confusion matrix; for
+    real targets mean absolute error, root mean squared error and R^2.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class Predict(PartsVerb):
     target: Any = flag("--target", type=as_column)
 
     def run(self) -> None:
-        """Write the predictions for all rows, or print metrics."""
+        """Write the predictions for all rows of the inputs, or print metrics."""
         model: Any = load_model(self.model, LinearLearner | SketchedRidge, ": models of 'learn' predict")
         if model.n_rows == 0:
             raise StateError(f"{self.model} holds a model that has seen no rows")
@@ -85,7 +86,10 @@ class Predict(PartsVerb):
         answer_rows(self, method, self._rows(model, labelled=False), ".csv", heads)
 
     def _answers(self, model: Any) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-        """Return (column names of the output, none for labels; the function that computes the answers)."""
+        """Return the output's column names and the function that computes the answers for rows.
+
+        There are no column names for labels.
+        """
         if isinstance(model, SketchedRidge):
             heads = [name for name in as_list(model.notes.get("target")) if isinstance(name, str)]
             if self.what == "labels":
@@ -106,7 +110,7 @@ class Predict(PartsVerb):
 
     @asked_as("--target")
     def _rows(self, model: Any, *, labelled: bool) -> Source:
-        """Open the inputs as the model has read the rows that it has learned; with labels only if `labelled`."""
+        """Open the inputs in the same way as the rows that the model has learned; with labels only if `labelled`."""
         notes: dict[str, Any] = model.notes
         if "table" in notes:
             return tables_as_learned(self.inputs, notes, self.reading, self.target, labelled=labelled)
@@ -151,12 +155,12 @@ class Predict(PartsVerb):
 
 
 def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
-    """Return the lower ends of the prediction intervals of rows, then the upper ends, as columns of one array."""
+    """Return the prediction intervals of rows as one array: columns of lower ends, then columns of upper ends."""
     return np.column_stack(model.predict_interval(rows))
 
 
 def metrics_of(model: Any, source: Source) -> dict[str, Any]:
-    """Compute the metrics of a model on labelled rows, by scikit-learn."""
+    """Compute the metrics of a model on labelled rows with scikit-learn."""
     try:
         metrics = import_module("sklearn.metrics")
     except ImportError as error:
@@ -179,7 +183,11 @@ def metrics_of(model: Any, source: Source) -> dict[str, Any]:
 
 
 def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return the arguments of ``label_metrics`` after the classes, or of ``target_metrics``, for some rows."""
+    """Return the true and predicted targets of some rows, for a classifier as class indices with probabilities and
+    scores.
+
+    They are the arguments of ``label_metrics`` after the classes, or of ``target_metrics``.
+    """
     classes = getattr(model, "classes", None)
     if classes is None:
         return np.asarray(labels, np.float64), model.predict(rows)  # a table of text gives words
@@ -191,7 +199,7 @@ def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any],
 def label_metrics(
     metrics: Any, classes: NDArray[Any], truth: NDArray[Any], predicted: Any, chances: Any, scores: Any
 ) -> dict[str, Any]:
-    """Compute the metrics of a classifier: examples, accuracy, log_loss, auc and confusion.
+    """Compute the metrics of a classifier: number of examples, accuracy, log loss, AUC and confusion matrix.
 
     Parameters
     ----------
@@ -224,7 +232,10 @@ def label_metrics(
 
 
 def target_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
-    """Compute the metrics of a regression, averaged over targets. r2 is None if a target is constant."""
+    """Compute the metrics of a regression: mean absolute error, root mean squared error and R^2, averaged over targets.
+
+    r2 is None if a target is constant.
+    """
     varies = bool((np.ptp(targets, axis=0) > 0).all())
     return {
         "examples": len(targets),
@@ -235,12 +246,15 @@ def target_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any
 
 
 def shown(label: Any) -> str:
-    """Format a label: floats with at most nine digits."""
+    """Format a class label as text; floats have at most nine digits."""
     return f"{label:.9g}" if isinstance(label, float) else str(label)
 
 
 def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the index of each label in the sorted classes. ValueError names the first label that is not there."""
+    """Return the index of each label in the sorted classes.
+
+    Raise ValueError that names the first label that is not among them.
+    """
     nearest = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     unknown = classes[nearest] != labels
     if unknown.any():

@@ -1,4 +1,4 @@
-"""Open the rows and models that verbs read. A model remembers how its rows were read, and later rows are read so."""
+"""Open the rows and models that verbs read. A model's notes store how its rows were read, for reading later rows."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,10 @@ def given_reading(verb: RowsVerb) -> dict[str, Any]:
 
 
 def remembered_reading(notes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of ``open_rows`` in the notes of a model. StateError if they are not valid."""
+    """Return the options of ``open_rows`` that are stored in the notes of a model.
+
+    Raise StateError if they are invalid.
+    """
     remembered = notes.get(READING, {})
     options = cast("dict[str, Any]", remembered) if isinstance(remembered, dict) else {"": None}
     if not all(name in REMEMBERED and isinstance(value, REMEMBERED[name]) for name, value in options.items()):
@@ -41,27 +44,23 @@ def remembered_reading(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reading_notes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {"reading": options} to be added to the notes of a model; an empty dict if no option is set."""
+    """Return the reading options as a note {"reading": options} for a model; an empty dict if no option is set."""
     remembered = {name: options[name] for name in REMEMBERED if options.get(name) is not None}
     return {READING: remembered} if remembered else {}
 
 
 def common_reading(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the note of a merged model: the options that are equal in the notes of all merged models."""
+    """Return the note of a merged model about reading: the options that all merged models have in common."""
     first, *others = map(remembered_reading, notes)
     return reading_notes({name: value for name, value in first.items() if all(o.get(name) == value for o in others)})
 
 
 def rows_in(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
-    """Open the inputs of a verb as one source, one file after another.
+    """Open all inputs of a verb as one source, one file after another.
 
-    Parameters
-    ----------
-    verb : RowsVerb
-    model : model or estimator, optional
-        Its rows' options of reading are the defaults, and its column names are selected, in their order.
-    beside : str or int, optional
-        An extra column that is read in addition to the rows.
+    Parameters ---------- verb : RowsVerb model : model or estimator, optional Its rows' options of reading are the
+    defaults, and its column names are selected, in their order. beside : str or int, optional An extra column that is
+    read in addition to the rows.
     """
     how = given_reading(verb)
     names: Iterable[str] | None = None
@@ -78,7 +77,10 @@ def rows_in(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
 
 
 def open_named(paths: Sequence[str], how: dict[str, Any], names: list[str] | None) -> Source:
-    """Open rows with the columns of these names, in this order. Rows that lack one of them are opened unchanged."""
+    """Open rows and select the columns with these names, in this order.
+
+    Rows that lack one of the columns are opened unchanged.
+    """
     if names is not None and not any(map(comes_once, paths)):
         with suppress(ValueError):  # errors are reported when the rows are opened below
             by_name: dict[str, Any] = {**how, "columns": names}
@@ -92,9 +94,9 @@ def open_named(paths: Sequence[str], how: dict[str, Any], names: list[str] | Non
 
 # -- models ------------------------------------------------------------------------------------------------------------
 def load_model(name: str, kinds: Any = object, otherwise: str = "") -> Any:
-    """Load the model in a file, or in what comes through a pipe or, for "-", the standard input.
+    """Load a model from a file, a pipe or, for "-", the standard input.
 
-    StateError, whose message ends with `otherwise`, if it is an instance of none of these kinds.
+    Raise StateError, with a message that ends with `otherwise`, if the model is not an instance of `kinds`.
     """
     if comes_once(name):
         shown = "standard input" if name == STANDARD else name

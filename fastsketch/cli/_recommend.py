@@ -1,4 +1,4 @@
-"""The verb recommend: the best items for users, by an item model that is learned from events or loaded."""
+"""The verb recommend, which prints the best items for users, by an item model that is learned from events or loaded."""
 
 import contextlib
 import time
@@ -26,13 +26,13 @@ EVENTS = "events"
 
 
 class Meaning(NamedTuple):
-    """How the value of an event is understood. Saved in the notes of a model, for events that it is given later."""
+    """How a recommender interprets the values of events; it is saved in the notes of the model for later events."""
 
     relevant: float | None  # a pair of user and item counts 1 if its summed value is at least this, otherwise 0
     binary: bool  # every pair counts 1, whatever its value and however often it occurs
 
     def liked(self, events: Triples) -> Triples:
-        """Return the pairs of user and item that count, each once, with the value that the model learns."""
+        """Return the (user, item) pairs that count as liked, each once, with the value that the model learns."""
         pairs = events.matrix().tocoo()  # values of a pair are added up
         relevant = None if events.values is None else self.relevant
         counts = pairs.data > 0 if relevant is None else pairs.data >= relevant
@@ -46,10 +46,12 @@ class Meaning(NamedTuple):
 @dataclass(kw_only=True)
 class Recommend(Verb):
     """Learn from events which items go together (SketchedEASE), and print the best items for users; or use a model that
-    was saved with -o. Events are lines of user, item and optionally value, in comma- or tab-separated text (also .gz,
-    .bz2, .xz) or Parquet. Columns are found by their names, such as user, item and rating, and a line says which were
-    chosen. Values of one user and item are added up; without values each pair counts 1, however often it occurs. A user
-    without events gets the most popular items, and the line says so.
+    was saved with -o.
+
+    Events are lines of user, item and optionally value, in comma- or tab-separated text (also .gz, .bz2, .xz) or
+    Parquet. Columns are found by their names, such as user, item and rating, and a line says which were chosen. Values
+    of one user and item are added up; without values each pair counts 1, however often it occurs. A user without events
+    gets the most popular items, and the line says so.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ class Recommend(Verb):
     sketch_size: str | None = parameter("-l", "--sketch-size")
 
     def run(self) -> None:
-        """Learn or load a model, save it if requested, and recommend."""
+        """Learn or load a model, save it if requested, and print recommendations."""
         as_integer(self.n, "-n", 1)
         if self.items and (self.ids or self.events):
             raise ValueError("--items are those of one user: it goes with neither IDs nor --events")
@@ -124,7 +126,7 @@ class Recommend(Verb):
 
     # -- models --------------------------------------------------------------------------------------------------------
     def _refuse_learning(self) -> None:
-        """Raise ValueError if an argument is given that only learning uses."""
+        """Raise ValueError if the command line sets an argument that only applies to learning."""
         given = ["--relevant"] * (self.relevant is not None) + ["--binary"] * self.binary
         for shown in [*given, *map(self.flag_of, self.given_parameters())]:
             raise ValueError(f"{shown} says how a model is learned from events: {self.source} holds one already")
@@ -132,7 +134,10 @@ class Recommend(Verb):
             raise ValueError(f"-o saves a model learned from events: {self.source} holds one already")
 
     def _loaded(self) -> SketchedEASE:
-        """Load an item model. SourceError if its items have no ids, or two ids have the same text."""
+        """Load the item model from its file.
+
+        Raise SourceError if its items have no ids, or if two ids have the same text.
+        """
         does = "that does a model of 'recommend EVENTS.csv -o MODEL.fsk', or another SketchedEASE"
         model = load_model(self.source, SketchedEASE, f", which recommends nothing here: {does}")
         if model.item_ids is None:
@@ -142,7 +147,7 @@ class Recommend(Verb):
         return model
 
     def _learned(self) -> tuple[SketchedEASE, Triples]:
-        """Return a model of the events, and the events."""
+        """Learn an item model from the events, and return the model and the events."""
         if self.relevant is not None and not np.isfinite(self.relevant):
             raise ValueError(f"--relevant must be finite, got {self.relevant}")
         reading = self._reading({})
@@ -167,7 +172,10 @@ class Recommend(Verb):
         return {**remembered, **self.reading, **columns}
 
     def _read(self, path: str, reading: dict[str, Any], meaning: Meaning, known: Sequence[str] = ()) -> Triples:
-        """Read the events of a file; values below 0 need --relevant. `known`: items of a model, which are no header."""
+        """Read the events of a file. Raise SourceError for negative values without --relevant.
+
+        `known` are the items of a model: a first line that contains one is not taken for a header.
+        """
         events = _events_in(path, reading, known)
         if events.values is not None and meaning.relevant is None and len(events) and events.values.min() < 0:
             worst = int(np.argmax(events.values < 0))
@@ -179,7 +187,7 @@ class Recommend(Verb):
 
     # -- answers -------------------------------------------------------------------------------------------------------
     def _answer(self, model: SketchedEASE, learned: Triples | None) -> None:
-        """Print recommendations for users by the events of --events, or of the file that was learned from."""
+        """Print recommendations for users, based on the events of --events or those that the model was learned from."""
         meaning = _meaning_in(model.notes, self.source)
         seen = self._seen(model, learned, meaning)
         liked = meaning.liked(seen)
@@ -208,7 +216,7 @@ class Recommend(Verb):
                     out.say(f"{entry['id']}{'' if entry['known'] else ' (unknown: popular items)'}: {shown}")
 
     def _seen(self, model: SketchedEASE, learned: Triples | None, meaning: Meaning) -> Triples:
-        """Return the events of the users to be answered, with the item ids of the model."""
+        """Return the events of the users who get recommendations, with the item ids of the model."""
         assert model.item_ids is not None
         names = [str(item) for item in model.item_ids]
         if self.items:
@@ -237,7 +245,10 @@ def _is_state(path: str) -> bool:
 
 
 def _events_in(path: str, reading: dict[str, Any], known: Sequence[str]) -> Triples:
-    """Read a table of events. If it is ambiguous whether line 1 is a header, it is none if it has a known item."""
+    """Read a table of events.
+
+    If it is ambiguous whether line 1 is a header, it is not one if it contains a known item.
+    """
     try:
         return Triples.of(path, **reading)
     except SourceError:
@@ -251,7 +262,10 @@ def _events_in(path: str, reading: dict[str, Any], known: Sequence[str]) -> Trip
 
 
 def _meaning_in(notes: dict[str, Any], path: str) -> Meaning:
-    """Return the meaning of events in the notes of a model; without such a note values are used unchanged."""
+    """Return how to interpret the values of events, from the notes of a model.
+
+    Without such a note values are used unchanged. Raise StateError if the note is invalid.
+    """
     events: Any = notes.get(EVENTS, {})
     known = cast("dict[str, Any]", events) if isinstance(events, dict) else {}
     relevant, binary = known.get("relevant"), known.get("binary")
@@ -261,7 +275,7 @@ def _meaning_in(notes: dict[str, Any], path: str) -> Meaning:
 
 
 def _in_order_of_names(events: Triples) -> Triples:
-    """Return events whose users and items are sorted by their names, so that the order of lines does not matter."""
+    """Return the events with users and items sorted by id, so that the order of lines has no influence."""
     ordered = copy(events)
     ordered.user_ids, ordered.item_ids = (IdMap(sorted(ids, key=str)) for ids in (events.user_ids, events.item_ids))
     ordered.users = ordered.user_ids.places(events.user_ids).astype(np.int32)[events.users]
@@ -270,9 +284,9 @@ def _in_order_of_names(events: Triples) -> Triples:
 
 
 def _of_model(events: Triples, users: Sequence[str], items: IdMap) -> Triples:
-    """Return the events of some users whose items a model has, with these users and the items of the model as ids.
+    """Return the events of the given users with items that the model knows, numbered as in `users` and `items`.
 
-    Users without events have no lines. Ids are compared as text.
+    Users without events have no lines. Ids are compared as text. A warning counts events with unknown items.
     """
     user = IdMap(users).places(list(map(str, events.user_ids))).astype(np.int32)[events.users]
     item = IdMap(list(map(str, items))).places(list(map(str, events.item_ids))).astype(np.int32)[events.items]
@@ -288,7 +302,7 @@ def _of_model(events: Triples, users: Sequence[str], items: IdMap) -> Triples:
 
 
 def _lines(entries: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield a header, then rows of (user, place counted from 1, item, score)."""
+    """Yield csv rows of recommendations: a header, then (user, rank from 1, item, score)."""
     yield "user", "place", "item", "score"
     for entry in entries:
         for place, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), 1):

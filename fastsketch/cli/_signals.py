@@ -1,4 +1,4 @@
-"""Signals: they end a command by one exception, which waits while a result is being written."""
+"""Convert signals such as Ctrl-C to one exception that ends a command, delayed while a result is being written."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _depth = 0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised by a signal; `status` is the exit status of the command."""
+    """Raised when a signal arrives; `status` is the exit status of the command."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -24,7 +24,10 @@ class Interrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def handled() -> Generator[None]:
-    """Raise Interrupted on SIGINT, SIGTERM and SIGHUP in this block. Ignored signals stay ignored, as under nohup."""
+    """Raise Interrupted on SIGINT, SIGTERM and SIGHUP in this block.
+
+    Signals that the process ignores stay ignored, as under nohup.
+    """
     before: dict[int, object] = {}
     if threading.current_thread() is threading.main_thread():
         for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
@@ -46,7 +49,10 @@ def _on_signal(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def held() -> Generator[None]:
-    """Delay signals until the end of this block. If the block fails, they are dropped."""
+    """Delay signals until the end of this block.
+
+    If the block fails, delayed signals are dropped.
+    """
     global _depth
     _depth += 1
     try:
@@ -64,7 +70,7 @@ def held() -> Generator[None]:
 
 
 def mute(stream: TextIO) -> None:
-    """Redirect a stream whose reader has closed it to the null device, so that later writes do not fail."""
+    """Redirect a stream to the null device after its reader has closed it, so that later writes do not fail."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

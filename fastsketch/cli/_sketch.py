@@ -19,9 +19,11 @@ from fastsketch.sketching._rereading import OtherRows
 
 @dataclass(kw_only=True)
 class Sketch(RowsVerb, PartsVerb):
-    """Sketch the rows of files in one pass and constant memory. Formats: .npy, scipy .npz, svmlight text, csv, tsv and
-    Matrix Market (also .gz, .bz2, .xz), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of them; - is the
-    standard input. The sketch stores how its rows were read, and other verbs read rows for it in the same way.
+    """Sketch the rows of files in one pass and constant memory.
+
+    Formats: .npy, scipy .npz, svmlight text, csv, tsv and Matrix Market (also .gz, .bz2, .xz), Parquet, Arrow, HDF5,
+    Zarr, AnnData; folders and quoted globs of them; - is the standard input. The sketch stores how its rows were read,
+    and other verbs read rows for it in the same way.
 
     Parameters
     ----------
@@ -72,9 +74,10 @@ class Sketch(RowsVerb, PartsVerb):
 
 @dataclass(kw_only=True)
 class Audit(RowsVerb):
-    """Measure the spectral error of a sketch, and compare it with the certified bound. Lanczos steps each read the rows
-    once (usually 5 to 15, at most 40). The inputs are the same as of 'sketch'; nothing is written. Exit status 1,
-    after the report, if the rows are not those of the sketch or the error exceeds the bound.
+    """Measure the spectral error of a sketch, and compare it with the certified bound.
+
+    Lanczos steps each read the rows once (usually 5 to 15, at most 40). The inputs are the same as of 'sketch'; nothing
+    is written. Exit status 1, after the report, if the rows are not those of the sketch or the error exceeds the bound.
 
     Parameters
     ----------
@@ -94,7 +97,10 @@ class Audit(RowsVerb):
     accuracy: float = flag("--accuracy", type=float, default=0.01)
 
     def run(self) -> int:
-        """Measure the error, and report it. Return 1 if the rows are others or the certificate does not hold."""
+        """Measure the error of the sketch, and print a report.
+
+        Return 1 if the rows are not those of the sketch, or if the certified bound does not hold, otherwise 0.
+        """
         model = load_model(self.model, FrequentDirections, ": only a sketch is audited")
         model._rereadable("an audit")
         if once := [path for path in self.inputs if comes_once(path)]:

@@ -1,4 +1,4 @@
-"""The verb transform: principal components, a density, a distance or a code of every row."""
+"""The verb transform, which writes principal components, a density, a distance or a code of every row."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,9 +18,11 @@ METHODS = {"components": "transform", "scores": "score_samples", "distances": "m
 
 @dataclass(kw_only=True)
 class Transform(RowsVerb, PartsVerb):
-    """Write what a model computes for every row. A model of 'sketch' or a saved estimator gives principal components,
-    log-likelihoods or squared Mahalanobis distances; a saved SketchQuantizer or SketchHash gives codes, in an .npy of
-    uint8 or a binary column of Parquet. Rows are read as those of the model were, and columns are matched by name.
+    """Write what a model computes for every row.
+
+    A model of 'sketch' or a saved estimator gives principal components, log-likelihoods or squared Mahalanobis
+    distances; a saved SketchQuantizer or SketchHash gives codes, in an .npy of uint8 or a binary column of Parquet.
+    Rows are read as those of the model were, and columns are matched by name.
 
     Parameters
     ----------
@@ -49,7 +51,7 @@ class Transform(RowsVerb, PartsVerb):
     beside: Any = flag("--beside", type=as_column)
 
     def run(self) -> None:
-        """Compute and write the answers for all rows of the inputs."""
+        """Compute the model's answers for all rows of the inputs, and write them to the output."""
         estimator = None if comes_once(self.model) else self._saved_estimator()
         model = load_model(self.model) if estimator is None else estimator
         if isinstance(model, SketchHash | SketchQuantizer):
@@ -67,7 +69,7 @@ class Transform(RowsVerb, PartsVerb):
         answer_rows(self, getattr(estimator, METHODS[what]), source, ".csv", heads, {"columns": len(heads)})
 
     def _encode(self, model: SketchHash | SketchQuantizer) -> None:
-        """Write the codes of the rows, by default to an .npy."""
+        """Write the binary codes of all rows to the output, by default as .npy."""
         for name in ("what", "n_components", "beside"):
             if getattr(self, name) is not None:
                 kind = type(model).__name__
@@ -91,7 +93,7 @@ class Transform(RowsVerb, PartsVerb):
         return cls.load(self.model)
 
     def _estimator_of(self, model: Any) -> Any:
-        """Return an estimator with the components, or with --what the covariance, of a sketch."""
+        """Create an estimator from a sketch: SketchedPCA for components, otherwise SketchedCovariance."""
         sklearn = _sklearn()
         if not isinstance(model, FrequentDirections):
             raise StateError(

@@ -1,4 +1,4 @@
-"""The verb watch: drift alarms for a stream of rows."""
+"""The verb watch, which raises drift alarms for a stream of rows."""
 
 # pyright: reportPrivateUsage=false
 # (replaces the stream below a source)
@@ -24,9 +24,11 @@ ALARMED = 3
 @dataclass(kw_only=True)
 class Watch(RowsVerb):
     """Print a line of JSON for every change of a stream: where it began, which statistic detected it, and which columns
-    contribute. The first blocks of rows are the reference; after an alarm the next blocks are. The inputs are the same
-    as of 'sketch'; lines of a pipe are read as they arrive. The exit status is 3 if there was an alarm, otherwise 0.
-    With --output a later call continues from this one, and reads rows in the same way.
+    contribute.
+
+    The first blocks of rows are the reference; after an alarm the next blocks are. The inputs are the same as of
+    'sketch'; lines of a pipe are read as they arrive. The exit status is 3 if there was an alarm, otherwise 0. With
+    --output a later call continues from this one, and reads rows in the same way.
 
     Parameters
     ----------
@@ -55,7 +57,10 @@ class Watch(RowsVerb):
     run_length: str | None = parameter("--run-length")
 
     def run(self) -> int:
-        """Monitor the rows, and print alarms as lines of JSON. Return 3 if there were any, otherwise 0."""
+        """Monitor the rows of the inputs, and print each alarm as a line of JSON.
+
+        Return 3 if there were alarms, otherwise 0.
+        """
         with output_of(self) as out:
             parameters = self.parameters(DriftMonitor)
             if out.path is not None and out.path.exists():

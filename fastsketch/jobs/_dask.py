@@ -209,7 +209,9 @@ class Cluster(Engine):
         self._waiting.append((key, perform(*results, dask_key_name=name)))
 
     def _start(self) -> None:
-        """Send all scheduled tasks to the cluster in one graph, in which each block of a Dask array is computed once.
+        """Send all scheduled tasks to the cluster in one graph.
+
+        Each block of a Dask array is computed once for all tasks of the graph.
         """
         tasks, self._waiting = self._waiting, []
         with warnings.catch_warnings():

@@ -44,8 +44,7 @@ class Engine:
         """Stop the tasks that are running, and wait for their end."""
 
     def room(self, left: int) -> int:
-        """Return how many tasks should be submitted and unfinished, so that no worker idles; `left` tasks follow later.
-        """
+        """Return how many tasks should be submitted and unfinished, so that no worker idles; `left` tasks remain."""
         return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
@@ -216,7 +215,7 @@ class Processes(Threads):
             return self._own.worker
 
     def share(self, value: Any) -> Any:
-        """Pickle a value that is an argument of many tasks, so that it is sent to each process only once.
+        """Serialise a value that is an argument of many tasks, so that it is sent to each process only once.
 
         Raise the error of pickle if the value cannot be pickled.
         """

@@ -40,7 +40,9 @@ class WorkerLost(RuntimeError):
 
 
 class TraceOfWorker(Exception):
-    """The traceback of an error in a worker process, as text; it is attached as the cause of the error in the parent.
+    """The traceback of an error in a worker process, as text.
+
+    It is attached as the cause of the error in the parent process.
     """
 
     def __str__(self) -> str:

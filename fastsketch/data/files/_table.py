@@ -95,7 +95,7 @@ class Dialect(NamedTuple):
         return text.lower() in MISSING or text.lower() in self.na_values
 
     def plain(self, text: str) -> str:
-        """Rewrite the text of a number with a decimal point and without thousands separators."""
+        """Convert the text of a number to one with a decimal point and without thousands separators."""
         text = text.replace(self.thousands, "") if self.thousands else text
         return text if self.decimal == "." else text.translate(_POINT_FOR_COMMA)
 
@@ -139,7 +139,7 @@ def as_dialect(
 
 
 def as_utf8(start: bytes) -> str:
-    """Advise how to convert a file that begins with these bytes to UTF-8, for an error message."""
+    """Return advice on converting a file that begins with these bytes to UTF-8, for an error message."""
     if start.startswith(ZIP):
         return WORKBOOK
     if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -395,7 +395,7 @@ def as_number(text: str, dialect: Dialect = PLAIN) -> float:
 
 
 def no_number(text: str, dialect: Dialect = PLAIN) -> str:
-    """Explain why a cell is not a number, with advice if its kind is recognised."""
+    """Describe why a cell is not a number, with advice if its kind is recognised."""
     kind = kind_of(text, dialect)
     hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURES else ""
     return f"{text.strip()[:40]!r} is no finite decimal number{hint}"

@@ -213,9 +213,7 @@ def with_lines(table: Triples, kept: NDArray[np.bool_], users: NDArray[np.bool_]
 
 
 def _appearing(ids: IdMap, places: NDArray[np.int32]) -> tuple[IdMap, NDArray[np.int32]]:
-    """Renumber ids in order of first appearance; return the IdMap of the ids that appear, and each entry's new
-    position.
-    """
+    """Assign new positions to ids in order of first appearance; return their IdMap and each entry's new position."""
     used, first, inverse = np.unique(places, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return IdMap(ids.ids[used[order]]), np.argsort(order)[inverse].astype(np.int32)

@@ -366,7 +366,7 @@ class Csv:
         return pl.DataFrame({str(k): values for k, values in columns.items()}, schema=kinds)
 
     def why(self, cell: str, column: int) -> str:
-        """Explain why a cell is not a number, and what the user can do about it."""
+        """Describe why a cell is not a number, and what the user can do about it."""
         if self._head and cell == self._head[column]:
             return AGAIN
         if cell.strip().lower() in UNREAD:

@@ -140,7 +140,7 @@ def _last_index(line: bytes) -> int:
 
 
 def _fault(line: bytes, zero_based: bool) -> str | None:
-    """Explain why a line is not valid svmlight text; return None for a valid line."""
+    """Describe why a line is not valid svmlight text; return None for a valid line."""
     line = line.rstrip(b"\r")
     if b"\r" in line:
         return "a carriage return within a line (lines end in \\n or \\r\\n)"
