@@ -1,4 +1,4 @@
-"""Base classes of the command line's verbs (subcommands), whose dataclass fields declare their arguments.
+"""Base classes of the command line's subcommands ("verbs"), whose dataclass fields declare their arguments.
 
 The docstring of the class is the text of --help. ``Verb`` has the flags of all verbs, its subclasses here those that
 several verbs share.
@@ -71,7 +71,7 @@ def _how(text: str) -> bool | str:
 # -- verbs -------------------------------------------------------------------------------------------------------------
 @dataclass(kw_only=True)
 class Verb:
-    """Base class of the verbs of the command line; an instance holds the arguments of a command.
+    """Base class of the subcommands of the command line; an instance holds the arguments of a command.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Verb:
 
 @dataclass(kw_only=True)
 class RowsVerb(Verb):
-    """Base class of verbs that read rows of numbers with ``fs.open_rows``.
+    """Base class of subcommands that read rows of numbers with ``fs.open_rows``.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class RowsVerb(Verb):
 
 @dataclass(kw_only=True)
 class ResumableVerb(Verb):
-    """Base class of verbs whose job reports its progress and can be resumed after it was stopped.
+    """Base class of subcommands whose job reports its progress and can be resumed after it was stopped.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class ResumableVerb(Verb):
 
 @dataclass(kw_only=True)
 class PartsVerb(ResumableVerb):
-    """Base class of verbs that split their rows into parts, which several workers process at the same time.
+    """Base class of subcommands that split their rows into parts, which several workers process at the same time.
 
     Parameters
     ----------

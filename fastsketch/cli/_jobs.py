@@ -1,4 +1,4 @@
-"""Run the jobs of verbs: learn a model from rows, or write a model's answers for rows."""
+"""Run the jobs of subcommands: learn a model from rows, or write a model's answers for rows."""
 
 import shutil
 import tempfile
@@ -24,7 +24,7 @@ NO_FILE = "--resume needs an output that is a regular file: its finished parts a
 
 # -- learning ----------------------------------------------------------------------------------------------------------
 def refuse_streams(verb: Any, *, passes: int = 1) -> None:
-    """Raise ValueError if an input of a verb is a stream but --resume or a second pass needs to read it again."""
+    """Raise ValueError if an input of a subcommand is a stream but --resume or a second pass needs to read it again."""
     once = [path for path in verb.inputs if comes_once(path)]
     if verb.resume and once:
         raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
@@ -44,7 +44,7 @@ def learn_rows(
     every: int = 0,
     seen: Callable[[Any], object] | None = None,
 ) -> dict[str, Any]:
-    """Learn the rows of a source, save the model to the output, and return the model's facts with duration and rate.
+    """Learn the rows of a source, save the model to the output, and return its summary with duration and rate.
 
     While the job runs, its checkpoint is the folder OUTPUT.partial.
 
@@ -134,7 +134,7 @@ def answer_rows(
 def _write(
     verb: PartsVerb, out: Output, method: Callable[..., Any], source: Source, sink: Sink, suffix: str
 ) -> MapResult:
-    """Write a function's answers for every row to the output of a verb, and return the result of the job.
+    """Write a function's answers for every row to the output of a subcommand, and return the result of the job.
 
     If the output is not a regular file, the answers are written to a temporary file first.
     """

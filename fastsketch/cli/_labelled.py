@@ -1,4 +1,4 @@
-"""Open files of labelled rows for the verbs learn and predict: svmlight text, and tables of words or numbers."""
+"""Open files of labelled rows for the subcommands learn and predict: svmlight text, and tables of words or numbers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,12 +87,12 @@ class LabelledTable(Source):
         return self.size
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield (rows, position) for each chunk, from row `start_row` on."""
+        """Yield (rows, position in the source) for each chunk, from row `start_row` on."""
         for rows, _, position in self.table.chunks(start_row):
             yield rows, position
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """Return an iterator over (rows, labels, position) for each chunk."""
+        """Return an iterator over (rows, labels, position in the source) for each chunk."""
         return cast("Any", self.table.chunks(start_row))
 
     def place(self, row: int) -> Place:

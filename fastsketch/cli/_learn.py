@@ -1,4 +1,4 @@
-"""The verb learn, which learns a linear model from labelled rows and prints its progressive loss."""
+"""The subcommand learn, which learns a linear model from labelled rows and prints its progressive loss."""
 
 import inspect
 from collections.abc import Generator
@@ -208,7 +208,7 @@ class Learn(ResumableVerb):
 
 @contextmanager
 def as_flags() -> Generator[None]:
-    """Replace --columns in SourceErrors of this block by the corresponding flags of the verb learn."""
+    """Replace --columns in SourceErrors of this block by the corresponding flags of the subcommand learn."""
     try:
         yield
     except SourceError as error:

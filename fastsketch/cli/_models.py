@@ -1,4 +1,4 @@
-"""The verbs info, which prints the facts of a model, and merge, which merges models."""
+"""The subcommands info, which prints counts and parameters of a model, and merge, which merges models."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ class Info(Verb):
     top: int = flag("--top", type=int, default=10)
 
     def run(self) -> None:
-        """Print the facts of the model in a state file."""
+        """Print counts, parameters and error bounds of the model in a state file."""
         if self.top < 0:
             raise ValueError(f"--top must not be negative, got {self.top}")
         with output_of(self) as out:

@@ -1,4 +1,4 @@
-"""The output of a command: a file, the standard output, a pipe or device, or none, and the facts that are printed.
+"""The output of a command: a file, the standard output, a pipe or device, or none, and the printed summary.
 
 ``Output`` is the one place that prints facts, as text or with --json.
 """
@@ -175,13 +175,13 @@ class Output:
     # -- facts -----------------------------------------------------------------------------------------------------
     @property
     def stream(self) -> TextIO:
-        """The stream to which facts are printed: standard output, or standard error if the result goes to standard
+        """The stream to which summaries are printed: standard output, or standard error if the result goes to standard
         output.
         """
         return sys.stderr if self._standard else sys.stdout
 
     def report(self, facts: dict[str, Any]) -> None:
-        """Print facts and the name of the output, as JSON or as lines of text.
+        """Print a summary of the result, a dict of named values, as JSON or as lines of text.
 
         Text does not include the spectrum.
         """
@@ -204,7 +204,7 @@ class Output:
         self._print("\n".join(map(escaped, lines)))
 
     def _print(self, text: str) -> None:
-        """Print a text to the stream for facts.
+        """Print a text to standard output, or to standard error if the result goes to standard output.
 
         If the stream's reader has gone, raise OSError only if the command has no other result.
         """
@@ -234,7 +234,7 @@ def finite(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Format a fact as text on one line: floats with six digits, None as "-", long lists of names shortened."""
+    """Format a value as text on one line: floats with six digits, None as "-", long lists of names shortened."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -254,7 +254,7 @@ def as_text(value: Any) -> str:
 
 @contextlib.contextmanager
 def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False) -> Generator[Output]:
-    """Open the output of a verb for a ``with`` block: lock it, and apply --threads.
+    """Open the output of a subcommand for a ``with`` block: lock it, and apply --threads.
 
     An interrupt in the block gets a note of what has been saved.
 
@@ -302,7 +302,7 @@ def _is_standard_output(name: str) -> bool:
 
 
 def _inputs(verb: Verb) -> Generator[str]:
-    """Yield the names of the files that a verb reads."""
+    """Yield the names of the files that a subcommand reads."""
     for name in INPUTS:
         given: Any = getattr(verb, name, None)
         yield from cast("list[str]", given) if isinstance(given, list) else [given] if given else []

@@ -1,4 +1,4 @@
-"""Parse a command line into a ``Verb`` with its arguments; only the module of the requested verb is imported."""
+"""Parse a command line into a ``Verb`` with its arguments; only the module of the requested subcommand is imported."""
 
 import argparse
 import dataclasses
@@ -26,7 +26,7 @@ VERBS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser for the arguments of one verb, built from the fields of its class.
+    """A parser for the arguments of one subcommand, built from the fields of its class.
 
     Flags cannot be abbreviated. Model parameters without a flag are set by --set.
 
@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--set", action=_Set, default={}, metavar="NAME=VALUE", dest="settings", help=text)
 
     def arguments(self, texts: Sequence[str]) -> Verb:
-        """Parse the arguments of the verb, and return the verb with them.
+        """Parse the arguments of the subcommand, and return the subcommand with them.
 
         If they are wrong, an error is printed and the process exits with status 2.
         """
@@ -127,14 +127,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def _ordered(verb: type[Verb]) -> list[Any]:
-    """Return the fields of a verb that are arguments, with those of the class before those of its bases."""
+    """Return the fields of a subcommand that are arguments, with those of the class before those of its bases."""
     declared = {item.name: item for item in dataclasses.fields(verb) if item.metadata}
     names = [name for cls in verb.__mro__ for name in vars(cls).get("__annotations__", {})]
     return [declared[name] for name in dict.fromkeys(names) if name in declared]
 
 
 def _documented(verb: type[Verb], name: str) -> dict[str, str]:
-    """Return the metavar and help text of an argument, from the docstring of the verb or of a base class."""
+    """Return the metavar and help text of an argument, from the docstring of the subcommand or of a base class."""
     from fastsketch._frame.parameters import described
 
     text = next((texts[name] for cls in verb.__mro__ if name in (texts := described(cls))), "")  # none under python -OO
@@ -176,7 +176,7 @@ class _Version(argparse.Action):
 
 
 def parse(argv: Sequence[str] | None) -> Verb:
-    """Parse a command line (by default that of the process) and return the verb with its arguments.
+    """Parse a command line (by default that of the process) and return the subcommand with its arguments.
 
     --help, --version and wrong usage exit the process here.
     """
@@ -190,7 +190,7 @@ def parse(argv: Sequence[str] | None) -> Verb:
 
 
 def parser_of(name: str) -> Parser:
-    """Import the module of a verb, and return its parser."""
+    """Import the module of a subcommand, and return its parser."""
     verb = class_named(f"fastsketch.cli.{VERBS[name][0]}")
     text, _, examples = (verb.__doc__ or "").partition("Examples\n")  # indented before Python 3.13
     about = text.partition("Parameters\n")[0]
@@ -204,7 +204,8 @@ def parser_of(name: str) -> Parser:
 
 
 def top_parser() -> argparse.ArgumentParser:
-    """Return the parser for command lines without a valid verb, which lists the verbs or reports the error."""
+    """Return the parser for a command line without a valid subcommand; it lists the subcommands or reports the error.
+    """
     parser = Parser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, online learners and item models, for rows that do not fit in "

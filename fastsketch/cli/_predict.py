@@ -1,4 +1,4 @@
-"""The verb predict, which writes a model's predictions for rows or prints its metrics on labelled rows."""
+"""The subcommand predict, which writes a model's predictions for rows or prints its metrics on labelled rows."""
 
 import time
 from collections.abc import Callable

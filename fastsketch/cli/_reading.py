@@ -1,4 +1,4 @@
-"""Open the rows and models that verbs read. A model's notes store how its rows were read, for reading later rows."""
+"""Open the rows and models that subcommands read. A model's notes store how its rows were read, for later rows."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ def common_reading(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def rows_in(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
-    """Open all inputs of a verb as one source, one file after another.
+    """Open all inputs of a subcommand as one source, one file after another.
 
     Parameters ---------- verb : RowsVerb model : model or estimator, optional Its rows' options of reading are the
     defaults, and its column names are selected, in their order. beside : str or int, optional An extra column that is

@@ -1,4 +1,6 @@
-"""The verb recommend, which prints the best items for users, by an item model that is learned from events or loaded."""
+"""The subcommand recommend, which prints the best items for users, by an item model that is learned from events or
+loaded.
+"""
 
 import contextlib
 import time

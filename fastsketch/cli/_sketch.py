@@ -1,4 +1,4 @@
-"""The verbs sketch, which sketches the rows of files, and audit, which measures the error of a sketch."""
+"""The subcommands sketch, which sketches the rows of files, and audit, which measures the error of a sketch."""
 
 # pyright: reportPrivateUsage=false
 # (whether a model can read its rows again)

@@ -1,4 +1,4 @@
-"""The verb transform, which writes principal components, a density, a distance or a code of every row."""
+"""The subcommand transform, which writes principal components, a density, a distance or a code of every row."""
 
 from dataclasses import dataclass
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The verb watch, which raises drift alarms for a stream of rows."""
+"""The subcommand watch, which raises drift alarms for a stream of rows."""
 
 # pyright: reportPrivateUsage=false
 # (replaces the stream below a source)

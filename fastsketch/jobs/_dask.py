@@ -172,9 +172,10 @@ class Cluster(Engine):
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def share(self, value: Any) -> Any:
-        """Prepare a value that is an argument of many tasks, so that it is sent to each worker only once.
+        """Return a substitute for a value that many tasks take as an argument, so that each worker receives it only
+        once.
 
-        A short value travels with the tasks; a long one becomes the result of a task.
+        A short value travels with the tasks, pickled; a long one becomes the result of a task.
         """
         try:
             content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)

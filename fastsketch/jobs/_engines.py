@@ -67,7 +67,9 @@ class Engine:
         raise NotImplementedError
 
     def share(self, value: Any) -> Any:
-        """Prepare a value that is an argument of many tasks, so that it is sent to each worker only once."""
+        """Return a substitute for a value that many tasks take as an argument, so that each worker receives it only
+        once.
+        """
         return value
 
 
@@ -215,7 +217,8 @@ class Processes(Threads):
             return self._own.worker
 
     def share(self, value: Any) -> Any:
-        """Serialise a value that is an argument of many tasks, so that it is sent to each process only once.
+        """Return a substitute for a value that many tasks take as an argument, so that each process receives it only
+        once.
 
         Raise the error of pickle if the value cannot be pickled.
         """

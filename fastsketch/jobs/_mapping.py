@@ -177,7 +177,8 @@ def write_answers(
     *,
     held: bool = False,
 ) -> MapResult:
-    """Apply a function to every row of a source in parallel, and write the answers in the format of a sink.
+    """Apply a function to every row of a source in parallel, and write the answers to the output in the format of
+    `sink`.
 
     This is ``map_rows`` for any output format. With held=True the caller has locked the output.
     """
@@ -222,7 +223,7 @@ def write_answers(
 
 
 def _node(number: int, rows: int) -> JobNode:
-    """Return a part as a node without a model, for counting by the progress reporter."""
+    """Return a finished part as a JobNode without a model, for the progress reporter."""
     return JobNode(None, rows, number, number, {})
 
 
@@ -242,10 +243,10 @@ def answer_part(
     part: Source,
     writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
 ) -> tuple[int, Spec | None]:
-    """Compute and write a function's answers for one part of the rows; return (number of rows, Spec or None).
+    """Apply a function to all rows of a part, and write the answers to the file of the part.
 
-    The Spec is None if the part has no rows. `writer` opens the file of the part, as ``Writer`` does once its path is
-    bound.
+    Return (number of rows, Spec of the answers); the Spec is None if the part has no rows. `writer` opens the file of
+    the part, as ``Writer`` does once its path is bound.
     """
     _expect_names(part)
     n_rows, spec = 0, None
@@ -273,7 +274,7 @@ def _expect_names(part: Source) -> None:
 
 
 def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
-    """Apply a function to the first rows of a part, and return the Spec of the answers.
+    """Apply a function to the first rows of a part, and return the dtypes and shapes of the answers as a Spec.
 
     Return None if the part has no rows.
     """
@@ -283,7 +284,7 @@ def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
 
 
 def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
-    """Return the Spec of a function's answers for a source without rows, by calling the function on an empty array."""
+    """Return the dtypes and shapes of a function's answers as a Spec, by calling it on an array without rows."""
     nothing: Any = np.empty((0, source.n_features), source.dtype or np.float64)
     try:
         return spec_of(as_fields(method(nothing), 0, name))

@@ -178,7 +178,7 @@ def map_merge(
 
 
 def _opened(engine: str, workers: int | None, retries: int) -> Engine:
-    """Check the arguments and create the engine, limited to one BLAS thread if it is serial."""
+    """Check the arguments, and create the engine that they select."""
     as_choice(engine, "engine", ("serial", "threads", "processes"))
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
     if engine == "serial":

@@ -57,7 +57,8 @@ class Sink(ABC):
         return re.fullmatch(rf"part-\d{{6,}}\{self.SUFFIX}", name) is not None
 
     def begin(self, place: Path) -> None:
-        """Create the folder for the files of parts, and delete temporary files of killed processes.
+        """Prepare the folder for the files of parts: create it if it is missing, and delete temporary files of killed
+        processes.
 
         The folder of the job may be untrusted: a link instead of the folder is replaced.
         """
@@ -71,7 +72,7 @@ class Sink(ABC):
     def rows_in(self, place: Path, number: int, spec: Spec, method: Method) -> int | None:
         """Return the number of rows in the file of a part.
 
-        Return None if the file cannot be read or its answers have another Spec.
+        Return None if the file cannot be read, or if its names, dtypes or shapes differ from `spec`.
         """
         try:
             with open_within(place, self.part(place, number).relative_to(place).as_posix()) as file:
@@ -81,7 +82,9 @@ class Sink(ABC):
 
     @abstractmethod
     def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in the open file of a part, or None if its answers have another Spec."""
+        """Return the number of rows in the open file of a part, or None if its names, dtypes or shapes differ from
+        `spec`.
+        """
 
     def head(self, spec: Spec, n: int) -> bytes:
         """Return the header bytes of an output with n rows; their number does not depend on n."""
@@ -129,7 +132,7 @@ def npy_header(spec: Spec, n: int) -> bytes:
 
 @contextlib.contextmanager
 def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write the answers of one part to an .npy file; the block gets a function that appends answers."""
+    """Open the .npy file of one part, and yield a function that appends answers to it."""
     n_rows, header = 0, npy_header(spec, 0)
     with replacing(path, follow_links=False) as file:
         file.write(header)
@@ -172,7 +175,7 @@ def as_text(value: Any) -> str:
 
 @contextlib.contextmanager
 def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write the answers of one part to a csv file without a header; the block gets a function that appends answers."""
+    """Open the csv file of one part, which has no header, and yield a function that appends answers to it."""
     if any(len(shape) > 1 for shape in spec.shapes):
         raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
     with replacing(path, follow_links=False) as file:
@@ -218,7 +221,7 @@ class Csv(Sink):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Write the answers of one part to a Parquet file; the block gets a function that appends answers."""
+    """Open the Parquet file of one part, and yield a function that appends answers to it."""
     pa, pq = arrow()
     schema = _schema(pa, spec, method)
     with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:

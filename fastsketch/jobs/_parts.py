@@ -73,7 +73,7 @@ def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]
 
 
 def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> JobNode:
-    """Learn the rows of one part in a new model, and return its node.
+    """Learn the rows of one part in a new model, and return it as a JobNode.
 
     The model is a copy of the template if `begin` is None, and created for the part otherwise.
     """
@@ -111,7 +111,7 @@ def _nothing() -> None:
 
 
 def _labelled(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any], int]]:
-    """Yield (rows, targets, position) for each chunk.
+    """Yield (rows, targets, position in the source) for each chunk.
 
     Text targets are converted to numbers if the targets of the first chunk are numbers.
     """
@@ -146,7 +146,7 @@ def _as_target(value: Any, kind: type, source: Source, row: int) -> Any:
 
 
 def join(nodes: Sequence[JobNode]) -> JobNode:
-    """Merge the models of neighbouring parts in their order, and return the node of the result.
+    """Merge the models of neighbouring parts in their order, and return the result as a JobNode.
 
     The first model is changed.
     """
@@ -158,5 +158,5 @@ def join(nodes: Sequence[JobNode]) -> JobNode:
 
 
 def node_of(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
-    """Return the node of a model that has learned the parts from `first` to `last`."""
+    """Wrap a model that has learned the parts from `first` to `last` in a JobNode, as bytes if `as_bytes`."""
     return JobNode(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

@@ -135,13 +135,13 @@ class Reporter:
             self._say(final=True)
 
     def known(self, node: JobNode) -> None:
-        """Count a model of some parts that an earlier run of the job has finished."""
+        """Count the parts of a model that an earlier run of the job has finished."""
         self._before += node.last - node.first + 1
         self._rows_before += node.n_rows
         self._put(node)
 
     def finished(self, node: JobNode) -> None:
-        """Count a model of some parts that this run has finished, and make a report."""
+        """Count the parts of a model that this run has finished, and make a report."""
         self._put(node)
         self._open, self._fraction = 0, 0.0
         self._say()
@@ -159,7 +159,7 @@ class Reporter:
         self._say()
 
     def _put(self, node: JobNode) -> None:
-        """Add the model of some parts to the count, replacing models that it includes."""
+        """Store the counts of a finished model, replacing those of models that were merged into it."""
         uncovered = [
             other for other in self._nodes.values() if not node.first <= other.first <= other.last <= node.last
         ]

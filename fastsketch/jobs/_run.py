@@ -291,7 +291,7 @@ class Learning:
     def _known(
         self, tree: Tree[JobNode], kept: Checkpoint, template: Any, number: int, *, here: bool
     ) -> list[tuple[Span, JobNode]]:
-        """Read the models of a pass that the checkpoint holds."""
+        """Return the models of a pass that the checkpoint holds, with their positions in the merge tree."""
         known: list[tuple[Span, JobNode]] = []
         for entry, content in kept.nodes(number, partial(self._check_node, template, tree)):
             place = tree.place(entry.level, entry.at)

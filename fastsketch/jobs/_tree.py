@@ -101,7 +101,8 @@ def reduce_tree(
     known: Iterable[tuple[Span, Node]] = (),
     finished: Callable[[Span, Any], Node] = lambda _, result: result,
 ) -> Node:
-    """Compute the leaves of a tree on an engine, merge neighbours as soon as they are finished, and return the root.
+    """Compute the leaves of a merge tree on an engine, merge neighbours as soon as they are finished, and return the
+    root.
 
     Parameters ---------- engine : Engine tree : Tree Empty; it is changed. leaves : iterable of (place, function,
     arguments) The tasks of the leaves that are not in `known`. They are drawn one by one, when the engine has room.

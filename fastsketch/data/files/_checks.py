@@ -35,7 +35,7 @@ def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLO
 
 
 def only(arrays: Arrays, *names: str) -> None:
-    """Raise ValueError for an array whose name is not one of `names`."""
+    """Raise ValueError if there is an array whose name is not one of `names`."""
     for name in arrays:
         if name not in names:
             raise ValueError(f"array {name!r} does not belong to it")

@@ -407,7 +407,7 @@ def remedy(kind: str) -> str:
 
 
 def is_numeric(cells: Iterable[str], dialect: Dialect) -> bool:
-    """Return True if a column holds numbers: at least 95% of the cells that are not missing."""
+    """Return True if at least 95% of the cells that are not missing are numbers."""
     kinds = [kind for kind in (kind_of(cell, dialect) for cell in cells) if kind is not None]
     return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MISTAKES * len(kinds)
 

@@ -108,7 +108,7 @@ class Vocabulary:
 
 
 class NameHash:
-    """Feature hashing: maps feature names to columns by a hash function, without storing the names.
+    """A feature hasher, which maps feature names to columns without storing the names.
 
     The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, read as a signed integer h. The column is ``|h|
     mod 2**hash_bits`` and the sign is that of h, as in scikit-learn's ``FeatureHasher(2**hash_bits)``. Rows are those

@@ -151,7 +151,7 @@ class IdMap:
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
         """Return a new map with further ids appended, and the positions of the given ids in it.
 
-        This map is unchanged. It is returned itself if all ids are known.
+        This map is unchanged. If no id is new, it is returned itself.
 
         Parameters ---------- ids : sequence, array or column of a data frame name : str, default "ids" Name of the ids
         in messages.

@@ -372,7 +372,7 @@ class TableRows:
             )
 
     def _kind(self, name: str, cells: Sequence[str]) -> str:
-        """Return whether a column is NUMERIC or CATEGORICAL, or another kind that the user must decide on.
+        """Return the kind of a column: NUMERIC, CATEGORICAL, or another kind on which the user must decide.
 
         Other kinds are DATE, percentages and the like. NUMBER means that a few cells of a numeric column are not
         numbers, which may be mistakes.

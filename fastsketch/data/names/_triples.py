@@ -278,7 +278,7 @@ def _without_times(three: Three, columns: ColumnNames | None, name: object) -> T
 
 
 def _refuse_several(table: Any) -> None:
-    """Raise ValueError for a list of files or a glob pattern."""
+    """Raise ValueError if a table is given as a list of files or a glob pattern."""
     given = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
     listed = len(given) > 0 and isinstance(given[0], str | PathLike)
     if listed or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):

@@ -44,7 +44,7 @@ def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:
 
 
 def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: str) -> None:
-    """Raise SourceError for the first column name that differs from the expected one."""
+    """Raise SourceError at the first column name that differs from the expected one."""
     for place, (name, other) in enumerate(zip(names, expected, strict=False)):
         if name != other:
             order = " (the same columns in another order)" if sorted(names) == sorted(expected) else ""

@@ -158,7 +158,7 @@ class Csv:
         return SourceError(f"{self.name}, line {number}: {why}")
 
     def _uneven(self, number: int, n: int) -> SourceError:
-        """Return the error for a line of n cells, where the first line has another number of cells."""
+        """Return a SourceError for a line whose number of cells, n, differs from that of the first line."""
         width = self.width or len(self.first[0][1])
         return self.error(number, f"there are {n} columns, in the first line {width}{self.comment_hint}")
 
@@ -389,7 +389,7 @@ class Csv:
         raise SourceError(f"{self.name} is not text: line {line} {why}: {as_utf8(text[:4] if line == 1 else b'')}")
 
     def _refuse_header(self, piece: bytes, line: int) -> None:
-        """Raise SourceError if the header occurs again among the rows, as in files that were concatenated."""
+        """Raise SourceError if the header line occurs again among the rows, as in concatenated files."""
         for number, row in enumerate(piece.split(self.newline), line + 1):
             if row.rstrip(b"\r") == self._numbering:
                 raise self.error(number, AGAIN)

@@ -56,12 +56,12 @@ class Apart(Derived):
         return Apart(source, self.beside or 0, self._places)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield (rows without the extra columns, position) for each chunk, from row `start_row` on."""
+        """Yield (rows without the extra columns, position in the source) for each chunk, from row `start_row` on."""
         for rows, _, position in self.read_beside(start_row):
             yield rows, position
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """Yield (rows without the extra columns, values of the extra columns, position) for each chunk."""
+        """Yield (rows without the extra columns, values of the extra columns, position in the source) per chunk."""
         for rows, position in self._of.read(start_row):
             yield *self.split(rows), position
 

@@ -70,7 +70,7 @@ class FrameSource(RowSource):
             yield rows
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """Yield (rows, values of the extra column, position) for each chunk.
+        """Yield (rows, values of the extra column `beside`, position in the source) for each chunk.
 
         The values have the type of the column; strings are Python objects.
         """

@@ -83,7 +83,7 @@ class FileFrames(Frames):
         return self.path if isinstance(self.path, Path) else self.path.open("rb")
 
     def lazy(self) -> Any:
-        """Return the file as a lazy polars data frame. A stream of Arrow batches is read into memory."""
+        """Return the file as a lazy polars data frame; a stream of Arrow batches is read into memory."""
         if self._lazy is None:
             pl = needs("polars", f"{self._kind}s")
             file = self._file()

@@ -66,7 +66,7 @@ class HdfSource(StoredSource):
 
 
 class HeapCheckedFile(io.FileIO):
-    """A file for h5py that refuses global heaps on which HDF5 would loop forever.
+    """A file object for h5py that raises an error for damaged global heaps, on which HDF5 would loop forever.
 
     Attributes, names of columns and virtual datasets are in such heaps. HDF5 2.0 advances from object to object by the
     length that each states, and never returns if that is 0. Reference: HDF5 File Format Specification, section III.E.

@@ -75,11 +75,11 @@ class Joined(Source):
         return sum(source.n_bytes for source in self.sources)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield (rows, position) for each chunk of all sources, from row `start_row` on."""
+        """Yield (rows, position in the source) for each chunk of all sources, from row `start_row` on."""
         return cast("Any", self._each(start_row, lambda source, row: source.read(row)))
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """Yield (rows, values of the extra column, position) for each chunk of all sources."""
+        """Yield (rows, values of the extra column `beside`, position in the source) for each chunk of all sources."""
         return cast("Any", self._each(start_row, lambda source, row: source.read_beside(row)))
 
     def _each(self, start_row: int, read: Callable[[Source, int], Iterator[Any]]) -> Iterator[tuple[Any, ...]]:

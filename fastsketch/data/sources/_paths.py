@@ -18,7 +18,7 @@ def is_name(x: Any) -> TypeGuard[str | PathLike[str]]:
 
 
 def comes_once(path: str | PathLike[str]) -> bool:
-    """Return whether a path is standard input ("-"), a pipe or a device, whose rows can be read only once.
+    """Return True if a path is standard input ("-"), a pipe or a device, whose rows can be read only once.
 
     Parameters
     ----------

@@ -63,13 +63,13 @@ class Derived(Source):
         raise NotImplementedError
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield (transformed rows, position) for each chunk, from row `start_row` on."""
+        """Yield (transformed rows, position in the source) for each chunk, from row `start_row` on."""
         for rows, position in self._of.read(start_row):
             yield self.made(rows, start_row), position
             start_row += length(rows)
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """Yield (transformed rows, values of the extra column, position) for each chunk."""
+        """Yield (transformed rows, values of the extra column `beside`, position in the source) for each chunk."""
         for rows, values, position in self._of.read_beside(start_row):
             yield self.made(rows, start_row), values, position
             start_row += length(rows)

@@ -130,7 +130,7 @@ class Source(ABC):
     labelled: bool = False
 
     def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """Yield each chunk with the values of the extra column, as (rows, values, position).
+        """Yield each chunk with the values of the extra column `beside`, as (rows, values, position).
 
         Values are numbers, strings or objects; missing ones are None or NaN. Several extra columns hold numbers, (n,
         k). ValueError if the source has no extra column.
