@@ -1,4 +1,4 @@
-"""Run the jobs of subcommands: learn a model from rows, or write a model's answers for rows."""
+"""Run the jobs of subcommands: learn a model from rows, or write a model's results for rows."""
 
 import shutil
 import tempfile
@@ -106,7 +106,7 @@ def answer_rows(
     heads: Sequence[str] = (),
     facts: Mapping[str, Any] = {},
 ) -> None:
-    """Write a function's answers for every row of a source to the output, and print a report.
+    """Write a function's results for every row of a source to the output, and print a report.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def answer_rows(
 def _write(
     verb: PartsVerb, out: Output, method: Callable[..., Any], source: Source, sink: Sink, suffix: str
 ) -> MapResult:
-    """Write a function's answers for every row to the output of a subcommand, and return the result of the job.
+    """Write a function's results for every row to the output of a subcommand, and return the result of the job.
 
     If the output is not a regular file, the answers are written to a temporary file first.
     """

@@ -204,8 +204,7 @@ def parser_of(name: str) -> Parser:
 
 
 def top_parser() -> argparse.ArgumentParser:
-    """Return the parser for a command line without a valid subcommand; it lists the subcommands or reports the error.
-    """
+    """Return the parser for a command line without a valid subcommand; it lists all subcommands or reports an error."""
     parser = Parser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, online learners and item models, for rows that do not fit in "

@@ -86,7 +86,7 @@ class Predict(PartsVerb):
         answer_rows(self, method, self._rows(model, labelled=False), ".csv", heads)
 
     def _answers(self, model: Any) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-        """Return the output's column names and the function that computes the answers for rows.
+        """Return the output's column names and the function that computes the results for rows.
 
         There are no column names for labels.
         """
@@ -183,8 +183,7 @@ def metrics_of(model: Any, source: Source) -> dict[str, Any]:
 
 
 def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return the true and predicted targets of some rows, for a classifier as class indices with probabilities and
-    scores.
+    """Return the true and predicted targets of some rows; for a classifier, class indices, probabilities and scores.
 
     They are the arguments of ``label_metrics`` after the classes, or of ``target_metrics``.
     """

@@ -50,7 +50,7 @@ def reading_notes(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def common_reading(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the note of a merged model about reading: the options that all merged models have in common."""
+    """Return the reading options that are equal in the notes of all models, as a note for their merged model."""
     first, *others = map(remembered_reading, notes)
     return reading_notes({name: value for name, value in first.items() if all(o.get(name) == value for o in others)})
 

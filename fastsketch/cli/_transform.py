@@ -51,7 +51,7 @@ class Transform(RowsVerb, PartsVerb):
     beside: Any = flag("--beside", type=as_column)
 
     def run(self) -> None:
-        """Compute the model's answers for all rows of the inputs, and write them to the output."""
+        """Compute the model's results for all rows of the inputs, and write them to the output."""
         estimator = None if comes_once(self.model) else self._saved_estimator()
         model = load_model(self.model) if estimator is None else estimator
         if isinstance(model, SketchHash | SketchQuantizer):

@@ -1,4 +1,4 @@
-"""Input and output: rows from files, pipes, tables and objects in chunks; named features and ids; state files."""
+"""Read rows in chunks from files, pipes, tables and objects; map names and ids to columns; store models in files."""
 
 from fastsketch.data.files import SourceError, StateError, read_header
 from fastsketch.data.names import IdMap, NamedRows, NameHash, TableRows, Triples, Vocabulary

@@ -161,7 +161,7 @@ class Cluster(Engine):
             )
 
     def room(self, left: int) -> int:
-        """Return how many tasks should be submitted and unfinished at the same time; `left` tasks follow later.
+        """Return the number of tasks to keep submitted to the cluster; `left` tasks are not submitted yet.
 
         A second task waits on each worker, but not at the end of a job, when another worker may be free first.
         """

@@ -44,7 +44,7 @@ class Engine:
         """Stop the tasks that are running, and wait for their end."""
 
     def room(self, left: int) -> int:
-        """Return how many tasks should be submitted and unfinished, so that no worker idles; `left` tasks remain."""
+        """Return the number of tasks to keep submitted, so that no worker idles; `left` tasks are not submitted yet."""
         return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:

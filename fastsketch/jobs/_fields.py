@@ -1,4 +1,4 @@
-"""Convert a function's answers for rows to named arrays, and name their columns in a table."""
+"""Convert a function's results for rows to named arrays, and name their columns in a table."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,7 +29,7 @@ SEVERAL = {"kneighbors": ("distance", "index"), "search": ("distance", "index")}
 
 
 class Spec(NamedTuple):
-    """The names, dtypes and shapes of a function's answers for one row.
+    """The names, dtypes and shapes of a function's results for one row.
 
     Shapes exclude the axis of rows. A single array has the name "".
     """
@@ -40,7 +40,7 @@ class Spec(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Total size in bytes of all answers for one row."""
+        """Total size in bytes of all results for one row."""
         items = zip(self.dtypes, self.shapes, strict=True)
         return sum(np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in items)
 
@@ -52,7 +52,7 @@ class Spec(NamedTuple):
 
 
 def as_fields(answer: Any, n: int, name: str) -> Fields:
-    """Convert a function's answer for n rows (an array, a tuple or a mapping) to a dict {name: array}.
+    """Convert a function's result for n rows (an array, a tuple or a mapping) to a dict {name: array}.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def _as_array(value: Any, n: int, name: str) -> NDArray[Any]:
 
 
 def spec_of(fields: Fields) -> Spec:
-    """Return the names, dtypes and row shapes of a dict of answer arrays."""
+    """Return the names, dtypes and row shapes of a dict of result arrays."""
     arrays = fields.values()
     return Spec(tuple(fields), tuple(a.dtype.str for a in arrays), tuple(a.shape[1:] for a in arrays))
 
@@ -114,7 +114,7 @@ def name_of(method: Method) -> str:
 
 
 def column_names(method: Method, spec: Spec) -> list[list[str]]:
-    """Return the table columns for a function's answers: a list of names for each array.
+    """Return the table columns for a function's results: a list of names for each array.
 
     An array of bytes is one column, "code"; one number for each row is "prediction", "score" or the like. Several
     numbers are named after the classes or by ``get_feature_names_out``, otherwise they are numbered from 0.
@@ -139,7 +139,7 @@ def column_names(method: Method, spec: Spec) -> list[list[str]]:
 
 
 def _several_names(owner: Any, own: str, stem: str, width: int) -> list[str]:
-    """Return `width` column names for a method's answers: class labels, output feature names, or numbered names."""
+    """Return `width` column names for a method's results: class labels, output feature names, or numbered names."""
     if own == "transform" and hasattr(owner, "get_feature_names_out"):
         names = [str(name) for name in owner.get_feature_names_out()]
         if len(names) == width:

@@ -1,4 +1,4 @@
-"""Apply a function, such as a model's method, to every row of a source in parallel, and write the answers in order."""
+"""Apply a function, such as a model's method, to every row of a source in parallel, and write the results in order."""
 
 import contextlib
 import hashlib
@@ -85,7 +85,7 @@ def map_rows(
     part_bytes: int = PART_BYTES,
     retries: int = 3,
 ) -> MapResult:
-    """Apply a function to every row of a source in parallel, and write the answers in the order of the rows.
+    """Apply a function to every row of a source in parallel, and write the results in the order of the rows.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def write_answers(
     *,
     held: bool = False,
 ) -> MapResult:
-    """Apply a function to every row of a source in parallel, and write the answers to the output in the format of
+    """Apply a function to every row of a source in parallel, and write the results to the output in the format of
     `sink`.
 
     This is ``map_rows`` for any output format. With held=True the caller has locked the output.
@@ -243,7 +243,7 @@ def answer_part(
     part: Source,
     writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
 ) -> tuple[int, Spec | None]:
-    """Apply a function to all rows of a part, and write the answers to the file of the part.
+    """Apply a function to all rows of a part, and write the results to the file of the part.
 
     Return (number of rows, Spec of the answers); the Spec is None if the part has no rows. `writer` opens the file of
     the part, as ``Writer`` does once its path is bound.
@@ -274,7 +274,7 @@ def _expect_names(part: Source) -> None:
 
 
 def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
-    """Apply a function to the first rows of a part, and return the dtypes and shapes of the answers as a Spec.
+    """Apply a function to the first rows of a part, and return the dtypes and shapes of the results as a Spec.
 
     Return None if the part has no rows.
     """
@@ -284,7 +284,7 @@ def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
 
 
 def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
-    """Return the dtypes and shapes of a function's answers as a Spec, by calling it on an array without rows."""
+    """Return the dtypes and shapes of a function's results as a Spec, by calling it on an array without rows."""
     nothing: Any = np.empty((0, source.n_features), source.dtype or np.float64)
     try:
         return spec_of(as_fields(method(nothing), 0, name))
@@ -293,7 +293,7 @@ def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
 
 
 def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, int]]:
-    """Yield a function's answers for consecutive rows of a part, as (dict of arrays, number of rows).
+    """Yield a function's results for consecutive rows of a part, as (dict of arrays, number of rows).
 
     The number of rows is 256 at first, then what gives about ANSWER_BYTES of answers, and never more than a chunk.
     """

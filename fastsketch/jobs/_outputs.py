@@ -107,7 +107,7 @@ class Sink(ABC):
 
 # -- .npy --------------------------------------------------------------------------------------------------------------
 def npy_header(spec: Spec, n: int) -> bytes:
-    """Return the header of an .npy file for n answers; its length does not depend on n.
+    """Return the header of an .npy file for n results; its length does not depend on n.
 
     NumPy pads the number of rows to 21 digits.
 
@@ -132,7 +132,7 @@ def npy_header(spec: Spec, n: int) -> bytes:
 
 @contextlib.contextmanager
 def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Open the .npy file of one part, and yield a function that appends answers to it."""
+    """Open the .npy file of one part, and yield a function that appends results to it."""
     n_rows, header = 0, npy_header(spec, 0)
     with replacing(path, follow_links=False) as file:
         file.write(header)
@@ -175,7 +175,7 @@ def as_text(value: Any) -> str:
 
 @contextlib.contextmanager
 def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Open the csv file of one part, which has no header, and yield a function that appends answers to it."""
+    """Open the csv file of one part, which has no header, and yield a function that appends results to it."""
     if any(len(shape) > 1 for shape in spec.shapes):
         raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
     with replacing(path, follow_links=False) as file:
@@ -187,7 +187,7 @@ def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
-    """Return an iterator over rows of cells, each a tuple with all answers for a row."""
+    """Return an iterator over rows of cells, each a tuple with all results for a row."""
     columns: list[list[Any]] = []
     for array in fields.values():
         columns += [column.tolist() for column in (array.T if array.ndim == 2 else [array])]
@@ -221,7 +221,7 @@ class Csv(Sink):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Open the Parquet file of one part, and yield a function that appends answers to it."""
+    """Open the Parquet file of one part, and yield a function that appends results to it."""
     pa, pq = arrow()
     schema = _schema(pa, spec, method)
     with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:
@@ -243,7 +243,7 @@ def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _schema(pa: Any, spec: Spec, method: Method) -> Any:
-    """Return the Arrow schema of a table of answers."""
+    """Return the Arrow schema of a table of results."""
     none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
     heads = [head for names in column_names(method, spec) for head in names]
     kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
@@ -251,7 +251,7 @@ def _schema(pa: Any, spec: Spec, method: Method) -> Any:
 
 
 def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
-    """Convert an array of answers to Arrow columns, one for each number of a row.
+    """Convert an array of results to Arrow columns, one for each number of a row.
 
     A row of bytes becomes one fixed-size binary value.
     """

@@ -1,4 +1,4 @@
-"""The folder OUTPUT.partial of a map job, which holds a file of answers for each finished part.
+"""The folder OUTPUT.partial of a map job, which holds a file of results for each finished part.
 
 The output gets its name only when all parts are there. Until then an older output keeps it.
 """

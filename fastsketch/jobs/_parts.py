@@ -49,7 +49,7 @@ class JobNode(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """How to create the empty model of a part from the template of the job."""
+    """Instructions for creating the empty model of a part from the template of the job."""
 
     part: int  # its number in the job
     block: int  # number of its first block of rows
@@ -86,7 +86,7 @@ def learn(template: Any, begin: Begin | None, part: Source, number: int, as_byte
 
 
 def learned(model: Any, source: Source, start_row: int = 0, *, step: int = 0) -> Generator[tuple[int, int]]:
-    """Let a model learn the rows of a source from start_row on; yield progress after each piece.
+    """Let a model learn the rows of a source from start_row on, and yield progress after each piece.
 
     What is yielded is (number of rows of the piece, position in the source). A piece is a chunk, or at most `step` rows
     of one. Errors of the model name the file and the row.

@@ -1,4 +1,4 @@
-"""Named features, ids of any type, and tables of events or of mixed columns."""
+"""Encode named features and ids of any type, and read tables of events or of mixed columns."""
 
 from fastsketch.data.names._columns import NameHash, Vocabulary
 from fastsketch.data.names._id_map import IdMap

@@ -169,7 +169,7 @@ class IdMap:
         return out, out._add(given, name)
 
     def ascending(self) -> "tuple[IdMap, NDArray[np.int64]]":
-        """Return a map with the same ids in ascending order, and the new position of each old position."""
+        """Return a map with the same ids in ascending order, and an array with the new position of each id."""
         out = _of(self.kind, {})
         out._add(sorted(self, key=rank if self.kind == MIXED else None), "ids")
         return out, out.places(self)

@@ -34,8 +34,9 @@ def names_of_labels(labels: Iterable[Any], of: str) -> tuple[str, ...] | None:
 
 
 def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:
-    """Return the column names that the named sources share, or None if no source has names. Raise SourceError if they
-    differ.
+    """Return the column names that several sources have in common; None if no source has names.
+
+    Sources without names are ignored. Raise SourceError if the names of two sources differ.
     """
     named = [source for source in sources if source.feature_names is not None]
     for source in named[1:]:

@@ -52,7 +52,7 @@ class Apart(Derived):
         self.feature_names = None if names is None else tuple(names[k] for k in self._others)
 
     def like(self, source: Source) -> Source:
-        """Return another source with the same extra columns split off."""
+        """Return a source that splits the same extra columns off another source."""
         return Apart(source, self.beside or 0, self._places)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:

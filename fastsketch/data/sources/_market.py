@@ -67,7 +67,7 @@ class MarketMatrix(SparseMatrix):
 
 
 def _is_10x(path: Path, n_genes: int) -> bool:
-    """Return True if a Matrix Market file has a row for each gene and a column for each cell, and then warn.
+    """Warn and return True if a Matrix Market file has a row for each gene and a column for each cell.
 
     The names of genes and cells are in the tables that 10x Genomics stores in the same folder.
     """

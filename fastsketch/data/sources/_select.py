@@ -55,7 +55,7 @@ class Derived(Source):
         self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
-        """Apply the same transformation to another source, such as a part of the original."""
+        """Return a source that transforms another source, such as a part of the original, in the same way."""
         raise NotImplementedError
 
     def made(self, rows: Any, first: int) -> Any:
@@ -116,7 +116,7 @@ class Picked(Derived):
         self.feature_names = None if names is None else tuple(names[k] for k in columns)
 
     def like(self, source: Source) -> Source:
-        """Return the same columns of another source."""
+        """Return a source that selects the same columns of another source."""
         return Picked(source, self._columns.tolist())
 
     @property
@@ -155,7 +155,7 @@ class Checked(Derived):
         return self._fill is None
 
     def like(self, source: Source) -> Source:
-        """Apply the same dtype and treatment of NaN to another source."""
+        """Return a source that reads another source with the same dtype and treatment of NaN."""
         return Checked(source, self._dtype, self._fill)
 
     @property

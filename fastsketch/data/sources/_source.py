@@ -142,7 +142,7 @@ class Source(ABC):
         raise ValueError(f"{self.name}: no column lies beside these rows: open_rows(..., beside=...) sets one apart")
 
     def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """Return an iterator like ``chunks`` that also yields the values of the extra column.
+        """Return an iterator like ``chunks`` that also yields the values of the extra column `beside`.
 
         Parameters
         ----------

@@ -76,7 +76,7 @@ class TableText(TextSource):
         return part
 
     def _of_numbers(self, rows: list[list[str]], *, leave_out: bool) -> list[int]:
-        """Find the columns that hold numbers; return them if leave_out is true, and all columns otherwise.
+        """Detect which columns hold numbers; return these if `leave_out` is true, otherwise all columns.
 
         A warning names the columns that are left out. If a column is empty in the first lines, its first cells that are
         not missing decide. The positions and texts of cells that are not numbers are stored for a later error.

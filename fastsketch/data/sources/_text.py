@@ -137,7 +137,7 @@ class TextSource(FileSource):
         return 1 + before + number
 
     def line_of(self, row: int) -> int | None:
-        """Return the line number of a row of this part; rows count from 0, lines from 1."""
+        """Return the line number of a row of this part, or None for a stream; rows count from 0, lines from 1."""
         if not self.repeatable:
             return None
         for number, line in self.lines():
