@@ -48,10 +48,21 @@ def learn_rows(
 
     While the job runs, its checkpoint is the folder OUTPUT.partial.
 
-    Parameters ---------- verb : ResumableVerb model : model A template without rows; it is not changed. out : Output
-    source : Source notes : dict Saved with the model, in addition to the names of the inputs. switches : dict
-    Arguments, other than parameters of the model, that a resumed job must have in common with the stopped one. passes :
-    int every : int seen : callable, optional Called with a model that learns in order after every `every` rows.
+    Parameters
+    ----------
+    verb : ResumableVerb
+    model : model
+        A template without rows; it is not changed.
+    out : Output
+    source : Source
+    notes : dict
+        Saved with the model, in addition to the names of the inputs.
+    switches : dict
+        Arguments, other than parameters of the model, that a resumed job must have in common with the stopped one.
+    passes : int
+    every : int
+    seen : callable, optional
+        Called with a model that learns in order after every `every` rows.
     """
     folder = _checkpoint_folder(verb, out)
     started, printed = time.perf_counter(), Printed(out.title, verb.progress, passes=passes)

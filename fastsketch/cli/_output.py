@@ -258,9 +258,16 @@ def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, fol
 
     An interrupt in the block gets a note of what has been saved.
 
-    Parameters ---------- verb : Verb Without an ``output`` it only prints facts. suffix : str Of the name under which a
-    result is saved that the output does not take. over_input : bool Whether the output may be one of the inputs. folder
-    : bool Whether the output is a folder, which the map job locks.
+    Parameters
+    ----------
+    verb : Verb
+        Without an ``output`` it only prints facts.
+    suffix : str
+        Of the name under which a result is saved that the output does not take.
+    over_input : bool
+        Whether the output may be one of the inputs.
+    folder : bool
+        Whether the output is a folder, which the map job locks.
     """
     name: str | None = getattr(verb, "output", None)
     out = Output(name, suffix, as_json=verb.json, folder=folder)

@@ -58,9 +58,13 @@ def common_reading(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def rows_in(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
     """Open all inputs of a subcommand as one source, one file after another.
 
-    Parameters ---------- verb : RowsVerb model : model or estimator, optional Its rows' options of reading are the
-    defaults, and its column names are selected, in their order. beside : str or int, optional An extra column that is
-    read in addition to the rows.
+    Parameters
+    ----------
+    verb : RowsVerb
+    model : model or estimator, optional
+        Its rows' options of reading are the defaults, and its column names are selected, in their order.
+    beside : str or int, optional
+        An extra column that is read in addition to the rows.
     """
     how = given_reading(verb)
     names: Iterable[str] | None = None

@@ -76,12 +76,16 @@ def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -
 class Cluster(Engine):
     """An engine that runs tasks on a Dask cluster, for ``fs.run`` and ``fs.map_rows`` with engine="dask".
 
-    Parameters ---------- scheduler : str, distributed.Client, a cluster or None The address of a scheduler, a client or
-    a cluster. None for the active client. n_workers : int Maximal number of tasks that run at the same time; 0 for the
-    number of threads of the cluster.
+    Parameters
+    ----------
+    scheduler : str, distributed.Client, a cluster or None
+        The address of a scheduler, a client or a cluster. None for the active client.
+    n_workers : int
+        Maximal number of tasks that run at the same time; 0 for the number of threads of the cluster.
 
-    Notes ----- How often a task may lose its worker is ``distributed.scheduler.allowed-failures`` of Dask's
-    configuration.
+    Notes
+    -----
+    How often a task may lose its worker is ``distributed.scheduler.allowed-failures`` of Dask's configuration.
     """
 
     here = False

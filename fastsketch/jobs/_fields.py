@@ -52,7 +52,7 @@ class Spec(NamedTuple):
 
 
 def as_fields(answer: Any, n: int, name: str) -> Fields:
-    """Convert a function's result for n rows (an array, a tuple or a mapping) to a dict {name: array}.
+    """Convert a function's `answer` for n rows (an array, a tuple or a mapping) to a dict {name: array}.
 
     Raises
     ------

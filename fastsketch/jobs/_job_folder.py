@@ -1,6 +1,6 @@
 """The folder of a resumable job: a manifest that describes the job, and a file for each finished part.
 
-``_checkpoint`` is the folder of ``fs.run``, with models; ``_partial_output`` that of ``fs.map_rows``, with answers.
+``_checkpoint`` is the folder of ``fs.run``, with models; ``_partial_output`` that of ``fs.map_rows``, with results.
 """
 
 import contextlib
@@ -44,8 +44,14 @@ class JobFolder(ABC):
         If the block fails, the error gets a note about which parts are kept. The folder is created if it is missing,
         and removed after an error if no part is finished.
 
-        Raises ------ ValueError If the job to resume has another description. StateError If the manifest is damaged.
-        OSError If the folder cannot be written to, or holds files of somebody else.
+        Raises
+        ------
+        ValueError
+            If the job to resume has another description.
+        StateError
+            If the manifest is damaged.
+        OSError
+            If the folder cannot be written to, or holds files of somebody else.
         """
         self.path.mkdir(exist_ok=True)
         sweep(self.path / MANIFEST)

@@ -60,8 +60,12 @@ def can_resume(folder: Path, result: Path | None = None) -> bool:
 
     Callers may pass ``resume=True`` on every run: a job that is killed before its first part is done leaves nothing.
 
-    Parameters ---------- folder : Path result : Path, optional The output of the job. ValueError if it exists although
-    the folder holds no unfinished job: a finished output does not record its inputs, and the new job would replace it.
+    Parameters
+    ----------
+    folder : Path
+    result : Path, optional
+        The output of the job. ValueError if it exists although the folder holds no unfinished job: a finished output
+        does not record its inputs, and the new job would replace it.
     """
     if (folder / OLD_MANIFEST).exists():
         raise StateError(f"the job in {folder} was begun by another version of fastsketch: remove that folder")

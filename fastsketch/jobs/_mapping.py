@@ -95,7 +95,7 @@ def map_rows(
         importable: defined in a module, not a lambda. ``functools.partial`` adds arguments.
     source : path, glob, folder, array, ... or fastsketch.data.Source
         Anything that ``fs.open_rows`` accepts. An extra column of a source, ``open_rows(..., beside="id")``, is
-        written in front of the answers.
+        written in front of the results.
     output : path
         ".npy" for one array (n, ...), or ".parquet" for a folder of numbered files, one for each part, which readers
         treat as one table (extra: arrow). An existing output is replaced when the new one is complete.
@@ -128,13 +128,13 @@ def map_rows(
 
     Notes
     -----
-    The answers do not depend on workers or engine: the split into parts depends only on the data and ``part_bytes``,
-    and BLAS runs on one thread. They equal those of one call bit for bit if the answer of the function for a row does
+    The results do not depend on workers or engine: the split into parts depends only on the data and ``part_bytes``,
+    and BLAS runs on one thread. They equal those of one call bit for bit if the result of the function for a row does
     not depend on the other rows (codes), otherwise up to rounding. The model is sent to each worker once. A worker
-    needs memory for the model, two chunks of rows and the answers for one.
+    needs memory for the model, two chunks of rows and the results for one.
 
     Columns of Parquet: "code" for bytes, as binary values of fixed size; "prediction" or "score";
-    "probability_<class>"; for ``transform`` the names of ``get_feature_names_out``, or numbers; for several answers
+    "probability_<class>"; for ``transform`` the names of ``get_feature_names_out``, or numbers; for several results
     their names.
 
     Examples
@@ -245,7 +245,7 @@ def answer_part(
 ) -> tuple[int, Spec | None]:
     """Apply a function to all rows of a part, and write the results to the file of the part.
 
-    Return (number of rows, Spec of the answers); the Spec is None if the part has no rows. `writer` opens the file of
+    Return (number of rows, Spec of the results); the Spec is None if the part has no rows. `writer` opens the file of
     the part, as ``Writer`` does once its path is bound.
     """
     _expect_names(part)
@@ -295,7 +295,7 @@ def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
 def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, int]]:
     """Yield a function's results for consecutive rows of a part, as (dict of arrays, number of rows).
 
-    The number of rows is 256 at first, then what gives about ANSWER_BYTES of answers, and never more than a chunk.
+    The number of rows is 256 at first, then what gives about ANSWER_BYTES of results, and never more than a chunk.
     """
     step, row = FIRST_ROWS, 0
     chunks = ((rows, None) for rows, _ in part.chunks()) if part.beside is None else _with_ids(part)

@@ -111,7 +111,10 @@ def npy_header(spec: Spec, n: int) -> bytes:
 
     NumPy pads the number of rows to 21 digits.
 
-    Raises ------ ValueError If rows have several arrays of answers, or empty ones.
+    Raises
+    ------
+    ValueError
+        If rows have several arrays of results, or empty ones.
     """
     if len(spec.names) > 1:
         raise ValueError(

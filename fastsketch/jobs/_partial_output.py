@@ -37,11 +37,23 @@ class PartialOutput(JobFolder):
     ) -> Generator[Self]:
         """Lock an output and start or resume the job that writes it, for a ``with`` block.
 
-        Parameters ---------- output : Path sink : Sink job : dict or None None if the rows cannot be read again, so
-        that the job cannot be resumed. resume : bool held : bool Whether the caller has locked the output.
+        Parameters
+        ----------
+        output : Path
+        sink : Sink
+        job : dict or None
+            None if the rows cannot be read again, so that the job cannot be resumed.
+        resume : bool
+        held : bool
+            Whether the caller has locked the output.
 
-        Raises ------ ValueError If the output is no possible one, if it is finished and ``resume`` is set, or if the
-        rows cannot be read again. LockHeld If another job writes the same output.
+        Raises
+        ------
+        ValueError
+            If the output is no possible one, if it is finished and ``resume`` is set, or if the rows cannot be read
+            again.
+        LockHeld
+            If another job writes the same output.
         """
         if resume and job is None:
             raise ValueError("resume: these rows can be read only once, so that a stopped job cannot continue")
@@ -59,12 +71,17 @@ class PartialOutput(JobFolder):
     ) -> dict[int, int]:
         """Find the parts that are finished; return a dict from part numbers to numbers of rows.
 
-        A part is finished if its file holds answers of the right dtypes and shapes, and the right number of them.
+        A part is finished if its file holds results of the right dtypes and shapes, and the right number of them.
 
-        Parameters ---------- lengths : sequence of int or None Rows of each part; None if they are not known before
-        they are read. method : callable The function that computes the answers. spec_of_part : callable Returns the
-        spec of the answers for a part, None if it has no rows. It is called for the first part that has a file, because
-        files are not trusted.
+        Parameters
+        ----------
+        lengths : sequence of int or None
+            Rows of each part; None if they are not known before they are read.
+        method : callable
+            The function that computes the results.
+        spec_of_part : callable
+            Returns the spec of the results for a part, None if it has no rows. It is called for the first part that
+            has a file, because files are not trusted.
         """
         for number, length in enumerate(lengths):
             if not self._sink.part(self.path, number).exists():
@@ -79,7 +96,7 @@ class PartialOutput(JobFolder):
     def add(self, number: int, n_rows: int, spec: Spec | None) -> None:
         """Record a part as finished.
 
-        Raise ValueError if its answers have other dtypes or shapes than those of other parts. A part without rows has
+        Raise ValueError if its results have other dtypes or shapes than those of other parts. A part without rows has
         no spec and no file.
         """
         if spec is not None:
@@ -94,7 +111,7 @@ class PartialOutput(JobFolder):
     def finish(self, n_parts: int, spec_of_nothing: Callable[[], Spec]) -> int:
         """Combine the files of all parts into the output, delete the folder, and return the number of rows.
 
-        `spec_of_nothing` is called if no part has rows, and returns the spec that answers would have.
+        `spec_of_nothing` is called if no part has rows, and returns the spec that results would have.
         """
         lengths = [self._lengths[number] for number in range(n_parts)]
         spec = spec_of_nothing() if self._spec is None else self._spec[1]

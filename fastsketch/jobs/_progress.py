@@ -101,7 +101,10 @@ class Reporter:
 
     Parts may finish in any order. As a context manager it makes the final report if the block ends without an error.
 
-    Attributes ---------- model : model or None A model that learns rows in order, whose certificate is reported.
+    Attributes
+    ----------
+    model : model or None
+        A model that learns rows in order, whose certificate is reported.
     """
 
     def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:

@@ -104,12 +104,20 @@ def reduce_tree(
     """Compute the leaves of a merge tree on an engine, merge neighbours as soon as they are finished, and return the
     root.
 
-    Parameters ---------- engine : Engine tree : Tree Empty; it is changed. leaves : iterable of (place, function,
-    arguments) The tasks of the leaves that are not in `known`. They are drawn one by one, when the engine has room.
-    join : callable(list of nodes) -> result join_again : callable(list of nodes) -> result, optional Used instead of
-    ``join`` above level 1, where the first node is a result of ``join`` and may be changed. known : iterable of (place,
-    node) Nodes that need not be computed. finished : callable(place, result of a task) -> node Called in this thread
-    for each task.
+    Parameters
+    ----------
+    engine : Engine
+    tree : Tree
+        Empty; it is changed.
+    leaves : iterable of (place, function, arguments)
+        The tasks of the leaves that are not in `known`. They are drawn one by one, when the engine has room.
+    join : callable(list of nodes) -> result
+    join_again : callable(list of nodes) -> result, optional
+        Used instead of ``join`` above level 1, where the first node is a result of ``join`` and may be changed.
+    known : iterable of (place, node)
+        Nodes that need not be computed.
+    finished : callable(place, result of a task) -> node
+        Called in this thread for each task.
     """
     joins: deque[Task] = deque()
 

@@ -22,7 +22,7 @@ _RELATIVE = os.open in os.supports_dir_fd
 
 
 def is_link(path: Path) -> bool:
-    """Return True if a path is a symbolic link or, on Windows, a reparse point."""
+    """Return True if a path is a symbolic link or, on Windows, a reparse point; False if nothing is there."""
     try:
         found = path.lstat()
     except OSError:

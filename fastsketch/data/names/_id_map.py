@@ -60,7 +60,10 @@ class IdMap:
 
     @property
     def _places(self) -> dict[Any, int]:
-        """The dict {id: position}, which is built when it is first used."""
+        """The dict {id: position}, which is built when it is first used.
+
+        Copies of a model may never use it.
+        """
         if self._made is None:
             assert self._held is not None
             self._made = read_ids(*self._held, self.kind)._places
@@ -153,8 +156,11 @@ class IdMap:
 
         This map is unchanged. If no id is new, it is returned itself.
 
-        Parameters ---------- ids : sequence, array or column of a data frame name : str, default "ids" Name of the ids
-        in messages.
+        Parameters
+        ----------
+        ids : sequence, array or column of a data frame
+        name : str, default "ids"
+            Name of the ids in messages.
         """
         kind, given = _given(ids, name)
         if len(self) == 0:  # an empty map accepts ids of any kind
@@ -213,7 +219,7 @@ def positions(answers: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | N
 
 
 def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
-    """Convert an array of positions to an array of ids of the same shape.
+    """Convert an array of positions, `places`, to an array of ids of the same shape.
 
     The result is int64 for integer ids and an object array otherwise. Position -1 gives -1 or None.
     """

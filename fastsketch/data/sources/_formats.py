@@ -76,7 +76,7 @@ Test = Callable[[Any], bool]
 
 
 def known_as(module: str, *names: str) -> Test:
-    """Return a predicate that tests, without importing `module`, if an object is an instance of one of its classes."""
+    """Return a predicate that tests, without importing `module`, if an object is an instance of a class in `names`."""
 
     def test(x: Any) -> bool:
         return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
