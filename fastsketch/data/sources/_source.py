@@ -212,9 +212,7 @@ class Source(ABC):
         return other
 
     def only(self, columns: Sequence[int]) -> "Source | None":
-        """Return a source that reads only the columns at these positions, or None if the format always reads all
-        columns.
-        """
+        """Return a source that reads only the columns at these positions; None if the format always reads all."""
         return None
 
     def each(self) -> "list[Source]":
