@@ -1,4 +1,4 @@
-"""Low-rank models of partly observed matrices, under the loss that fits them."""
+"""Low-rank models for matrix completion, under losses for numbers, labels and counts."""
 
 from fastsketch.lowrank._fitted import HistoryLine
 from fastsketch.lowrank._gap_moments import GapMoments as GapMoments  # so that state files of it can be loaded

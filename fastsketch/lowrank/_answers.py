@@ -15,7 +15,7 @@ from fastsketch.lowrank._queries import Scale, recommended
 
 
 class LowRankAnswers(Model, abstract=True):
-    """Base class of LowRankModel with the methods that read a fitted model. A subclass defines ``_scale``.
+    """Base class of LowRankModel with its prediction and recommendation methods. A subclass must define ``_scale``.
 
     Rows and columns are given by index, or by id if the fit had ids.
     """
@@ -25,7 +25,7 @@ class LowRankAnswers(Model, abstract=True):
         self._fitted: Fitted | None = None
 
     def _known(self) -> Fitted:
-        """Return the fitted model; ValueError before the fit."""
+        """Return the fitted model. Raise ValueError if ``fit`` has not been called."""
         if self._fitted is None:
             raise ValueError("the model has not been fitted: call fit first")
         return self._fitted
@@ -35,7 +35,7 @@ class LowRankAnswers(Model, abstract=True):
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def decision_function(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Compute the scores z of the pairs (rows[k], columns[k]).
+        """Compute the model's scores of the matrix entries at (rows[k], columns[k]).
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class LowRankAnswers(Model, abstract=True):
         return fitted.pairs(*self._ids.pairs(rows, columns, fitted.shape), rank)
 
     def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Compute the scores of all pairs of some rows and columns.
+        """Compute the model's scores of the submatrix of the given rows and columns.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class LowRankAnswers(Model, abstract=True):
         return fitted.block(self._ids.places(rows, 0, m, "rows"), which, fitted.rank(rank))
 
     def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Predict the values of the pairs (rows[k], columns[k]).
+        """Predict the values of the matrix entries at (rows[k], columns[k]).
 
         Predictions are labels -1 and +1, rates for "poisson", and otherwise the scores. Rates and scores are clipped to
         ``clip``. For a score of 0 the more frequent label is predicted, or +1 without biases.
@@ -109,7 +109,7 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().predicted(self.decision_function(rows, columns, rank=rank))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Predict the probabilities of the label +1 of the pairs (rows[k], columns[k]), for ``loss="logistic"``.
+        """Predict the probability of the label +1 at the entries (rows[k], columns[k]), for the logistic loss.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().probability(self.decision_function(rows, columns, rank=rank))
 
     def predict_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Predict the values of all pairs of some rows and columns, as ``predict``.
+        """Predict the values of the submatrix of the given rows and columns.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class LowRankAnswers(Model, abstract=True):
         return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
 
     def complete(self, *, max_memory: float = 1e9) -> Array:
-        """Predict all entries of the matrix.
+        """Return the whole matrix of predictions.
 
         Observed entries are predicted too, and not copied.
 
@@ -240,7 +240,7 @@ class LowRankAnswers(Model, abstract=True):
         return fitted.factors(fitted.rank(rank))
 
     def bias_terms(self) -> tuple[float, Array, Array]:
-        """Return (level, biases of rows (m,), biases of columns (n,)); the arrays are copies."""
+        """Return the global bias, and copies of the row biases (m,) and the column biases (n,)."""
         fitted = self._known()
         return fitted.level, fitted.row.copy(), fitted.column.copy()
 
@@ -254,7 +254,7 @@ class LowRankAnswers(Model, abstract=True):
         allow: ArrayLike | None = None,
         rank: int | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Find the n columns with the highest scores for each row, best first.
+        """Recommend n columns for each given row: those with the highest scores, best first.
 
         The items of the highest predicted rating are often not those that a person would choose next, since which items
         people rate says more than how they rate them. To recommend items, learn from events with ``SketchedEASE``.
@@ -313,7 +313,7 @@ class LowRankAnswers(Model, abstract=True):
     def similar(
         self, index: Any, n: int = 10, *, axis: int = 0, rank: int | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Find the n rows (axis=0) or columns (axis=1) whose factors have the largest cosine with those of `index`.
+        """Find the n rows (or columns) most similar to a given one, by the cosine of their factors.
 
         Parameters
         ----------

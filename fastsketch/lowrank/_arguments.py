@@ -1,4 +1,4 @@
-"""Checks of the arguments of low-rank models that no general check covers."""
+"""Checks of parameters that only low-rank models have."""
 
 from numbers import Real
 from typing import Any, cast
@@ -8,7 +8,8 @@ from fastsketch.lowrank._setting import LEARNED, LEARNS, Ridge
 
 
 def as_ridge(value: Any, name: str) -> Ridge | None:
-    """Return a ridge: None, "learned" or a number of at least 0. Raise TypeError or ValueError for others."""
+    """Check that a ridge is None, "learned" or a number of at least 0, and return it. Raise TypeError or ValueError if
+    not."""
     if value is None or (isinstance(value, str) and value == LEARNED):
         return value
     if isinstance(value, str):
@@ -17,13 +18,13 @@ def as_ridge(value: Any, name: str) -> Ridge | None:
 
 
 def check_learned(ridge: Ridge | None, loss: str, sweeps: int | None) -> None:
-    """Raise ValueError if the ridge is "learned" for another loss than "square", or without sweeps."""
+    """Raise ValueError if the ridge is "learned" but the loss is not "square", or there are no sweeps."""
     if ridge == LEARNED and (loss not in LEARNS or sweeps == 0):
         raise ValueError(f"ridge={LEARNED!r} is for loss={LEARNS[0]!r} with sweeps, got loss={loss!r}, sweeps={sweeps}")
 
 
 def as_range(value: Any, name: str) -> tuple[float, float]:
-    """Return a pair of numbers low < high. Raise TypeError or ValueError for others."""
+    """Check that a value is a pair of numbers low < high, and return it. Raise TypeError or ValueError if not."""
     pair = cast("list[Any]", value) if isinstance(value, tuple | list) else []
     if len(pair) != 2:
         raise TypeError(f"{name} must be None or a pair of numbers, got {value!r}")
@@ -34,12 +35,13 @@ def as_range(value: Any, name: str) -> tuple[float, float]:
 
 
 def as_steps(value: Any, name: str) -> int | None:
-    """Return None or an integer of at least 1. Raise TypeError or ValueError for others."""
+    """Check that a value is None or an integer of at least 1, and return it. Raise TypeError or ValueError if not."""
     return None if value is None else as_integer(value, name, 1)
 
 
 def as_share(validation: Any) -> float | None:
-    """Return `validation` if it is a share of the entries in (0, 1); None if it is a matrix, a table or None."""
+    """Return the validation argument if it is a fraction of the entries, in (0, 1). Return None if it is held-out data
+    or None."""
     if isinstance(validation, bool):
         raise TypeError(f"validation must be a share of the entries, entries held out or None, got {validation}")
     if not isinstance(validation, Real):

@@ -1,4 +1,5 @@
-"""Before the first rank: a constant score, the loss parameter if none is given, and the biases of rows and columns."""
+"""Row and column biases, which are fitted before the first rank, and default loss parameters estimated from the
+data."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +35,7 @@ SMOOTH = 1e-2
 
 @dataclass(frozen=True)
 class Biases:
-    """Biases of a fit: the score without any rank is rows[i] + columns[j]."""
+    """Row and column biases of a fit. Without factors, the score of entry (i, j) is rows[i] + columns[j]."""
 
     level: float
     rows: Array  # (m,) with the level added
@@ -43,7 +44,7 @@ class Biases:
 
 # -- a constant score, and the spread around it ------------------------------------------------------------------------
 def constant_score(observations: Entries, loss: LossSetting) -> float:
-    """Return the constant score of smallest loss: exactly, or nearly for "huber" and "epsilon_insensitive"."""
+    """Return the constant score that minimises the loss; for "huber" and "epsilon_insensitive" it is approximate."""
     weight, total = _value_sums(observations.data)
     if not weight > 0:
         return 0.0
@@ -66,7 +67,7 @@ def constant_score(observations: Entries, loss: LossSetting) -> float:
 
 
 def _value_sums(data: Observed) -> tuple[float, float]:
-    """Return the total weight and the weighted sum of the values."""
+    """Return the total weight and the weighted sum of the observed values."""
     o, c = data.o, data.c
     if not len(c):
         return float(len(o)), float(o.sum(dtype=np.float64))
@@ -75,7 +76,9 @@ def _value_sums(data: Observed) -> tuple[float, float]:
 
 
 def parameter_from_data(observations: Entries, loss: LossSetting, level: float, bias_ridge: float | None) -> float:
-    """Return delta or epsilon as a multiple of the robust standard deviation of the residuals of the biases.
+    """Estimate the parameter of the Huber or epsilon-insensitive loss from the residuals of the biases.
+
+    It is a multiple of their robust standard deviation.
 
     The biases are fitted roughly, under the loss whose parameter is taken from the residuals of the constant score
     `level`, so that few wrong entries cannot spoil them. With bias_ridge=None there are no biases, and the residuals of
@@ -95,7 +98,7 @@ def parameter_from_data(observations: Entries, loss: LossSetting, level: float, 
 
 
 def _spread_around(observations: Entries, centre: float | Biases) -> float:
-    """Return the robust standard deviation of the residuals of a constant score, or of biases."""
+    """Estimate a robust standard deviation of the residuals around a constant score or around biases."""
     data = observations.data
     z: Any = centre
     if isinstance(centre, Biases):
@@ -110,12 +113,12 @@ def _spread_around(observations: Entries, centre: float | Biases) -> float:
 
 # -- biases ------------------------------------------------------------------------------------------------------------
 def no_biases(observations: Entries) -> Biases:
-    """Return biases of zero."""
+    """Return a Biases object whose biases are all zero."""
     return Biases(0.0, np.zeros(observations.m, observations.dtype), np.zeros(observations.n, observations.dtype))
 
 
 def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
-    """Fit the level and the biases of rows and columns by Newton steps on all columns and all rows in turn.
+    """Fit the global bias and the biases of rows and columns, by alternating Newton steps.
 
     Losses without curvature are replaced by a parabola that touches them from above (`smoothing`).
 
@@ -153,7 +156,7 @@ def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level:
 
 
 def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
-    """Return the Newton step that is subtracted from each bias, at most `limit` long."""
+    """Return the Newton step of each bias, clipped to [-limit, limit]. The caller subtracts it."""
     step = (slopes + ridge * bias) / np.maximum(curvatures + ridge, TINY)
     return step.clip(-limit, limit) if limit < np.inf else step
 
@@ -161,13 +164,16 @@ def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, 
 def _bias_sums(
     data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array
 ) -> tuple[float, Floats, Floats, Floats, Floats]:
-    """Return the loss, and sums of first and second derivatives over each row (m,), (m,) and each column (n,), (n,)."""
+    """Return the total loss, and sums of its first and second derivatives over each row and each column.
+
+    The order is: loss, first and second derivatives of rows (m,), first and second derivatives of columns (n,).
+    """
     rb = (level + row).astype(cb.dtype)
     return fits.bias_sums(loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb)
 
 
 def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entries:
-    """Return the entries after subtraction of the offsets of rows and columns that are far from all others.
+    """Subtract the offsets of rows and columns that are far from all others, and return the new entries.
 
     A ridge shrinks all biases by the same share. The rest of a large offset would be fitted by factors, which spoils
     the predictions of all other entries. Therefore the shrinkage is limited (limited translation: Efron and Morris,
@@ -195,5 +201,5 @@ def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entrie
 
 
 def smoothing(observations: Observed, loss: LossSetting) -> float:
-    """Return the smallest half-width of the parabolas that replace a loss with kinks; unused for smooth losses."""
+    """Return the smallest half-width of the parabolas that smooth a loss with kinks. Smooth losses do not use it."""
     return SMOOTH if loss.curved else SMOOTH * max(observations.spread, 1e-12 * observations.largest, TINY)

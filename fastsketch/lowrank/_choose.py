@@ -1,4 +1,4 @@
-"""The ridge of losses for which none is learned: the one of a grid with the smallest loss on held-out entries.
+"""Choice of the ridge from a grid, by the loss on held-out entries.
 
 All ridges start from the same greedy ranks. Each is fitted as if it had been given, so that the chosen one can be given
 to the fit of all entries. The model of biases alone is scored too, to report how much the factors gain over it.
@@ -19,13 +19,13 @@ RIDGES = (4.0, 2.0, 1.0, 0.5, 0.25)  # noise levels: octaves about the one at wh
 
 
 def unit_of(mean: float) -> float:
-    """Return the power of two by which losses of this mean are divided before they are squared."""
+    """Return a power of two near the mean loss. Losses are divided by it so that their squares do not overflow."""
     return ldexp(1.0, frexp(mean)[1]) if 0 < mean < inf else 1.0
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fitted model with its scores on the held-out entries."""
+    """A fitted model with its losses on the held-out entries."""
 
     model: Factors
     losses: NDArray[np.float64]  # of the held-out entries
@@ -34,7 +34,7 @@ class Candidate:
 
     @property
     def line(self) -> SelectionLine:
-        """Return the line of ``LowRankModel.selection``."""
+        """Return a dict with the candidate's rank, ridges, held-out loss and gain, for ``LowRankModel.selection``."""
         rank, ridges = self.model.rank, self.model.ridges
         return SelectionLine(
             rank=rank,
@@ -50,7 +50,9 @@ class Candidate:
 def choose(
     pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None
 ) -> tuple[Factors, Score, list[SelectionLine]]:
-    """Run the sweeps with each candidate ridge and return the model with the smallest held-out loss.
+    """Fit the model with each candidate ridge, and return the one with the smallest held-out loss.
+
+    Its score and a list of dicts that describe all candidates are returned too.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The observed entries of a matrix.
+"""Observed entries of a matrix in CSR format, with their weights, scores and losses.
 
 These are all stored entries of a sparse matrix, zeros included, and all entries of a dense one that are not NaN.
 """
@@ -25,7 +25,7 @@ MOST_WEIGHT = {4: 1e30, 8: 1e100}
 
 @dataclass(frozen=True)
 class Observed:
-    """The entries of a matrix (m, n) in CSR, with unsigned 32-bit indices. No array is ever written to."""
+    """Observed entries of a matrix in CSR format, with unsigned 32-bit indices. Its arrays must not be modified."""
 
     m: int
     n: int
@@ -36,13 +36,15 @@ class Observed:
 
     @cached_property
     def where(self) -> tuple[Indices, Indices]:
-        """Return (indptr, indices), as the kernels take them."""
+        """Return (indptr, indices), in the order in which compiled functions take them."""
         return self.indptr, self.indices
 
     def scores(
         self, left: Array, right: Array, row_biases: Array, column_biases: Array, out: Array | None = None
     ) -> Array:
-        """Compute the scores row_biases_i + column_biases_j + left_i . right_j of all entries, (nnz,).
+        """Compute the scores of all observed entries from factors and biases.
+
+        The score of entry (i, j) is row_biases_i + column_biases_j + left_i . right_j.
 
         left is (m, t) and right (n, t). The scores are written to `out` if it is given.
         """
@@ -53,16 +55,17 @@ class Observed:
         return z
 
     def loss(self, loss: LossSetting, z: Array) -> tuple[float, float, float]:
-        """Return (weighted loss, sum of squared weighted derivatives, weighted second derivative) at the scores z."""
+        """Return the total weighted loss at the given scores, and sums of its squared first and of its second
+        derivatives."""
         return entries.objective(loss.number, loss.parameter, z, self.o, self.c)
 
     def loss_of_each(self, loss: LossSetting, z: Array) -> NDArray[np.float64]:
-        """Return the weighted loss of each entry (nnz,) at the scores z."""
+        """Return the weighted loss of each observed entry at the given scores, shape (nnz,)."""
         values = loss.about.value(z.astype(np.float64), self.o.astype(np.float64), loss.parameter)
         return values * self.c if len(self.c) else values
 
     def transposed(self) -> "Observed":
-        """Return the entries of the transposed matrix (n, m)."""
+        """Return the observed entries of the transposed matrix."""
         shape, order = (self.m, self.n), np.arange(len(self.o))
         turned: Any = sparse.csr_array((order, self.indices, self.indptr), shape=shape).tocsc()
         c = self.c[turned.data] if len(self.c) else self.c
@@ -71,43 +74,44 @@ class Observed:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Return the row index of each entry, (nnz,)."""
+        """Return the row index of each observed entry, shape (nnz,)."""
         return np.repeat(np.arange(self.m), self.counts[0])
 
     @cached_property
     def spread(self) -> float:
-        """Return the standard deviation of the values, 0 if there are none."""
+        """Return the standard deviation of the observed values, or 0 if there are none."""
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
 
     @cached_property
     def largest(self) -> float:
-        """Return the largest absolute value, 0 if there are none."""
+        """Return the largest absolute observed value, or 0 if there are none."""
         return float(np.abs(self.o).max(initial=0.0))
 
     @cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of entries of each row (m,) and of each column (n,)."""
+        """Return the number of observed entries of each row (m,) and of each column (n,)."""
         ends = self.indptr.astype(np.int64)
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
     @cached_property
     def row_weights(self) -> NDArray[np.float64]:
-        """Return the total weight of each row (m,)."""
+        """Return the total weight of the observed entries of each row, shape (m,)."""
         counts: NDArray[Any] = np.bincount(self.rows, self.c, self.m) if len(self.c) else self.counts[0]
         return counts.astype(np.float64, copy=False)
 
     def shifted(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
-        """Return new entries: these minus an offset for each row (m,) and for each column (n,)."""
+        """Return new entries, from which an offset for each row (m,) and each column (n,) is subtracted."""
         offsets = np.repeat(rows, self.counts[0]) + columns[self.indices]
         return replace(self, o=(self.o - offsets).astype(self.o.dtype))
 
     def write_over(self, out: Array) -> None:
-        """Write the values to their positions in `out` (m, n)."""
+        """Write the observed values to their positions in the dense matrix `out`, in place."""
         out[self.rows, self.indices] = self.o
 
     def every(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
-        """Return the entries of every stride-th row, all other rows empty, and their positions among all entries."""
+        """Return the entries of every stride-th row, and their indices among all entries. All other rows become
+        empty."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
         kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
@@ -117,12 +121,12 @@ class Observed:
         return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
 
     def with_weight(self) -> "Observed":
-        """Return the entries of positive weight, without weights if all of these are 1."""
+        """Return the entries of positive weight. Weights that are all 1 are dropped."""
         kept = self if self.c.all() else self.part(self.c > 0)
         return replace(kept, c=kept.c[:0]) if (kept.c == 1).all() else kept
 
     def part(self, mask: NDArray[np.bool_]) -> "Observed":
-        """Return the entries that a mask (nnz,) selects."""
+        """Return the observed entries that a boolean mask (nnz,) selects."""
         kept = np.concatenate([[0], np.cumsum(mask)])
         return Observed(
             self.m,
@@ -143,7 +147,7 @@ def observed(
     n_columns: int | None = None,
     name: str = "X",
 ) -> Observed:
-    """Check a matrix and return its observed entries as targets of a loss.
+    """Validate a matrix and return its observed entries, with values that the loss accepts.
 
     Parameters
     ----------
@@ -193,7 +197,7 @@ def observed(
 
 
 def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return (indptr, indices, values) of the entries of an array that are not NaN."""
+    """Return the entries of an array that are not NaN in CSR format: (indptr, indices, values)."""
     refuse_iterator(X, name)
     dense = as_array(X, name)
     if dense.dtype.kind not in "fiub":
@@ -205,14 +209,14 @@ def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArr
 
 
 def _entry(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple[int, int]:
-    """Return (row, column) of entry k."""
+    """Return the row and the column of the k-th stored entry of a CSR matrix."""
     return int(np.searchsorted(indptr, k, side="right")) - 1, int(indices[k])
 
 
 def _weights(
     weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Array:
-    """Check weights and return those of the entries, (nnz,)."""
+    """Validate sample weights and return the weight of each observed entry, shape (nnz,)."""
     stored = is_sparse(weights)
     if not stored:
         weights = as_array(weights, "sample_weight")

@@ -1,4 +1,4 @@
-"""The entries that a fit learns from, those that are held out for validation, and statistics of both."""
+"""Training and held-out entries of a fit, with statistics of the training entries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Entries:
-    """The observed entries of a fit."""
+    """Training and held-out entries of a fit, with the degree scaling of rows and columns."""
 
     data: Observed
     held: Observed | None  # held-out entries
@@ -25,7 +25,8 @@ class Entries:
     offsets: tuple[Floats, Floats] | None = None  # (m,) and (n,) that were subtracted from `data` and `held`
 
     def shifted(self, rows: Floats, columns: Floats) -> "Entries":
-        """Return new entries: these, held-out ones included, minus an offset for each row and for each column."""
+        """Return new entries, from which an offset for each row and each column is subtracted. Held-out entries are
+        shifted too."""
         held = None if self.held is None else self.held.shifted(rows, columns)
         before = (0.0, 0.0) if self.offsets is None else self.offsets
         offsets = before[0] + rows, before[1] + columns
@@ -57,18 +58,21 @@ class Entries:
 
     @property
     def occurring(self) -> tuple[int, int]:
-        """Return the number of rows and the number of columns that have an entry."""
+        """Return the number of rows and the number of columns that have at least one training entry."""
         rows, columns = self.data.counts
         return int(np.count_nonzero(rows)), int(np.count_nonzero(columns))
 
     @cached_property
     def largest_weight(self) -> float:
-        """Return the largest weight of an entry."""
+        """Return the largest weight of a training entry."""
         return float(self.data.c.max(initial=0.0)) if self.weighted else 1.0
 
     @cached_property
     def counts(self) -> tuple[Counts, Counts]:
-        """Return (distinct numbers of entries of a row, numbers of rows that have them), and the same for columns."""
+        """Return the distribution of the number of entries per row, and per column.
+
+        Each one is (distinct numbers of entries, how many rows or columns have them).
+        """
         rows, columns = (np.unique(counts[counts > 0], return_counts=True) for counts in self.data.counts)
         return rows, columns
 

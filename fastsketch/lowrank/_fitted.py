@@ -1,4 +1,4 @@
-"""The result of a fit: factors, biases, ridges and history, with their scores and their form in state files."""
+"""Result of a low-rank fit: factors, biases, ridges and history, with its scores and its saved state."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -26,7 +26,7 @@ Score = tuple[float, float]  # mean loss, and the standard error of that mean
 
 
 class HistoryLine(TypedDict):
-    """A dict that describes the model of one rank during a fit.
+    """A dict with the objective, time and validation loss of the model at one rank of a fit.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class HistoryLine(TypedDict):
 
 
 class SelectionLine(TypedDict):
-    """A dict that describes a model that was scored on held-out entries."""
+    """A dict that describes a candidate model and its loss on held-out entries."""
 
     rank: int
     ridge: float | Literal["learned"] | None  # None: the model of biases alone
@@ -68,14 +68,17 @@ class SelectionLine(TypedDict):
 
 
 class Side(NamedTuple):
-    """Factors and biases of all rows, or of all columns."""
+    """Factors and biases of all rows, or of all columns, of a model."""
 
     factors: Array  # (m, t)
     biases: Array  # (m,)
 
 
 def _some(factors: Array, biases: Array, which: NDArray[np.int64], coefficients: Array | None, level: float) -> Side:
-    """Select rows `which`: factors times `coefficients`, and level + biases in float64. Index -1 has zeros."""
+    """Select rows (or columns) of a factor matrix with their biases. Index -1 gives zero factors and the bias `level`.
+
+    Factors are multiplied by `coefficients`, and `level` is added to biases.
+    """
     known, chosen = which >= 0, factors[which]
     if coefficients is not None:
         chosen = chosen * coefficients.astype(factors.dtype)
@@ -85,7 +88,7 @@ def _some(factors: Array, biases: Array, which: NDArray[np.int64], coefficients:
 
 @one_blas_thread
 def score_block(own: Side, other: Side, dtype: Any) -> Array:
-    """Compute the scores of all pairs, (k, n): the biases of both sides plus the inner products of their factors.
+    """Compute the scores of all pairs of a row and a column: their biases plus the inner product of their factors.
 
     Tiles of rows that fit into the cache are computed one after the other, with one thread of BLAS.
     """
@@ -99,7 +102,7 @@ def score_block(own: Side, other: Side, dtype: Any) -> Array:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model.
+    """A fitted low-rank model: factors, biases, ridges and history.
 
     The score of entry (i, j) at a rank is level + row_i + column_j + sum_k path[rank - 1, k] left_ik right_jk.
     """
@@ -130,15 +133,15 @@ class Fitted:
 
     @property
     def ranks(self) -> int:
-        """Return the number t of ranks that were fitted."""
+        """Return the number of ranks that were fitted."""
         return self.left.shape[1]
 
     def line(self) -> HistoryLine:
-        """Return the line of the model that predicts: after sweeps, or that of the selected rank."""
+        """Return the history entry of the model that predictions use."""
         return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
 
     def rank(self, requested: Any) -> int:
-        """Return the requested rank, or the selected one for None; ValueError for a rank without a model."""
+        """Return the requested rank, or the selected one for None. Raise ValueError if the model does not have it."""
         if requested is None:
             return self.selected_rank
         rank = as_integer(requested, "rank", 0)
@@ -153,13 +156,14 @@ class Fitted:
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def coefficients(self, rank: int) -> Array:
-        """Return the coefficients (rank,) of the products left_ik right_jk at this rank; ones after sweeps."""
+        """Return the coefficients of the rank-one terms in the model of a given rank. After sweeps they are all 1."""
         if self.path is None:
             return np.ones(rank)
         return self.path[rank - 1, :rank] if rank else np.empty(0)
 
     def factors(self, rank: int) -> tuple[Array, Array]:
-        """Return new arrays A (m, rank) and B (n, rank) whose product A B' is the low-rank part."""
+        """Return new factor matrices A (m, rank) and B (n, rank), whose product A B' is the low-rank part of the
+        scores."""
         if self.path is None:
             return self.left.copy(), self.right.copy()
         dtype = self.left.dtype
@@ -169,7 +173,7 @@ class Fitted:
         return (left * one).astype(dtype), (right * two).astype(dtype)
 
     def pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
-        """Return the scores of the pairs (rows[k], columns[k]). Index -1 has no bias and no factors."""
+        """Return the scores of the entries (rows[k], columns[k]). An index of -1 has no bias and no factors."""
         z = np.asarray(
             self.level + np.where(rows >= 0, self.row[rows], 0.0) + np.where(columns >= 0, self.column[columns], 0.0)
         )
@@ -184,24 +188,27 @@ class Fitted:
         return z
 
     def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
-        """Return the scores of all pairs, (len(rows), len(columns))."""
+        """Return the scores of the submatrix of the given rows and columns."""
         return score_block(self.own(rows, rank), self.other(columns, rank), self.left.dtype)
 
     def own(self, rows: NDArray[np.int64], rank: int) -> Side:
-        """Return the factors of these rows times the coefficients, and level + biases. Index -1 has the level only."""
+        """Return the factors of given rows times the coefficients, and their biases plus the global bias.
+
+        An index of -1 has zero factors and the global bias only.
+        """
         return _some(self.left[:, :rank], self.row, rows, self.coefficients(rank), self.level)
 
     def other(self, columns: NDArray[np.int64], rank: int) -> Side:
-        """Return the factors and biases of these columns. Index -1 has zeros."""
+        """Return the factors and biases of given columns. An index of -1 has zeros."""
         return _some(self.right[:, :rank], self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays of a state file by name."""
+        """Return the arrays of the model by name, for its saved state."""
         return {name: array for name in ARRAYS if (array := getattr(self, name)) is not None}
 
     def scalars(self) -> dict[str, Any]:
-        """Return the other values of a state file, which JSON can represent."""
+        """Return all values of the model that are not arrays as a JSON-compatible dict, for its saved state."""
         return {
             "level": self.level,
             "history": [dict(line) for line in self.history],
@@ -216,7 +223,7 @@ class Fitted:
 
     @classmethod
     def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Read a fitted model from ``scalars()`` and ``arrays()``, which ``validate`` has accepted."""
+        """Return the fitted model of a saved state, which must have passed ``validate``."""
         known: dict[str, Any] = {name: arrays.get(name) for name in ARRAYS} | {name: state[name] for name in SCALARS}
         after = state["after"]
         return cls(
@@ -229,7 +236,7 @@ class Fitted:
 
 
 def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np.dtype[Any] | None) -> None:
-    """Raise TypeError or ValueError unless a state is that of a low-rank model.
+    """Raise TypeError or ValueError if a saved state is not that of a valid low-rank model.
 
     dtype: that of its factors; None accepts float32 and float64.
     """
@@ -269,7 +276,7 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
 
 
 def _line(entry: Mapping[str, Any]) -> HistoryLine:
-    """Return a checked line of the history. Its objective may be infinite: nothing is computed from it."""
+    """Validate a saved history entry and return it. Its objective may be infinite."""
     validation = entry["validation"]
     return HistoryLine(
         rank=as_integer(entry["rank"], "rank", 0),
@@ -280,13 +287,13 @@ def _line(entry: Mapping[str, Any]) -> HistoryLine:
 
 
 def _ridge(state: Mapping[str, Any], name: str) -> Any:
-    """Return a checked ridge of a state; only "ridge" may be "learned"."""
+    """Validate a saved ridge and return it. Only the entry "ridge" may be "learned"."""
     learned = name == "ridge" and state[name] == LEARNED
     return LEARNED if learned else as_real(state[name], name, 0.0, 1e300)
 
 
 def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
-    """Return a checked line of the selection."""
+    """Validate a saved candidate of the model selection and return it."""
     ridge = entry["ridge"]
     return SelectionLine(
         rank=as_integer(entry["rank"], "rank", 0),
@@ -300,7 +307,8 @@ def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
 
 
 def balance(one: Array, two: Array, coefficients: Array, rows_a_column: float) -> tuple[Array, Array]:
-    """Return the multipliers (t,) that distribute each coefficient between the factors of both sides.
+    """Return the multipliers that absorb coefficients into row and column factors, so that both have entries of similar
+    size.
 
     one, two: (t,) norms of the factors of rows and of columns; rows_a_column: m / n.
     """

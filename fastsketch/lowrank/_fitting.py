@@ -30,7 +30,7 @@ Callback = Callable[[HistoryLine], object]
 def fit(
     observations: Entries, setting: FitSetting, watch: "FitHistory", apart: HoldOut = None
 ) -> tuple[Fitted, Pursuit]:
-    """Fit the entries and return the model, and the pursuit, which can continue if there were no sweeps.
+    """Fit a low-rank model. Return it and the greedy pursuit, which can add further ranks if there were no sweeps.
 
     Parameters
     ----------
@@ -63,7 +63,8 @@ def fit(
 
 
 def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
-    """Fit the entries: biases, ranks, sweeps. Held-out entries choose a ridge that is neither given nor learned."""
+    """Fit biases, ranks and sweeps to one set of entries. Held-out entries choose the ridge if it is neither given nor
+    learned."""
     if setting.biases and setting.loss.about.targets == "real":
         observations = without_outlying_offsets(observations, bias_ridge_of(setting))
     start = begin(observations, setting)
@@ -98,7 +99,7 @@ def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") ->
 
 # -- before the first rank ---------------------------------------------------------------------------------------------
 class Start(NamedTuple):
-    """A fit before its first rank."""
+    """State of a fit before its first rank: loss, biases and their ridge."""
 
     loss: LossSetting
     biases: Biases
@@ -107,13 +108,13 @@ class Start(NamedTuple):
 
 
 def bias_ridge_of(setting: FitSetting) -> float:
-    """Return the ridge of the biases in observations: the given one or the default."""
+    """Return the ridge of the biases as a number of observations: the given value or the default."""
     given = setting.bias_ridge
     return BIAS_OBSERVATIONS[setting.loss.about.targets] if given is None else given
 
 
 def begin(observations: Entries, setting: FitSetting) -> Start:
-    """Fit the biases, and compute a loss parameter that follows from the data if none was given."""
+    """Fit the biases. A missing parameter of the Huber or epsilon-insensitive loss is estimated from the data."""
     loss, ridge = setting.loss, bias_ridge_of(setting)
     from_data = loss.name in FROM_SPREAD and setting.loss_parameter is None
     if not setting.biases and not from_data:
@@ -131,7 +132,7 @@ def begin(observations: Entries, setting: FitSetting) -> Start:
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------
 class FitHistory:
-    """The history of a fit, and the rules that end it early: patience, and the callback."""
+    """History of a fit, with its early-stopping rules: patience and the user's callback."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class FitHistory:
         callback: Callback | None,
         history: list[HistoryLine] | None = None,
     ) -> None:
-        """Begin a history, or continue a given one; held: whether entries are held out."""
+        """Start a history, or continue a given one. `held` states whether there are held-out entries."""
         if patience is not None:
             patience = as_integer(patience, "patience", 1)
             if not held:
@@ -151,7 +152,8 @@ class FitHistory:
         self.began = time.perf_counter() - (self.history[-1]["seconds"] if self.history else 0.0)
 
     def record(self, pursuit: Pursuit) -> bool:
-        """Append a line for the present rank and call the callback. Return whether the fit should end."""
+        """Append an entry for the current rank to the history and call the callback. Return True if the fit should
+        stop."""
         line = HistoryLine(
             rank=pursuit.rank,
             objective=float(pursuit.objective),
@@ -167,7 +169,7 @@ class FitHistory:
         return int(np.argmin(scores))  # type: ignore[arg-type]
 
     def selected_rank(self) -> int:
-        """Return the rank with the best validation score.
+        """Return the rank with the best validation score in the history.
 
         Without held-out entries it is the last rank, or the one with the smallest objective if that is lower.
         """
@@ -178,7 +180,7 @@ class FitHistory:
 
 
 def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
-    """Add ranks until there are `rank`, the gradient is zero or `watch` ends the fit."""
+    """Add ranks to a greedy pursuit until it has `rank` of them, the gradient is zero or early stopping applies."""
     if not watch.history:
         watch.record(pursuit)
     while pursuit.rank < rank:
@@ -192,7 +194,7 @@ def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
 
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
 def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges) -> Fitted:
-    """Return the model of a pursuit without sweeps, which has the coefficients of every rank."""
+    """Return the fitted model of a greedy pursuit without sweeps. It contains the coefficients of every rank."""
     observations, t, rank = pursuit.observations, pursuit.rank, watch.selected_rank()
     path, error = np.zeros((t, t)), None
     for k in range(t):
@@ -208,7 +210,8 @@ def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges) -> Fitted:
 def assembled(
     pursuit: Pursuit, watch: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
 ) -> Fitted:
-    """Return the model with these factors and biases; offsets that were subtracted from the entries are added."""
+    """Return the fitted model with given factors and biases. Offsets that were subtracted from the data are added
+    back."""
     loss, offsets = pursuit.loss, pursuit.observations.offsets
     row, column = rows.biases, columns.biases
     if offsets is not None:

@@ -29,7 +29,7 @@ from fastsketch.lowrank._sweeps import fold_in
 
 
 class LowRankModel(LowRankAnswers):
-    """Low-rank model of a matrix of which some entries are observed: matrix completion under one of nine losses.
+    """Matrix completion by a low-rank model, under one of nine losses.
 
     The score of entry (i, j) is z_ij = level + row_i + column_j + sum_k coefficient_k U_ik V_jk, the sum of biases and
     of rank-one matrices. Ranks are added one after the other (GLRL, Yao and Kwok 2016): each one is the leading
@@ -335,11 +335,11 @@ class LowRankModel(LowRankAnswers):
         return FitSetting(**vars(self._values)).of(self._asked_loss())
 
     def _asked_loss(self) -> LossSetting:
-        """Return the loss with the given parameter, or with its default from the table of losses."""
+        """Return the model's loss with its parameter, which is the given one or the default of the loss."""
         return LossSetting(self.loss, as_loss_parameter(self.loss, self.loss_parameter))
 
     def _loss_setting(self, fitted: Fitted) -> LossSetting:
-        """Return the loss with the parameter of the fit."""
+        """Return the model's loss with the parameter that was used in the fit."""
         asked = self._asked_loss()
         return asked if fitted.loss_parameter is None else replace(asked, parameter=fitted.loss_parameter)
 
@@ -353,7 +353,7 @@ class LowRankModel(LowRankAnswers):
         rank: int | None = None,
         ridge: float | None = None,
     ) -> FoldedIn:
-        """Compute the factors and biases of new rows (axis=0) or columns (axis=1).
+        """Compute the factors and biases of new rows (axis=0) or columns (axis=1), without refitting the model.
 
         The model is not changed.
 
@@ -418,7 +418,7 @@ class LowRankModel(LowRankAnswers):
         )
 
     def _observed(self, X: Any, sample_weight: Any, axis: int) -> tuple[Observed, IdMap | None]:
-        """Check new rows (or columns) and return their entries, and their ids if they are a table."""
+        """Validate new rows (or columns). Return their entries, and their ids if they are given as a table."""
         fitted, new_ids, entries = self._known(), None, X
         table = known_columns(X, self._ids.side(1 - axis), axis)
         if table is not None:
@@ -444,7 +444,7 @@ class LowRankModel(LowRankAnswers):
 
     @property
     def history(self) -> list[HistoryLine]:
-        """Return a dict with rank, objective, seconds and validation for each rank from 0, before sweeps.
+        """Return a list of dicts with rank, objective, seconds and validation, one for each rank from 0.
 
         ``validation`` is the score of the rank in the fit with held-out entries, None without one. The list is empty
         before the fit. ``facts()`` describes the final model.
@@ -453,7 +453,7 @@ class LowRankModel(LowRankAnswers):
 
     @property
     def selection(self) -> list[SelectionLine]:
-        """Return a dict for each model that was scored on held-out entries.
+        """Return a list of dicts, one for each candidate model that was scored on held-out entries.
 
         Its keys are those of the attribute in the class docstring. The last dict, whose ridge is None, is that of
         biases alone. The list is empty before the fit, and if no entries were held out.
@@ -462,7 +462,7 @@ class LowRankModel(LowRankAnswers):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return the shape (m, n) of the matrix; ValueError before the fit."""
+        """Return the shape (m, n) of the fitted matrix. Raise ValueError before the fit."""
         return self._known().shape
 
     @property
@@ -476,7 +476,7 @@ class LowRankModel(LowRankAnswers):
         return None if self._fitted is None else self._fitted.shape[1]
 
     def _column_names(self) -> FeatureNames | None:
-        """Return the column names of a fitted data frame, or the column ids as text, or None."""
+        """Return the column names of the fitted data frame, or the column ids as text, or None without either."""
         return self._feature_names or (None if self._ids.columns is None else tuple(map(str, self._ids.columns)))
 
     @property

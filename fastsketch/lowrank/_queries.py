@@ -1,4 +1,4 @@
-"""Queries of a low-rank model: checked indices, recommendations, and new rows or columns after fold-in."""
+"""Queries of a low-rank model: index checks, recommendations, and the results of fold-in."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +18,14 @@ from fastsketch.lowrank._fitted import Side, score_block
 
 @dataclass(frozen=True)
 class Scale:
-    """Conversion of scores to the scale of the observations: labels, probabilities, rates or numbers."""
+    """Conversion of a model's scores to predictions: labels, probabilities, rates or numbers."""
 
     loss: str
     clip: tuple[float, float] | None
     level: float
 
     def predicted(self, z: Array) -> Array:
-        """Return labels -1 and +1, or rates or the scores themselves, both clipped to `clip`."""
+        """Convert scores to predictions: labels -1 and +1, or rates or numbers that are clipped to `clip`."""
         if LOSSES[self.loss].targets == "label":
             # a score of 0, as of an unknown row and column, is the more frequent label; without biases the level is 0
             return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if self.level >= 0 else -1.0))
@@ -33,18 +33,20 @@ class Scale:
         return out if self.clip is None else np.clip(out, *self.clip)
 
     def probability(self, z: Array) -> Array:
-        """Return the probability of the label +1."""
+        """Convert scores to probabilities of the label +1. Raise ValueError unless the loss is "logistic"."""
         if self.loss != "logistic":
             raise ValueError(f"predict_proba is for loss='logistic' alone, got loss={self.loss!r}")
         return np.asarray(expected(self.loss, z))
 
     def ranked(self, z: Array) -> Array:
-        """Return the value that ``recommend`` returns: a probability for "logistic", otherwise the prediction."""
+        """Convert scores to the values that ``recommend`` returns: probabilities for "logistic", otherwise
+        predictions."""
         return self.probability(z) if self.loss == "logistic" else self.predicted(z)
 
 
 def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Return a vector of integers in [-1, size). Raise TypeError, ValueError or IndexError for other values."""
+    """Check a vector of indices in [-1, size) and return it as int64. Raise TypeError, ValueError or IndexError if
+    invalid."""
     out = as_array(values, name)
     if out.size == 0:
         return out.astype(np.int64).reshape(-1)
@@ -72,7 +74,7 @@ def recommended(
     allow: ArrayLike | None,
     n_rows: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Find the n columns of highest score for each row, among those in `allow` and not in `exclude`.
+    """Find the n columns of highest score for each row, among the allowed ones that are not excluded.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ class FoldedIn:
     ids: IdMap | None
 
     def __init__(self, *, axis: int, new: Side, known: Side, scale: Scale, ids: IdMap | None, known_ids: IdMap | None):
-        """Store the factors, biases and ids of the new rows or columns, and of the columns or rows of the model."""
+        """Store the factors, biases and ids of the new rows (or columns), and of the model's columns (or rows)."""
         self.axis, self.factors, self.biases, self.ids = axis, new.factors, new.biases, ids
         self._known, self._known_ids, self._scale = known, known_ids, scale
 
@@ -175,7 +177,7 @@ class FoldedIn:
         return Side(own, base), Side(other, self._known.biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Compute the scores of pairs of a new row and a column of the model, or of a new column and a row.
+        """Compute the scores of pairs of a new row (or column) and a column (or row) of the model.
 
         Parameters
         ----------
@@ -198,7 +200,7 @@ class FoldedIn:
         return np.asarray(self._scale.level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64)
 
     def predict(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Predict the values of pairs, as ``LowRankModel.predict``.
+        """Predict the values of pairs of a new row (or column) and a column (or row) of the model.
 
         Parameters
         ----------
@@ -214,7 +216,7 @@ class FoldedIn:
         return self._scale.predicted(self.decision_function(new, known))
 
     def predict_proba(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Predict the probabilities of the label +1 of pairs, for ``loss="logistic"``.
+        """Predict the probability of the label +1 for pairs of a new row (or column) and a known column (or row).
 
         Parameters
         ----------
@@ -230,12 +232,12 @@ class FoldedIn:
         return self._scale.probability(self.decision_function(new, known))
 
     def decision_block(self) -> NDArray[np.float64]:
-        """Compute the scores of each new row with all columns of the model (or new column with all rows), (k, n)."""
+        """Compute the scores of each new row with all columns of the model (or of each new column with all rows)."""
         own, other = (side._replace(factors=side.factors.astype(np.float64)) for side in self._sides())
         return score_block(own, other, np.float64)
 
     def predict_block(self) -> NDArray[np.float64]:
-        """Predict the values of each new row with all columns of the model (or new column with all rows), (k, n)."""
+        """Predict the values of each new row in all columns of the model (or of each new column in all rows)."""
         return self._scale.predicted(self.decision_block())
 
     def recommend(

@@ -1,4 +1,4 @@
-"""Settings of a fit: the loss, the parameters of the model, and the ridges in units of the loss."""
+"""Settings of a fit: the loss, the parameters of the model, and the L2 penalties that ridges stand for."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ Ridge = float | Literal["learned"]
 
 @dataclass(frozen=True)
 class LossSetting:
-    """A loss with its parameter, 0 if it takes none."""
+    """A loss function and the value of its parameter, which is 0 for a loss without one."""
 
     name: str
     parameter: float
@@ -40,13 +40,13 @@ class LossSetting:
 
     @property
     def about(self) -> Loss:
-        """Return the entry of the table of losses."""
+        """Return the description of this loss in the table of losses."""
         return LOSSES[self.name]
 
 
 @dataclass(frozen=True)
 class Ridges:
-    """The ridges in the units of the parameters, and these units in terms of the loss (`_units.py`)."""
+    """Ridges of factors and biases, with the units that convert them to L2 penalties."""
 
     ridge: Ridge  # of factors, in noise levels
     bias_ridge: float  # of biases, in observations
@@ -55,42 +55,42 @@ class Ridges:
 
     @property
     def penalty(self) -> float | None:
-        """Return the L2 penalty of the factors in units of the loss; None if each factor has a learned one."""
+        """Return the L2 penalty of the factors, or None if the ridges are learned."""
         return None if self.ridge == LEARNED else self.ridge * self.ridge_unit
 
     @property
     def bias_penalty(self) -> float:
-        """Return the L2 penalty of the biases in units of the loss."""
+        """Return the L2 penalty of the biases."""
         return self.bias_ridge * self.bias_ridge_unit
 
 
 class FitSetting(SimpleNamespace):
-    """The parameters of a LowRankModel as attributes; `loss` is a LossSetting."""
+    """Parameters of a LowRankModel as attributes, with the loss as a LossSetting."""
 
     loss: LossSetting  # with the parameter of the table of losses if none was given
 
     @property
     def sweep_ridge(self) -> Ridge:
-        """Return the ridge of the sweeps: the given one, else "learned" if possible, else 1."""
+        """Return the ridge that sweeps use: the given one, or "learned" if the loss allows it, or 1."""
         usual = LEARNED if self.loss.name in LEARNS and self.sweeps else 1.0
         return usual if self.ridge is None else self.ridge
 
     def of(self, loss: LossSetting) -> Self:
-        """Return a copy with this loss, and with the default number of sweeps if none was given."""
+        """Return a copy with another loss, and with the default number of sweeps if none was given."""
         many = loss.name in LEARNS and self.ridge in (None, LEARNED)
         sweeps = (MANY if many else FEW) if self.sweeps is None else self.sweeps
         return type(self)(**{**vars(self), "loss": loss, "sweeps": sweeps})
 
     @property
     def chooses(self) -> bool:
-        """Return whether entries are held out if no validation is given, to choose a ridge or to score the model."""
+        """Return True if a fit without validation data holds out entries, to choose a ridge or to score the model."""
         free = self.ridge is None if self.rank else self.biases and self.bias_ridge is None
         return self.sweeps > 0 and free
 
 
 @dataclass(frozen=True)
 class SideSetting:
-    """Settings of a fit of one side, rows or columns, to fixed factors of the other side."""
+    """Settings for fitting the rows while the columns are fixed, or the columns while the rows are fixed."""
 
     loss: LossSetting
     level: float  # the global bias
@@ -99,7 +99,9 @@ class SideSetting:
     biases: bool  # whether biases are fitted with the factors
 
     def ridges(self, t: int) -> NDArray[np.float64]:
-        """Return the ridges of t factors, and of the bias if one is fitted, (2, t) or (2, t + 1).
+        """Return the ridges of the factors, and of the bias if one is fitted, in two lines.
+
+        Its shape is (2, t), or (2, t + 1) with a bias, for t factors.
 
         The ridge of a row is the first line plus its total weight times the second line.
         """

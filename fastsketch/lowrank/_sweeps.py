@@ -1,4 +1,4 @@
-"""Sweeps: alternating fits of columns and rows after the last rank. Fold-in is half a sweep."""
+"""Sweeps: alternating fits of column and row factors after the last rank, and the fit of new rows (fold-in)."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ TURNS, ENOUGH, FEW_TURNS = 60, 1e-10, 3
 
 # -- one side ----------------------------------------------------------------------------------------------------------
 def fit_side(data: Observed, setting: SideSetting, own: Side, other: Side, smooth: float, turns: int = TURNS) -> Side:
-    """Fit factors and biases of the rows of `data` to fixed columns.
+    """Fit the factors and biases of the rows of a matrix while the column factors are fixed.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def fit_side(data: Observed, setting: SideSetting, own: Side, other: Side, smoot
 
 
 def widened(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple[Array, Floats]:
-    """Append a column of ones to factors (m, t) if biases are fitted, and return it with the ridges of all columns."""
+    """Append a column of ones for the biases to a factor matrix, if biases are fitted. Return it with the ridges of its
+    columns."""
     m, t = factors.shape
     wide = np.ones((m, t + setting.biases), dtype)
     wide[:, :t] = factors
@@ -62,7 +63,7 @@ def widened(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple
 
 
 def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
-    """Fit factors and biases of new rows to the columns of a model, from zero."""
+    """Fit the factors and biases of new rows to the fixed columns of a model."""
     dtype = data.o.dtype
     own = Side(np.zeros((data.m, other.factors.shape[1]), dtype), np.zeros(data.m, dtype))
     return fit_side(data, setting, own, other, smoothing(data, setting.loss))
@@ -71,7 +72,10 @@ def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
 # -- both in turn ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Factors:
-    """A model during a fit. Its scores are level + row bias + column bias + the inner product of factors."""
+    """A model during a fit: factors, biases and ridges.
+
+    The score of an entry is level + row bias + column bias + the inner product of factors.
+    """
 
     rows: Side
     columns: Side
@@ -85,7 +89,7 @@ class Factors:
 
 
 class Sweeps:
-    """Alternating fits of columns and rows. The transposed entries are stored as well."""
+    """Alternating fits of the columns and the rows of a model. A transposed copy of the entries is stored."""
 
     def __init__(self, observations: Entries, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> None:
         self.observations, self.setting, self.sweeps, self.noise = observations, setting, sweeps, noise
@@ -96,7 +100,7 @@ class Sweeps:
         return self.observations.data.transposed()
 
     def run(self, rows: Side, columns: Side, coefficients: Floats, ridges: Ridges) -> Factors:
-        """Run all sweeps and return the model.
+        """Run all sweeps from initial factors and return the resulting model.
 
         Parameters
         ----------
@@ -123,7 +127,7 @@ class Sweeps:
         return replace(model, ridges=ridges)
 
     def _learning(self, model: Factors) -> Factors:
-        """Run all sweeps with learned ridges, which are updated after each fit of a side."""
+        """Run all sweeps with learned ridges, which are updated after each fit of columns or rows."""
         learned = LearnedRidges(self.observations, self.setting, model.rows, model.columns, self._loss_of(model))
         of_rows = learned.of_rows
         for _ in range(self.sweeps):
@@ -139,12 +143,12 @@ class Sweeps:
         return total_loss(self.observations, self.setting.loss, model)
 
     def _columns(self, model: Factors, penalty: Any, turns: int) -> Factors:
-        """Return the model after a fit of its columns."""
+        """Return a copy of the model with refitted columns."""
         setting = replace(self.setting, penalty=penalty)
         return replace(model, columns=fit_side(self._flipped, setting, model.columns, model.rows, self.smooth, turns))
 
     def _rows(self, model: Factors, penalty: Any, turns: int) -> Factors:
-        """Return the model after a fit of its rows."""
+        """Return a copy of the model with refitted rows."""
         setting = replace(self.setting, penalty=penalty)
         return replace(
             model, rows=fit_side(self.observations.data, setting, model.rows, model.columns, self.smooth, turns)
@@ -162,25 +166,25 @@ class Sweeps:
 
 # -- what a model scores -----------------------------------------------------------------------------------------------
 def biases_alone(observations: Entries, biases: Biases, ridges: Ridges) -> Factors:
-    """Return the model that has biases and no factors."""
+    """Return a model that has biases but no factors."""
     dtype = observations.dtype
     rows = Side(np.zeros((observations.m, 0), dtype), (biases.rows - biases.level).astype(dtype))
     return Factors(rows, Side(np.zeros((observations.n, 0), dtype), biases.columns), biases.level, ridges)
 
 
 def held_losses(observations: Entries, loss: LossSetting, model: Factors) -> Floats:
-    """Return the loss of each held-out entry."""
+    """Return the model's loss at each held-out entry."""
     assert observations.held is not None
     return observations.held.loss_of_each(loss, _scores(observations.held, model))
 
 
 def held_score(losses: Floats) -> Score:
-    """Return the mean of held-out losses and its standard error; both are infinite if the mean overflows."""
+    """Return the mean of held-out losses and its standard error. Both are infinite if the mean overflows."""
     return _mean_and_error(losses)
 
 
 def held_gain(one: Floats, other: Floats, unit: float) -> Score:
-    """Return the mean of one - other, and its standard error.
+    """Return the mean difference of the held-out losses of two models, one - other, and its standard error.
 
     unit: a power of two of about the size of the losses, which are divided by it, because their squares may overflow.
     """
@@ -196,7 +200,7 @@ def _mean_and_error(losses: Floats) -> Score:
 
 
 def total_loss(observations: Entries, loss: LossSetting, model: Factors) -> float:
-    """Return the sum of the losses over the fitted entries."""
+    """Return the model's total loss over the training entries."""
     return observations.data.loss(loss, _scores(observations.data, model))[0]
 
 

@@ -59,7 +59,7 @@ ENOUGH = 25_000
 
 # -- the unit of bias_ridge: the curvature of an observation -----------------------------------------------------------
 class Steepness(NamedTuple):
-    """Sums over the observations at a constant score."""
+    """Sums of the losses and their derivatives over all observations, at a constant score."""
 
     value: float  # of losses
     squares: float  # of squared slopes
@@ -69,7 +69,7 @@ class Steepness(NamedTuple):
 
 
 def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> float:
-    """Compute the curvature of an observation of mean weight at the constant score `level`: the unit of bias_ridge.
+    """Compute the mean curvature of the loss at a constant score. It is the unit of bias_ridge.
 
     For smooth losses it is the mean second derivative. That of the Huber loss and of losses with kinks is zero almost
     everywhere, so they have sum(slope^2) / sum(slope * residual): 1 for squares, delta / (mean distance) far beyond
@@ -91,7 +91,7 @@ def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> fl
 
 
 def steepness(data: Observed, loss: LossSetting, level: float) -> Steepness:
-    """Compute sums over the observations at the constant score `level`."""
+    """Compute sums of losses, squared slopes and curvatures over all observations, at the constant score `level`."""
     o, c = data.o, data.c
     if not len(o):
         return Steepness(0.0, 0.0, 0.0, 0.0, 0)
@@ -111,7 +111,11 @@ def spread_from(median: float, mean: float) -> float:
 
 # -- the unit of ridge: the noise --------------------------------------------------------------------------------------
 def noise_unit(n_observations: int, occurring: tuple[int, int], square: float) -> float:
-    """Return s (sqrt(N / m) + sqrt(N / n)) for N observations in m rows and n columns that have some, s^2 = square."""
+    """Return the approximate largest singular value of the gradient of pure noise. It is the unit of ridges.
+
+    For N observations in m nonempty rows and n nonempty columns it is s (sqrt(N / m) + sqrt(N / n)), where s^2 is
+    `square`.
+    """
     m, n = occurring
     return float((np.sqrt(n_observations / max(m, 1)) + np.sqrt(n_observations / max(n, 1))) * np.sqrt(square))
 
@@ -120,7 +124,9 @@ Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and their po
 
 
 class NoiseLevel:
-    """The unit of `ridge`: first estimated from the residuals of the biases, then before each sweep from the model.
+    """Estimate of the noise level, which is the unit of `ridge`.
+
+    It is first estimated from the residuals of the biases, then before each sweep from the model.
 
     ``unit`` is the first estimate. ``follows`` is whether ``unit_now`` gives later ones.
     """
@@ -128,7 +134,9 @@ class NoiseLevel:
     def __init__(
         self, observations: Entries, loss: LossSetting, state: Any, *, objective: float, bias_ridge: float, follow: bool
     ) -> None:
-        """Estimate the unit from the scores `state.z` of the biases alone and their loss `objective`.
+        """Estimate the noise level from the residuals of the biases, before any rank is added.
+
+        state.z: the scores of the biases; objective: their loss.
 
         follow: whether the caller runs sweeps with a given ridge, which ask for later estimates.
         """
@@ -156,7 +164,7 @@ class NoiseLevel:
         return squares / max(len(data.o), 1)
 
     def unit_now(self, rows: Side, columns: Side, level: float, penalty: float) -> float:
-        """Estimate the unit from the residuals of a model and the penalty of its fit; never above the first one.
+        """Estimate the noise level from the residuals of the current model. It never exceeds the first estimate.
 
         The noise is estimated by generalised cross-validation: the mean square of the slopes divided by the squared
         share of degrees of freedom that is left.
@@ -181,7 +189,10 @@ class NoiseLevel:
 
 @one_blas_thread
 def _spectrum(factors: Array, shares: Floats) -> Floats:
-    """Return the eigenvalues of sum_i share_i a_i a_i', ascending."""
+    """Return the eigenvalues of a weighted Gram matrix of factors, in ascending order.
+
+    The matrix is sum_i share_i a_i a_i'.
+    """
     counted = (factors.astype(np.float64) * np.sqrt(shares)[:, None]).T
     product = blas.dgemm(1.0, counted, counted, trans_b=True)
     values, _, info = lapack.dsyevd(product, compute_v=False, lwork=2 * len(product) + 1, liwork=1)
