@@ -1,5 +1,4 @@
-"""Row and column biases, which are fitted before the first rank, and default loss parameters estimated from the
-data."""
+"""Row and column biases, fitted before the first rank, and loss parameters that are estimated from the data."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -67,13 +67,15 @@ class TableGaussian:
 
     @cached_property
     def precision(self) -> Floats:
-        """Return the inverse of the correlations, (d, d)."""
+        """Return the precision matrix, the inverse of the correlation matrix, shape (d, d)."""
         inverse = np.linalg.inv(self.correlation)
         return (inverse + inverse.T) / 2
 
     @cached_property
     def _shrunk_values(self) -> tuple[Floats, Floats, Floats]:
-        """Return (eigenvectors V (d, d), eigenvalues for each shrinkage intensity (d, s), weight of a row (s,)).
+        """Return an eigendecomposition of the correlations without one row, for each shrinkage intensity.
+
+        The result is (eigenvectors V (d, d), eigenvalues for each intensity (d, s), weight of the row (s,)).
 
         The raw correlations without a row y are (n raw - y y') / (n - 1). Shrunk by an intensity, they are
         V diag(eigenvalues) V' - weight y y'.
@@ -84,7 +86,7 @@ class TableGaussian:
         return vectors, np.maximum(values, 0.0)[:, np.newaxis] * (n * kept) + SHARES, kept
 
     def leave_one_out(self, completed: Completed) -> Floats:
-        """Compute minus twice the leave-one-out log-likelihood of completed rows for each shrinkage intensity, (s,).
+        """Compute minus twice the leave-one-out log-likelihood of completed rows, for each shrinkage intensity.
 
         Source: Hoffbeck and Landgrebe 1996, equations 14 to 18, with an identity as the target.
         """
@@ -96,7 +98,7 @@ class TableGaussian:
         return determinants + (np.log(left) + lengths / left).sum(axis=0) + gaps
 
     def standardised(self, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return standardised rows with 0 in place of NaN, and the mask of missing entries, (n, d) both."""
+        """Standardise rows. Return them with 0 in place of missing entries (NaN), and the mask of missing entries."""
         with np.errstate(over="ignore", invalid="ignore"):
             moved = (rows - self.location) / self.unit
         gaps = np.isnan(rows)
@@ -105,7 +107,8 @@ class TableGaussian:
         return moved, gaps
 
     def complete(self, rows: Floats, groups: list[Group] | None = None, *, variances: bool = False) -> Completed:
-        """Compute conditional means and covariances of the missing entries (NaN) of rows, in standardised units.
+        """Fill missing entries (NaN) of rows with conditional means and compute their covariances, in standardised
+        units.
 
         groups: ``groups_of`` their missing entries, if it is known. A constant column has no uncertainty.
         """
@@ -117,25 +120,29 @@ class TableGaussian:
         return found._replace(uncertainty=found.uncertainty * varies * varies[:, np.newaxis])
 
     def fill(self, rows: Floats) -> Floats:
-        """Return rows (n, d) with conditional means instead of NaN, in the units of the columns."""
+        """Return rows with missing entries (NaN) replaced by their conditional means, in the original units."""
         return np.where(np.isnan(rows), self.complete(rows).rows * self.scale + self.location, rows)
 
     def deviations(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return (rows as from ``fill``, conditional standard deviations of missing entries, 0 for observed ones)."""
+        """Return filled rows and the conditional standard deviations of missing entries, which are 0 for observed
+        ones."""
         found = self.complete(rows, variances=True)
         assert found.variances is not None
         filled = np.where(np.isnan(rows), found.rows * self.scale + self.location, rows)
         return filled, np.sqrt(found.variances) * self.scale
 
     def distance(self, other: "TableGaussian") -> float:
-        """Return the largest difference of a mean, a scale or a correlation, in standardised units."""
+        """Return the largest difference of two Gaussians in a mean, a scale or a correlation, in standardised units."""
         changes = (self.location - other.location, self.scale - other.scale)
         moved = max(float(np.abs(change / self.unit).max()) for change in changes)
         return max(moved, float(np.abs(self.correlation - other.correlation).max()))
 
 
 class PairSums(NamedTuple):
-    """Counts, sums and products over the rows that have both columns of a pair, of (x - shift) / unit."""
+    """Counts, sums and products of each pair of columns, over the rows in which both are observed.
+
+    Entries are standardised as (x - shift) / unit.
+    """
 
     shift: Floats  # (d,)
     unit: Floats  # (d,) positive
@@ -145,16 +152,19 @@ class PairSums(NamedTuple):
 
     @classmethod
     def none(cls, shift: Floats, unit: Floats) -> Self:
-        """Return the sums of no rows."""
+        """Return sums of zero, for a table without rows."""
         zeros = np.zeros((len(shift), len(shift)))
         return cls(shift, unit, zeros, zeros, zeros)
 
     def seen(self) -> NDArray[np.bool_]:
-        """Return a mask (d,) of the columns that have an entry."""
+        """Return a boolean mask of the columns that have at least one observed entry."""
         return self.counts.diagonal() > 0
 
     def in_units(self, shift: Floats, unit: Floats) -> Self:
-        """Convert the sums to other shifts and units, x' = x r + delta for each column."""
+        """Return the sums converted to another shift and scale of each column.
+
+        A standardised entry x becomes x r + delta.
+        """
         ratio, delta = self.unit / unit, (self.shift - shift) / unit
         ratio, delta = (np.where(self.seen(), each, 0.0) for each in (ratio, delta))
         sums = ratio[:, np.newaxis] * self.sums
@@ -163,7 +173,7 @@ class PairSums(NamedTuple):
         return type(self)(shift, unit, self.counts, sums + self.counts * delta[:, np.newaxis], products)
 
     def plus(self, other: Self) -> Self:
-        """Return the sums over the rows of both, in the larger of the two units of each column."""
+        """Return the sums over the rows of two tables. Each column gets the larger of its two scales."""
         mine, theirs = self.seen(), other.seen()
         larger = theirs & (~mine | (other.unit > self.unit))
         unit, shift = np.where(larger, other.unit, self.unit), np.where(mine, self.shift, other.shift)
@@ -173,7 +183,7 @@ class PairSums(NamedTuple):
 
 
 class GapMoments(MergeableModel):
-    """Sums over the rows of a table with missing entries, from which ``gaussian`` computes means and correlations.
+    """One-pass model of the means and correlations of a table with missing entries.
 
     Without ``given``, sums are over the observed pairs of entries (available cases). They are unbiased if entries are
     missing completely at random. With ``given`` they are the expected sums of complete rows under that Gaussian: the E
@@ -205,7 +215,7 @@ class GapMoments(MergeableModel):
 
     @classmethod
     def expecting(cls, given: TableGaussian, steps: int = 1) -> Self:
-        """Return a model without rows for E step number `steps` under a Gaussian."""
+        """Return an empty model that computes an E step of EM under a given Gaussian."""
         out = cls()
         out.given, out.steps = given, steps
         out._sums = PairSums.none(given.location, given.unit)
@@ -213,7 +223,7 @@ class GapMoments(MergeableModel):
 
     @changes
     def update(self, rows: Batch) -> Self:
-        """Add the rows of a batch to the sums.
+        """Learn the rows of a batch, in which missing entries are NaN.
 
         Parameters
         ----------
@@ -242,7 +252,10 @@ class GapMoments(MergeableModel):
             self._sums = self._sums or PairSums.none(np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
 
     def _learn(self, rows: Any, groups: list[Group] | None) -> None:
-        """Add checked rows to the sums. groups: from ``groups_for``, or None."""
+        """Learn rows that have been checked.
+
+        groups: the rows grouped by their missing entries, from ``groups_for``, or None.
+        """
         self._add(rows.shape[0], *self._summed(rows, groups))
 
     def _add(self, n: int, sums: PairSums, scores: Floats) -> None:
@@ -252,7 +265,8 @@ class GapMoments(MergeableModel):
 
     @one_blas_thread
     def _summed(self, rows: Any, groups: list[Group] | None = None) -> tuple[PairSums, Floats]:
-        """Compute the sums of checked rows, and the leave-one-out scores of the shrinkage intensities."""
+        """Compute the sums of checked rows, and leave-one-out scores of the shrinkage intensities. The model is not
+        changed."""
         d = rows.shape[1]
         given, sums = self.given, self._sums
         if given is None:
@@ -287,7 +301,7 @@ class GapMoments(MergeableModel):
 
     # -- EM --------------------------------------------------------------------------------------------------------
     def _em(self, max_iter: int, tol: float) -> Generator["GapMoments", Any, "GapMoments"]:
-        """Yield a model without rows for each E step, and return the last model.
+        """Run EM as a generator, which yields an empty model for each E step and returns the last model.
 
         The caller must send back each model after it has learned all rows. The steps end after `max_iter`, or when no
         mean, scale or correlation has changed by more than `tol` in standardised units. There is no step if no entry is
@@ -304,12 +318,12 @@ class GapMoments(MergeableModel):
         return last
 
     def _n_gaps(self) -> int:
-        """Count the missing entries of all rows; for available cases only."""
+        """Count the missing entries of all rows learned. The count is valid before the first E step only."""
         return int(round(self._n * self._begun().counts.shape[0] - self._begun().counts.diagonal().sum()))
 
     @reads
     def gaussian(self) -> TableGaussian:
-        """Compute means, scales and shrunk correlations from the sums.
+        """Compute the Gaussian of the rows learned: means, scales and shrunk correlations.
 
         Raises
         ------
@@ -352,12 +366,12 @@ class GapMoments(MergeableModel):
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows seen."""
+        """Return the number of rows learned."""
         return self._n
 
     @property
     def n_features(self) -> int | None:
-        """Return the number d of columns; None before the first row."""
+        """Return the number of columns; None before the first row."""
         return None if self._sums is None else len(self._sums.shift)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -408,7 +422,7 @@ class GapMoments(MergeableModel):
 
 
 def take_steps(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
-    """Run EM from available cases, and return the model of the last E step.
+    """Run EM from a model of available cases, and return the model of the last E step.
 
     learn: adds all rows to the model that it is given.
     """
@@ -424,7 +438,7 @@ def take_steps(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: 
 
 
 def gaussian_of_covariance(location: Floats, covariance: Floats, n: float) -> TableGaussian:
-    """Return the Gaussian with a covariance of n rows, after oracle approximating shrinkage of its correlations."""
+    """Return a Gaussian of given mean and covariance, whose correlations are shrunk as estimates from n rows."""
     counts = np.full_like(covariance, n)
     ones, zeros = np.ones(len(location)), np.zeros_like(covariance)
     return _gaussian_of(PairSums(location, ones, counts, zeros, n * covariance), None)
@@ -432,7 +446,7 @@ def gaussian_of_covariance(location: Floats, covariance: Floats, n: float) -> Ta
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 def blocks(rows: Any) -> Generator[Floats]:
-    """Yield consecutive rows of an array or CSR matrix (n, d) as dense float64 blocks, with NaN for missing entries."""
+    """Yield the rows of an array or CSR matrix in dense float64 blocks, with NaN for missing entries."""
     n, d = rows.shape
     step = rows_at_once(d)
     for start in range(0, n, step):
@@ -445,19 +459,19 @@ def blocks(rows: Any) -> Generator[Floats]:
 
 
 def groups_for(rows: Any) -> list[Group] | None:
-    """Return ``groups_of`` the missing entries, for several passes, if the rows are a single block; else None."""
+    """Group rows by their missing entries if they fit into one block. Return None if they do not."""
     if rows.shape[0] > rows_at_once(rows.shape[1]):
         return None
     return groups_of(np.isnan(next(blocks(rows))))
 
 
 def rows_at_once(d: int) -> int:
-    """Return the number of rows of a block."""
+    """Return the number of rows of a block, for a table of d columns."""
     return max(1, BLOCK_BYTES // (8 * d))
 
 
 def column_units(rows: Any) -> tuple[Floats, Floats, Floats]:
-    """Compute means, standard deviations and counts of the observed entries of each column, (d,) each.
+    """Compute the mean, the standard deviation and the number of observed entries of each column.
 
     A constant column has exactly its number as the mean, and deviation 0. A column without entries has zeros. Squares
     do not overflow.
@@ -493,7 +507,7 @@ def column_units(rows: Any) -> tuple[Floats, Floats, Floats]:
 
 
 def _gaussian_of(sums: PairSums, share: float | None) -> TableGaussian:
-    """Compute a Gaussian from sums, with correlations that are shrunk by the intensity `share`.
+    """Compute a Gaussian from sums over pairs of columns, with correlations shrunk by the intensity `share`.
 
     With None the intensity is that of oracle approximating shrinkage. It depends on the number of rows n because a
     correlation has variance 1 / n. If pairs of columns have different counts, n is their harmonic mean.
@@ -521,7 +535,9 @@ def _gaussian_of(sums: PairSums, share: float | None) -> TableGaussian:
 
 
 def _oracle_approximating(correlation: Floats, n: float) -> float:
-    """Compute the shrinkage intensity of Chen, Wiesel, Eldar and Hero 2010, equation 23.
+    """Compute the oracle approximating shrinkage intensity of correlations estimated from n rows.
+
+    Source: Chen, Wiesel, Eldar and Hero 2010, equation 23.
 
     The terms 2 / d are omitted, as in scikit-learn.
     """
@@ -538,7 +554,7 @@ def _shrunk(correlation: Floats, share: float) -> Floats:
 
 
 def nearest_correlation(matrix: Floats) -> Floats:
-    """Project a symmetric matrix with a diagonal of ones to a correlation matrix.
+    """Project a symmetric matrix with a unit diagonal to a positive semidefinite correlation matrix.
 
     Negative eigenvalues become 0, and the result is scaled to a diagonal of ones.
 
@@ -567,7 +583,7 @@ def _definite(matrix: Floats) -> bool:
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 def refuse_empty(column: int, names: Any) -> None:
-    """Raise ValueError for a column without an observed entry."""
+    """Raise a ValueError that names a column without observed entries."""
     name = column if names is None else repr(str(names[column]))
     raise ValueError(f"column {name} has no observed entry: leave it out, or give it a number (0, a mean)")
 

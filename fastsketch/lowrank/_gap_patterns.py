@@ -19,7 +19,7 @@ STACK_BYTES = 1 << 21
 
 
 class Group(NamedTuple):
-    """Rows with the same number m of missing entries, in p patterns."""
+    """Rows with the same number m of missing entries, sorted by which columns are missing (p patterns)."""
 
     missing: NDArray[np.intp]  # (p, m) missing columns of each pattern
     observed: NDArray[np.intp]  # (p, d - m) observed columns of each pattern
@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """Rows with conditional means in place of missing entries."""
+    """Rows with conditional means in place of missing entries, and the conditional covariances of these entries."""
 
     rows: Floats  # (n, d)
     uncertainty: Floats  # (d, d) sum over the rows of the conditional covariances of missing entries
@@ -37,7 +37,10 @@ class Completed(NamedTuple):
 
 
 def groups_of(gaps: NDArray[np.bool_]) -> list[Group]:
-    """Group the rows of a mask (n, d) of missing entries by pattern; complete rows are in no group."""
+    """Group rows by the number and the columns of their missing entries. Complete rows are in no group.
+
+    gaps: mask (n, d) of missing entries.
+    """
     return list(_groups_of(gaps))
 
 
@@ -67,7 +70,7 @@ def _groups_of(gaps: NDArray[np.bool_]) -> Iterator[Group]:
 def complete(
     rows: Floats, groups: list[Group], correlation: Floats, precision: Floats, *, variances: bool = False
 ) -> Completed:
-    """Compute conditional means and covariances of the missing entries of rows under a Gaussian of mean 0.
+    """Fill missing entries of standardised rows with conditional means under a Gaussian, and compute their covariances.
 
     Let M be the missing and O the observed columns of a row, S the correlations and K their inverse. If at most half of
     the columns are missing, the covariance is K_MM^-1 and the mean -K_MM^-1 K_MO x_O. Otherwise they are
@@ -112,12 +115,18 @@ def _inverses(matrices: Floats) -> Floats:
 
 
 def _block(matrix: Floats, first: Any, second: Any) -> Floats:
-    """Return the submatrices of rows (p, a) and columns (p, b) of a matrix, (p, a, b)."""
+    """Return the submatrix of each pattern of row and column indices, stacked.
+
+    Row indices are (p, a), column indices (p, b), and the result is (p, a, b).
+    """
     return matrix[first[:, :, np.newaxis], second[:, np.newaxis, :]]
 
 
 def _times(matrices: Floats, vectors: Floats, pattern: NDArray[np.intp]) -> Floats:
-    """Multiply each vector (r, b) by the matrix of its pattern; matrices are (p, a, b), the result is (r, a)."""
+    """Multiply each vector by the matrix of its pattern of missing entries.
+
+    Matrices are (p, a, b), vectors (r, b), and the result is (r, a).
+    """
     if len(matrices) == len(vectors):
         return (matrices @ vectors[:, :, np.newaxis])[:, :, 0]
     if len(matrices) == 1:

@@ -31,29 +31,29 @@ SIDES = ("row", "column")
 
 @dataclass(frozen=True)
 class Ids:
-    """The ids of the rows and of the columns of a model; None if a side has none and is indexed by position."""
+    """Ids of the rows and of the columns of a model. They are None where rows or columns are indexed by position."""
 
     rows: IdMap | None = None
     columns: IdMap | None = None
 
     def side(self, axis: int) -> IdMap | None:
-        """Return the ids of the rows (axis 0) or columns (axis 1)."""
+        """Return the ids of the rows (axis=0) or of the columns (axis=1), or None if there are none."""
         return self.columns if axis else self.rows
 
     def places(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
-        """Return the indices (k,) of rows or columns that are given by id or index; -1 for an unknown id."""
+        """Return the positions of rows or columns that are given by id or position. An unknown id has position -1."""
         ids = self.side(axis)
         return as_indices(values, size, name) if ids is None else ids.places(values, name)
 
     def pairs(self, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices of rows and columns of pairs; ValueError if the two have different shapes."""
+        """Return the positions of rows and columns that are given in pairs. Raise ValueError if their shapes differ."""
         one, two = self.places(rows, 0, shape[0], "rows"), self.places(columns, 1, shape[1], "columns")
         if one.shape != two.shape:
             raise ValueError(f"rows and columns must have the same shape, got {one.shape} and {two.shape}")
         return one, two
 
     def one(self, value: Any, axis: int, size: int, name: str) -> int:
-        """Return the index of one row or column; KeyError for an unknown id."""
+        """Return the position of one row or column. Raise KeyError for an unknown id."""
         ids = self.side(axis)
         if ids is None:
             indices = as_indices([value], size, name)
@@ -63,23 +63,23 @@ class Ids:
         return int(ids.known([value], name)[0])
 
     def known(self, values: Any, axis: int, name: str) -> Any:
-        """Return the sorted indices of ids; KeyError for unknown ones. Indices and None are returned unchanged."""
+        """Return the sorted positions of ids, and positions or None unchanged. Raise KeyError for an unknown id."""
         ids = self.side(axis)
         return values if values is None or ids is None else np.unique(ids.known(values, name))
 
     def named(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
-        """Return the ids of rows or columns, or the indices themselves if there are no ids."""
+        """Return the ids at given positions, or the positions themselves if there are no ids."""
         ids = self.side(axis)
         return indices if ids is None else taken(ids, indices)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def scalars(self) -> dict[str, Any]:
-        """Return the values of a state file, which JSON can represent."""
+        """Return the types of the ids as a JSON-compatible dict, for the saved state."""
         kinds = {side: ids.kind for side, ids in zip(SIDES, (self.rows, self.columns), strict=True) if ids is not None}
         return {"ids": kinds} if kinds else {}
 
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays of a state file by name."""
+        """Return the ids as named arrays, for the saved state."""
         out: dict[str, Array] = {}
         for side, ids in zip(SIDES, (self.rows, self.columns), strict=True):
             if ids is not None:
@@ -88,7 +88,7 @@ class Ids:
 
     @classmethod
     def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None) -> "Ids":
-        """Read ids from ``scalars()`` and ``arrays()``.
+        """Return the ids of a saved state.
 
         shape: that of the model, for which the ids are checked (ValueError); None reads them without checks.
         """
@@ -107,7 +107,7 @@ class Ids:
 
 
 def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the arrays of a state file without those of ids."""
+    """Return the arrays of a saved state except those that store ids."""
     kinds: dict[str, Any] = dict(state.get("ids", {}))
     own = {name for side in SIDES if side in kinds for name in array_names(f"{side}_ids")}
     return {name: array for name, array in arrays.items() if name not in own}
@@ -115,7 +115,7 @@ def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[s
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 class FitArguments(NamedTuple):
-    """The arguments of a fit as matrices, with the ids of their rows and columns."""
+    """Arguments of a fit, converted to matrices, with the ids of their rows and columns."""
 
     X: Any
     sample_weight: Any
@@ -127,7 +127,7 @@ class FitArguments(NamedTuple):
 def as_matrices(
     X: Any, sample_weight: Any, validation: Any, *, columns: ColumnNames | None, row_ids: Any, column_ids: Any
 ) -> FitArguments:
-    """Convert the arguments of a fit to matrices.
+    """Convert the arguments of ``LowRankModel.fit`` to matrices with ids.
 
     Rows and columns of a table are its ids in ascending order, so that the order of its lines does not matter.
     """
@@ -179,7 +179,7 @@ def _table_alone(validation: Any, columns: ColumnNames | None) -> Triples:
 
 
 def _ascending(table: Triples, other: Triples | None, axis: int) -> IdMap:
-    """Return the ids of one side of a table and of the held-out table `other`, in ascending order."""
+    """Return the sorted ids of the rows (axis=0) or columns (axis=1) that occur in a table or in its held-out table."""
     ids = table.item_ids if axis else table.user_ids
     if other is not None:
         ids = ids.extended(other.item_ids if axis else other.user_ids, "validation")[0]
@@ -202,7 +202,7 @@ def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
 
 
 def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
-    """Check the weights of the lines of a table and return them, (n,)."""
+    """Validate the weights of the lines of a table and return them as an array."""
     values: NDArray[Any] = np.asarray(sample_weight)
     if values.dtype.kind not in "fiub":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
@@ -212,7 +212,7 @@ def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
 
 
 def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
-    """Convert a table of new rows (axis=0) or columns (axis=1) to a matrix.
+    """Convert a table of new rows (axis=0) or columns (axis=1) to a matrix for a fitted model.
 
     Returns (matrix, ids of the new ones in order of appearance), or None if the argument is not a table. Entries of
     columns (or rows) that the model does not know are dropped.
@@ -230,7 +230,10 @@ def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -
 
 
 def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
-    """Convert a table of entries to exclude to CSR (len(rows), columns); None if `exclude` is not a table."""
+    """Convert a table of entries to exclude to a CSR matrix with a line for each requested row.
+
+    Returns None if `exclude` is not a table.
+    """
     table = None if exclude is None else as_triples(exclude, None, "exclude")
     if table is None:
         return None

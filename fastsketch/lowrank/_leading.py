@@ -22,7 +22,7 @@ BLOCK = 8
 
 
 class Triplet(NamedTuple):
-    """A singular value and its two vectors of length 1."""
+    """A singular value with its left and right singular vectors, which have length 1."""
 
     u: Array  # (m,); its entry of largest absolute value is positive, so that the signs do not depend on the machine
     s: float
@@ -33,7 +33,7 @@ class Triplet(NamedTuple):
 def leading_triplet(
     observations: Entries, values: Array, start: Array, found: Array, *, iterations: int, tolerance: float
 ) -> tuple[Triplet, Array] | None:
-    """Find the leading singular triplet of A (I - F F'), where A is sparse and F has the vectors found before.
+    """Find the leading singular triplet of a sparse matrix, orthogonal to right singular vectors found before.
 
     Parameters
     ----------
@@ -75,7 +75,8 @@ def leading_triplet(
 
 
 def block_start(seed: int, number: int, n: int, last: Array | None) -> Array:
-    """Return the initial vectors (n, 8) of search `number` of a fit: `last` (n, 7) and a random one, or all random."""
+    """Return eight initial vectors of a subspace iteration: seven of the previous search and a random one, or all
+    random."""
     if last is None:
         streams = [Normal.PURSUIT + 2**30 + q for q in range(BLOCK)]
         return np.stack([random_normal(seed, stream, n) for stream in streams], axis=1)
@@ -83,13 +84,16 @@ def block_start(seed: int, number: int, n: int, last: Array | None) -> Array:
 
 
 def _gram(block: Array) -> Floats:
-    """Return X'X in float64."""
+    """Return the Gram matrix X'X of a block X, in float64."""
     wide = block.astype(np.float64)
     return wide.T @ wide
 
 
 def _orthonormal(block: Array, found: Array) -> Array:
-    """Return an orthonormal basis (n, 8) of the columns of a block, orthogonal to `found`, by Cholesky QR done twice.
+    """Return an orthonormal basis of the columns of a block, orthogonal to the vectors `found`, by two rounds of
+    Cholesky QR.
+
+    Its shape is (n, 8).
 
     For linearly dependent columns Householder QR is used, which completes the basis. With `found`, of which it could
     return directions, dependent columns are zero instead. If n < 8, the columns beyond n are zero.

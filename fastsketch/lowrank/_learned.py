@@ -41,7 +41,7 @@ LEAST_VARIANCE = 1e-9
 
 
 class SideSums(NamedTuple):
-    """Sums over the rows, or the columns, that have entries."""
+    """Sums over the rows (or the columns) with entries, from which their ridges are learned."""
 
     size: int  # number of rows
     weight: float  # total weight
@@ -53,10 +53,11 @@ class SideSums(NamedTuple):
 
 
 class LearnedRidges:
-    """Learned ridges of rows and of columns. Each side is updated after it was fitted."""
+    """Ridges that are learned for each factor of rows and of columns. They are updated after each fit of rows or
+    columns."""
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
-        """Set the first ridges from balanced factors of both sides and their loss."""
+        """Initialise the ridges from balanced row and column factors, and from the loss of that model."""
         self._observations, self._setting = observations, setting
         self._n = observations.n_observations
         self._column_weights = _column_weights(observations.data)
@@ -74,21 +75,21 @@ class LearnedRidges:
 
     @property
     def of_rows(self) -> Floats:
-        """Return the ridges of rows, (2, t): a constant, and an amount for each unit of the weight of the row."""
+        """Return the ridges of the row factors, shape (2, t): a constant, and a multiple of the weight of the row."""
         return np.stack([self._noise / self._row_variance, self._uncertain_columns])
 
     @property
     def of_columns(self) -> Floats:
-        """Return the ridges of columns, (2, t), as ``of_rows``."""
+        """Return the ridges of the column factors, shape (2, t): a constant, and a multiple of the column's weight."""
         return np.stack([self._noise / self._column_variance, self._uncertain_rows])
 
     @property
     def unit(self) -> float:
-        """Return the present noise level in the unit of given ridges."""
+        """Return the L2 penalty that a given ridge of 1 would stand for at the current noise level."""
         return noise_unit(self._n, self._observations.occurring, self._noise)
 
     def see_columns(self, columns: Side) -> None:
-        """Update from columns that were fitted with ``of_columns``."""
+        """Update the ridges after a fit of the column factors."""
         penalty = self._setting.bias_penalty if self._setting.biases else None
         sums = side_sums(columns, self._column_weights, self._row_squares, self.of_columns, penalty)
         self._column_squares = sums.weighted_squares / max(sums.weight, TINY)
@@ -97,7 +98,10 @@ class LearnedRidges:
         self._column_effect = float(sums.effect.sum()) + sums.bias_effect
 
     def see_rows(self, rows: Side, loss: float) -> None:
-        """Update from rows that were fitted with ``of_rows``, and the noise from the loss after that fit."""
+        """Update the ridges and the noise level after a fit of the row factors.
+
+        loss: the loss after that fit.
+        """
         sums = self._row_sums(rows, self._column_squares, self.of_rows)
         self._row_squares = sums.weighted_squares / max(sums.weight, TINY)
         self._row_variance = self._variance(sums)
@@ -118,7 +122,7 @@ class LearnedRidges:
 
 
 def side_sums(side: Side, weights: Floats, known: Floats, ridges: Floats, bias_penalty: float | None) -> SideSums:
-    """Compute the sums of one side after its fit.
+    """Compute the sums over rows (or columns) from which ridges are learned, after a fit of their factors.
 
     Parameters
     ----------

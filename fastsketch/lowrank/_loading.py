@@ -1,4 +1,4 @@
-"""From the matrices of a user to the entries of a fit: checks, and the split into training and held-out entries."""
+"""Preparation of the data of a fit: validation, and the split into training and held-out entries."""
 
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ SHARE, ENOUGH = 0.1, 30
 
 
 def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, HoldOut]:
-    """Check the arguments of a fit and return all its entries, and a function that splits them.
+    """Validate the data of a fit. Return its entries, and a function that holds out a part of them or None.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
 
 
 def _scaled(data: Observed, held: Observed | None, *, scaling: bool) -> Entries:
-    """Return the entries of a fit with the degree scaling of their rows and columns."""
+    """Return training and held-out entries as one object, with the degree scaling of rows and columns."""
     (rows, columns), dtype = data.counts, data.o.dtype
     return Entries(
         data, held, degree_scale(rows, dtype, scaling, int(rows.min())), degree_scale(columns, dtype, scaling)
@@ -81,13 +81,15 @@ def _scaled(data: Observed, held: Observed | None, *, scaling: bool) -> Entries:
 
 
 def check_rank(rank: int, m: int, n: int) -> None:
-    """Raise ValueError if a rank is larger than min(m, n)."""
+    """Raise ValueError if a rank exceeds the smaller dimension of an m x n matrix."""
     if rank > min(m, n):
         raise ValueError(f"rank must be at most min(m, n) = {min(m, n)} for {m:,} rows and {n:,} columns, got {rank}")
 
 
 def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
-    """Return the scale (count + DAMPING)^(-1/4) of each row or column, divided by its maximum; ones without `scaling`.
+    """Return the degree scaling of each row or column, which is smaller the more entries it has.
+
+    It is (count + DAMPING)^(-1/4), divided by its maximum, and 1 without `scaling`.
 
     least: the smallest of the counts if it is known.
     """
@@ -99,7 +101,7 @@ def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool,
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 def _check_disjoint(data: Observed, held: Observed) -> None:
-    """Raise ValueError if a held-out entry is an entry of X too."""
+    """Raise ValueError if a held-out entry is also a training entry."""
     places, others = (each.rows * each.n + each.indices for each in (data, held))
     both = np.intersect1d(places, others, assume_unique=True)
     if len(both):
@@ -108,7 +110,7 @@ def _check_disjoint(data: Observed, held: Observed) -> None:
 
 
 def _targets(matrix: Any, loss: str, *, name: str = "X", **options: Any) -> Observed:
-    """Return the checked entries of positive weight of a matrix, as targets of the loss."""
+    """Validate a matrix and return its entries of positive weight, with values that the loss accepts."""
     if LOSSES[loss].targets == "label":
         data = observed(matrix, loss="square", name=name, **options)
         return replace(data, o=as_targets(data.o, loss, name)).with_weight()
@@ -119,7 +121,7 @@ def _targets(matrix: Any, loss: str, *, name: str = "X", **options: Any) -> Obse
 
 
 def _check_squares(values: Array, name: str) -> None:
-    """Raise ValueError if the sum of the squares of the values is so large that a fit would overflow."""
+    """Raise ValueError if values are so large that sums of their squares would overflow in a fit."""
     most = MOST_SQUARES[values.dtype.itemsize]
     largest = float(np.abs(values).max(initial=0.0))
     if largest > (most / max(len(values), 1)) ** 0.5:  # otherwise the sum is certainly below the limit

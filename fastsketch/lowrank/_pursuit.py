@@ -28,7 +28,7 @@ MODEST = 32
 
 
 class State(NamedTuple):
-    """Scores and gradient at the entries."""
+    """Scores of the training entries, and the gradient of the loss there."""
 
     z: Array  # (nnz,) scores
     a: Array  # (nnz,) gradient times the scales of rows and columns, over 2 ** Pursuit.exponent
@@ -37,7 +37,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Continuation:
-    """What `Pursuit.resumed` needs in addition to the fitted ranks. No array is ever written to."""
+    """Data that ``Pursuit.resumed`` needs in addition to the fitted ranks. Its arrays must not be modified."""
 
     observations: Entries
     biases: Biases
@@ -47,7 +47,7 @@ class Continuation:
 
 
 class Pursuit:
-    """The ranks that were found so far, with the scores of the entries and the gradient there.
+    """Greedy pursuit in progress: the ranks found so far, with the scores and the gradient at the training entries.
 
     Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score. path[t] (t,) has the coefficients when there were t
     ranks.
@@ -68,7 +68,7 @@ class Pursuit:
 
     @classmethod
     def begun(cls, observations: Entries, biases: Biases, loss: LossSetting, setting: FitSetting) -> Self:
-        """Return a pursuit without ranks."""
+        """Return a new greedy pursuit, without ranks."""
         self = cls(observations, biases, loss, setting)
         self._restart()
         self.refinement.first_objective = self.objective
@@ -76,7 +76,7 @@ class Pursuit:
 
     @classmethod
     def resumed(cls, end: Continuation, fitted: Fitted, loss: LossSetting, setting: FitSetting) -> Self:
-        """Return a pursuit that continues from the ranks of a fitted model exactly as if it had not ended."""
+        """Return a greedy pursuit that continues from the ranks of a fitted model, exactly as if it had not ended."""
         assert fitted.path is not None
         self = cls(end.observations, end.biases, loss, setting)
         for k, row in enumerate(fitted.path):
@@ -87,11 +87,12 @@ class Pursuit:
         return self
 
     def end(self) -> Continuation:
-        """Return what `resumed` needs in addition to the ranks."""
+        """Return the data with which ``resumed`` can continue this pursuit."""
         return Continuation(self.observations, self.biases, self.state.z, self.residual, self.block)
 
     def sides(self, rank: int, coefficients: Floats | None = None) -> tuple[Side, Side]:
-        """Return rows and columns with the factors of the first ranks, those of rows multiplied by `coefficients`."""
+        """Return the row and column factors of the first `rank` ranks, with biases. `coefficients` multiply the row
+        factors."""
         factors, dtype, biases = self._rows(rank), self.observations.dtype, self.biases
         if coefficients is not None:
             factors = (factors * coefficients).astype(dtype)
@@ -105,26 +106,30 @@ class Pursuit:
         return held.loss(self.loss, self._scores(held))[0] / len(held.o)
 
     def _rows(self, t: int) -> Array:
-        """Return the left vectors of the first t ranks, (m, t)."""
+        """Return the left vectors of the first t ranks as the columns of a matrix (m, t)."""
         return _stacked(self.us[:t], self.observations.m, self.observations.dtype)
 
     def _columns(self, t: int) -> Array:
-        """Return the right vectors of the first t ranks, (n, t)."""
+        """Return the right vectors of the first t ranks as the columns of a matrix (n, t)."""
         return _stacked(self.vs[:t], self.observations.n, self.observations.dtype)
 
     def _scores(self, data: Observed, out: Array | None = None) -> Array:
-        """Return the scores of entries, from the biases and all ranks."""
+        """Compute the scores of entries from the biases and all ranks found so far."""
         left = self._rows(self.rank) * self.path[-1]
         return data.scores(left, self._columns(self.rank), self.biases.rows, self.biases.columns, out=out)
 
     def _at(self, state: State) -> State:
-        """Write the gradient at the scores ``state.z`` into ``state.a``, and return the state with its sums."""
+        """Compute the gradient at the scores ``state.z``, write it to ``state.a``, and return the state with new
+        sums."""
         data, known = self.observations.data, (self.observations.left, self.observations.right)
         about = self.loss.number, self.loss.parameter, *data.where, state.z, data.o, data.c, *known, state.a
         return state._replace(sums=kernel.gradient(*about))
 
     def _move(self, keep: float, theta: float, u: Array, v: Array) -> None:
-        """Set the scores z to b + keep (z - b) + theta u_i v_j, where b is the score of the biases alone."""
+        """Update the scores of the training entries in place, for rescaled old ranks and a new one.
+
+        A score z becomes b + keep (z - b) + theta u_i v_j, where b is the score of the biases alone.
+        """
         data, biases, z, kind = self.observations.data, self.biases, self.state.z, self.observations.dtype.type
         lengths = data.counts[0]
         step = np.repeat(kind(theta) * u, lengths) * v[data.indices]
@@ -140,7 +145,7 @@ class Pursuit:
         self.rank += 1
 
     def _restart(self) -> None:
-        """Compute scores and gradient from the ranks again."""
+        """Compute scores and gradient again from the biases and all ranks."""
         data = self.observations.data
         z, a = (None, np.empty_like(data.o)) if self.state is None else (self.state.z, self.state.a)
         self._reach(self._at(State(self._scores(data, z), a)))
@@ -152,7 +157,8 @@ class Pursuit:
         self.state = state._replace(a=np.ldexp(state.a, -self.exponent)) if self.exponent else state
 
     def _leading_triplet(self, found: list[Triplet]) -> Triplet | None:
-        """Return the leading triplet of the gradient after projection from those `found`; None if it is zero."""
+        """Return the leading singular triplet of the gradient that is orthogonal to those already found, or None if it
+        is zero."""
         observations, setting = self.observations, self.setting
         search = leading_triplet(
             observations,
@@ -168,14 +174,14 @@ class Pursuit:
         return triplet
 
     def _unscaled(self, triplet: Triplet) -> Triplet:
-        """Return the triplet with the scales of rows and columns applied to its vectors, and the power of two to s."""
+        """Apply the degree scaling to a triplet's vectors, and undo the power-of-two scaling of its singular value."""
         return Triplet(
             triplet.u * self.observations.left, ldexp(triplet.s, self.exponent), triplet.v * self.observations.right
         )
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
-        """Take one step of Algorithm 2: add a rank and fit coefficients. Return False if the gradient is zero."""
+        """Add a rank by one step of GLRL Algorithm 2 and refit coefficients. Return False if the gradient is zero."""
         triplet = self._leading_triplet([])
         if triplet is None:
             return False
@@ -219,7 +225,8 @@ class Pursuit:
         return True
 
     def _safe(self, u: Array, v: Array, theta: float, s: float) -> float:
-        """Halve theta until the objective falls enough (Armijo's rule), for a loss without Lipschitz constant."""
+        """Halve a step length until the objective falls enough (Armijo's rule), for a loss without Lipschitz
+        constant."""
         refinement = self.refinement
         for _ in range(60):
             if refinement.dots(self.state, u, v, 1.0, theta)[0] <= self.objective - 0.25 * abs(theta) * s:
@@ -229,7 +236,7 @@ class Pursuit:
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def add_nonsmooth(self, step: int, most: int) -> bool:
-        """Take one step of Algorithm 3: subtract eta_t times a low-rank approximation of the subgradient.
+        """Add ranks by one step of GLRL Algorithm 3, along a low-rank approximation of the subgradient.
 
         step: t, from 1; most: largest number of ranks to add. Returns False if the subgradient is zero.
         """
@@ -254,7 +261,7 @@ class Pursuit:
         return True
 
     def _low_rank_part(self, most: int) -> list[Triplet]:
-        """Return leading triplets of the subgradient g until ||g - h||^2 is small enough, where h is their sum."""
+        """Return the leading singular triplets whose sum approximates the subgradient to the required tolerance."""
         setting = self.setting
         rest = float(np.square(self.state.a, dtype=np.float64).sum())
         part: list[Triplet] = []
@@ -276,7 +283,7 @@ class Pursuit:
         return part
 
     def _search(self, d: Array) -> float:
-        """Return the eta that minimises the loss at z + eta d: a weighted median for "absolute", else by bisection."""
+        """Find the step length that minimises the loss along a direction, by a weighted median or by bisection."""
         observations, loss = self.observations, self.loss
         if loss.name == "absolute":
             eta = weighted_quantile(*self._kinks(d), None)
@@ -297,12 +304,13 @@ class Pursuit:
         return low
 
     def _slope(self, d: Array, eta: float) -> float:
-        """Return the derivative of the loss at z + eta d by eta."""
+        """Return the derivative of the loss by the step length, after a step of length eta along a direction."""
         data, loss = self.observations.data, self.loss
         return entries.slope_along(loss.number, loss.parameter, self.state.z, data.o, data.c, d, eta)
 
     def _kinks(self, d: Array) -> tuple[Floats, Floats]:
-        """Return the eta at which each score of z + eta d equals its observation, and the weights of these kinks."""
+        """Return the step lengths at which scores reach their observed values, and the weights of these kinks of the
+        loss."""
         data, there = self.observations.data, d != 0
         positions = (data.o[there] - self.state.z[there]) / d[there]
         weights = np.abs(d[there]).astype(np.float64)
@@ -310,7 +318,7 @@ class Pursuit:
 
 
 def _stacked(vectors: list[Array], length: int, dtype: np.dtype[Any]) -> Array:
-    """Return vectors as the columns of a matrix (length, k)."""
+    """Stack vectors of a given length as the columns of a matrix."""
     out = np.empty((length, len(vectors)), dtype)
     for q, vector in enumerate(vectors):
         out[:, q] = vector

@@ -1,4 +1,4 @@
-"""Refinement of the coefficients after each rank (GLRL equations 6 and 7), by Newton's method.
+"""Refinement of the coefficients of all ranks after each new rank (GLRL equations 6 and 7), by Newton's method.
 
 This is a convex problem with few unknowns. The Hessian is summed in one pass over the entries, so that a step takes as
 long as two or three gradients. Five to ten steps reach the optimum, for which L-BFGS takes hundreds of gradients.
@@ -32,7 +32,7 @@ LIFT, LEAST = 1e-10, 1e-12
 
 
 class Terms(NamedTuple):
-    """Value and derivatives of a convex function f at x (t,)."""
+    """Value, gradient and Hessian of a convex function at a point."""
 
     value: float
     slope: Floats  # (t,) gradient
@@ -44,14 +44,17 @@ TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are
 
 
 class Refinement:
-    """Minimisation of the loss over coefficients of ranks; steps: largest number of Newton steps, None for no limit."""
+    """Newton's method for the coefficients of the ranks. `steps` is the largest number of Newton steps, None for no
+    limit."""
 
     def __init__(self, observations: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
         self.observations, self.biases, self.loss, self.steps = observations, biases, loss, steps
         self.first_objective = 0.0  # the objective without ranks
 
     def all(self, left: Any, right: Array, start: Floats) -> Floats:
-        """Return the theta (t,) that minimises the loss of biases + sum_q theta_q left_q right_q'.
+        """Return the coefficients of all ranks that minimise the loss.
+
+        The scores are biases + sum_q theta_q left_q right_q' for coefficients theta.
 
         left is (m, t), right (n, t), and `start` (t,) the initial theta.
         """
@@ -67,7 +70,9 @@ class Refinement:
         return self._minimised(terms, start)
 
     def two(self, state: Any, u: Any, v: Any, *, first: bool) -> tuple[float, float]:
-        """Return the (mu, rho) that minimises the loss of biases + mu X + rho u v', X the low-rank part of `state`.
+        """Return the two coefficients that minimise the loss: one multiplies all ranks so far, the other the new rank.
+
+        The scores are biases + mu X + rho u v', where X is the low-rank part of `state`.
 
         For the first rank, X = 0 and mu = 1.
         """
@@ -82,14 +87,18 @@ class Refinement:
         return 1.0 if first else float(best[0]), float(best[-1])
 
     def dots(self, state: Any, u: Any, v: Any, keep: float, theta: float) -> Floats:
-        """Return (objective, 2 first derivatives, 3 second derivatives) of `two` at mu = keep and rho = theta."""
+        """Compute the objective and its derivatives by the two coefficients: of all ranks so far and of the new rank.
+
+        Returns 6 numbers at mu = keep and rho = theta: objective, 2 first derivatives, 3 second derivatives.
+        """
         data, loss, kind, out = self.observations.data, self.loss, self.observations.dtype.type, np.empty(6)
         scores = state.z, data.o, data.c, self.biases.rows, self.biases.columns
         entries.five_dots(loss.number, loss.parameter, *data.where, *scores, kind(keep), kind(theta), u, v, out)
         return out
 
     def _minimised(self, terms: TermsAt, start: Floats) -> Floats:
-        """Minimise f from `start`. A step that is too long is shortened by the secant method."""
+        """Minimise a convex function by Newton's method, and return the minimiser. Steps that are too long are
+        shortened."""
         x, most = start, MOST_STEPS if self.steps is None else self.steps
         now = terms(x, True)
         for turn in range(most):
@@ -115,7 +124,7 @@ class Refinement:
 
 
 def _newton(at: Terms) -> Floats:
-    """Return the Newton step -curvature^-1 slope, or a scaled gradient step if the Hessian is not positive definite."""
+    """Return the Newton step at a point, or a scaled gradient step if the Hessian is not positive definite."""
     size = at.curvature.diagonal() + LEAST * at.bound
     unit = np.sqrt(np.where(size > 0, size, 1.0))
     h = at.curvature / (unit[:, None] * unit)
