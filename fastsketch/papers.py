@@ -1,4 +1,4 @@
-"""The algorithms of four papers as printed: each function returns a model with the settings of the paper.
+"""The algorithms of the four papers as printed: each function returns a model with the settings that make it so.
 
 The models themselves have defaults that are more accurate on real data: intercepts, scaled columns, biases, sweeps,
 rotated codes. These functions set only what the printed algorithm prescribes. Every other argument of the model may be
@@ -52,10 +52,7 @@ _PURSUIT: dict[str, Any] = {
 
 
 def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Combine the settings of a printed algorithm with other arguments; TypeError if they contradict each other.
-
-    printed: the settings of the algorithm. given: the arguments of the user.
-    """
+    """Return the arguments of a model, given and prescribed. Raise TypeError if they contradict each other."""
     for name in given:
         if name in printed and given[name] != printed[name]:
             raise TypeError(f"{algorithm} has {name}={printed[name]!r}, got {given[name]!r}: another model is not it")
@@ -63,7 +60,7 @@ def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) ->
 
 
 def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a sketch with a paper's settings; TypeError unless the solver is "svd" or "gram"."""
+    """Return the arguments of a sketch, including its solver. Raise TypeError if one contradicts the algorithm."""
     solver = given.get("solver", "svd")
     if solver not in ("svd", "gram"):
         raise TypeError(
@@ -74,9 +71,7 @@ def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> d
 
 # -- Robust Frequent Directions: RFD -----------------------------------------------------------------------------------
 def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Create a Frequent Directions sketch that shrinks at every row (Luo and others 2019, Algorithm 1).
-
-    It does so once the sketch is full.
+    """Return a FrequentDirections sketch that runs Algorithm 1 of RFD, with a shrink for every row.
 
     Parameters
     ----------
@@ -108,9 +103,7 @@ def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
 
 
 def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Create a Robust Frequent Directions sketch that shrinks at every row (Luo and others 2019, Algorithm 2).
-
-    It shrinks at every row, once the sketch is full.
+    """Return a robust FrequentDirections sketch that runs Algorithm 2 of RFD, with a shrink for every row.
 
     Parameters
     ----------
@@ -143,9 +136,7 @@ def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given
 
 
 def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Create a Frequent Directions sketch with a doubled buffer (Luo and others 2019, Algorithm 4).
-
-    It shrinks after m + 1 rows, which costs less than at every row.
+    """Return a FrequentDirections sketch that runs Algorithm 4 of RFD, with a doubled buffer.
 
     Parameters
     ----------
@@ -176,9 +167,7 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
 
 
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Create a Robust Frequent Directions sketch with a doubled buffer (Luo and others 2019, Algorithm 5).
-
-    It shrinks after m + 1 rows, which costs less than at every row.
+    """Return a robust FrequentDirections sketch that runs Algorithm 5 of RFD, with a doubled buffer.
 
     Parameters
     ----------
@@ -212,9 +201,9 @@ def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **
 
 
 def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedNewton:
-    """Create a sketched online Newton learner for the square loss (Luo and others 2019, Algorithm 6).
+    """Return a SketchedNewton model that runs Algorithm 6 of RFD: online Newton steps with the loss (z - y)^2.
 
-    The loss is (z - y)^2 for the score z, and after each step the score of that row is constrained to [-1, 1].
+    Scores are kept within [-1, 1].
 
     With alpha0 = 0 it is RFD0, which has no parameter to tune.
 
@@ -259,9 +248,9 @@ def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedN
 
 # -- adaptive subgradient methods: ADA-FD ------------------------------------------------------------------------------
 def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Create a sketched AdaGrad learner, the sketch shrinking at every row (Wan and Zhang 2022, Algorithms 1 and 2).
+    """Return an AdaptiveSubgradient model that runs Algorithm 1 of ADA-FD, with a shrink for every row.
 
-    With ``form="dual_averaging"`` it is Algorithm 2.
+    With ``form="dual_averaging"`` it runs Algorithm 2.
 
     Parameters
     ----------
@@ -296,9 +285,9 @@ def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, *
 
 
 def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Create a sketched AdaGrad learner with a doubled buffer (Wan and Zhang 2022, Algorithms 3 and 4).
+    """Return an AdaptiveSubgradient model that runs Algorithm 3 of ADA-FD, with a doubled buffer.
 
-    The buffer of 2 tau rows shrinks when it is full.
+    The buffer has 2 tau rows and is shrunk when it is full.
 
     With ``form="dual_averaging"`` it is Algorithm 4.
 
@@ -336,7 +325,7 @@ def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, 
 
 
 def fd_son(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Create a sketched online Newton learner with a learning rate (Wan and Zhang 2022, equation 6).
+    """Return an AdaptiveSubgradient model that runs FD-SON (equation 6 of ADA-FD), a sketched Newton method.
 
     Parameters
     ----------
@@ -381,7 +370,7 @@ def _adaptive(
 
 # -- online sketching hashing: FROSH -----------------------------------------------------------------------------------
 def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Create a Frequent Directions sketch with Hadamard-transformed rows (Chen and others 2021, Algorithm 2).
+    """Return a FrequentDirections sketch that runs Algorithm 2 of FROSH, which samples rows after a Hadamard transform.
 
     It shrinks when its buffer is full; the printed algorithm shrinks after every block of mapped rows (docs/papers).
 
@@ -414,9 +403,7 @@ def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirect
 
 
 def frosh(n_bits: int, **given: Any) -> SketchHash:
-    """Create a hashing model by the FROSH algorithm (Chen and others 2021, Algorithm 1).
-
-    Codes are the signs of rows along leading directions, without a rotation.
+    """Return a SketchHash model that runs Algorithm 1 of FROSH, hashing along leading directions without a rotation.
 
     Models of parts of the rows merge, which is DFROSH, Algorithm 3. A stream of blocks is a tree of sketches here,
     where the paper prints one sketch: docs/papers has what that changes.
@@ -450,9 +437,9 @@ def frosh(n_bits: int, **given: Any) -> SketchHash:
 
 # -- generalized low-rank models by greedy pursuit: GLRL ---------------------------------------------------------------
 def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
-    """Create a low-rank model fitted by rank-one matrix pursuit (Yao and Kwok 2016, Algorithm 1).
+    """Return a LowRankModel that runs Algorithm 1 of GLRL (R1MP): greedy pursuit under the square loss.
 
-    It has the square loss, and fits all coefficients again after every rank.
+    All coefficients are fitted again after every rank.
 
     Parameters
     ----------
@@ -483,7 +470,7 @@ def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
 
 
 def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Create a low-rank model with a smooth loss, fitted by greedy pursuit (Yao and Kwok 2016, Algorithm 2).
+    """Return a LowRankModel that runs Algorithm 2 of GLRL, greedy pursuit under a smooth loss.
 
     All coefficients are fitted again after every rank.
 
@@ -519,9 +506,9 @@ def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
-    """Create a low-rank model fitted by the economic form of greedy pursuit (Yao and Kwok 2016, Algorithm 2).
+    """Return a LowRankModel that runs EGLRL, the economic variant of Algorithm 2 of GLRL for a smooth loss.
 
-    After every rank it fits one coefficient for all earlier ranks together, and one for the new rank.
+    After every rank it fits two coefficients: one of all ranks so far, and one of the new rank.
 
     Parameters
     ----------
@@ -555,9 +542,9 @@ def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
 
 
 def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: float, **given: Any) -> LowRankModel:
-    """Create a low-rank model with a nonsmooth loss, fitted by subgradient steps (Yao and Kwok 2016, Algorithm 3).
+    """Return a LowRankModel that runs Algorithm 3 of GLRL, subgradient steps under a nonsmooth loss.
 
-    Step t has size c1 / sqrt(t), along a low-rank approximation of the subgradient.
+    The steps have size c1 / sqrt(t) along a low-rank approximation of the subgradient.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Observed entries of a matrix in CSR format, with their weights, scores and losses.
 
-These are all stored entries of a sparse matrix, zeros included, and all entries of a dense one that are not NaN.
+The stored entries of a sparse matrix, zeros included, are observed, and the entries of a dense one that are not NaN.
 """
 
 from dataclasses import dataclass, replace

@@ -238,7 +238,7 @@ class Fitted:
 def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np.dtype[Any] | None) -> None:
     """Raise TypeError or ValueError if a saved state is not that of a valid low-rank model.
 
-    dtype: that of its factors; None accepts float32 and float64.
+    dtype: required dtype of the factors; None accepts float32 and float64.
     """
     left, row, column = arrays["left"], arrays["row"], arrays["column"]
     m, n, t = row.size, column.size, left.shape[-1] if left.ndim else 0

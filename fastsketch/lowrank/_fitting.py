@@ -171,7 +171,7 @@ class FitHistory:
     def selected_rank(self) -> int:
         """Return the rank with the best validation score in the history.
 
-        Without held-out entries it is the last rank, or the one with the smallest objective if that is lower.
+        Without held-out entries return the last rank, or the one with the smallest objective if that is lower.
         """
         best, last = self.history[self._best_place()], self.history[-1]
         if not self.held and not best["objective"] < last["objective"]:

@@ -110,7 +110,7 @@ class TableGaussian:
         """Fill missing entries (NaN) of rows with conditional means and compute their covariances, in standardised
         units.
 
-        groups: ``groups_of`` their missing entries, if it is known. A constant column has no uncertainty.
+        groups: result of ``groups_of`` for these rows, if it has been computed. Constant columns have no uncertainty.
         """
         moved, gaps = self.standardised(rows)
         found = complete(

@@ -90,7 +90,7 @@ class Ids:
     def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None) -> "Ids":
         """Return the ids of a saved state.
 
-        shape: that of the model, for which the ids are checked (ValueError); None reads them without checks.
+        shape: shape of the model. The ids are checked for it (ValueError), unless it is None.
         """
         kinds: dict[str, Any] = dict(state.get("ids", {}))
         if not set(kinds) <= set(SIDES):

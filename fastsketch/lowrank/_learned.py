@@ -100,7 +100,7 @@ class LearnedRidges:
     def see_rows(self, rows: Side, loss: float) -> None:
         """Update the ridges and the noise level after a fit of the row factors.
 
-        loss: the loss after that fit.
+        loss: total loss of the model after the fit of its rows.
         """
         sums = self._row_sums(rows, self._column_squares, self.of_rows)
         self._row_squares = sums.weighted_squares / max(sums.weight, TINY)

@@ -181,7 +181,8 @@ class Pursuit:
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
-        """Add a rank by one step of GLRL Algorithm 2 and refit coefficients. Return False if the gradient is zero."""
+        """Add a rank and refine the coefficients (one step of GLRL Algorithm 2). Return False if the gradient is
+        zero."""
         triplet = self._leading_triplet([])
         if triplet is None:
             return False

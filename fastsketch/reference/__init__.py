@@ -1,4 +1,4 @@
-"""The papers' numbered algorithms in plain NumPy, line for line: the oracle of tests and benches, not fast."""
+"""Reference implementations of the papers' algorithms in plain NumPy, line by line, for tests and benchmarks."""
 
 from fastsketch.reference._adaptive import (
     adaptive_diagonal,

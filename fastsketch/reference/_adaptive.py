@@ -26,9 +26,9 @@ from fastsketch.reference._rounds import (
 
 
 def adaptive_frequent_directions(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
-    """Play adaptive subgradient rounds with Frequent Directions of the gradients (ADA-FD).
+    """Run ADA-FD, an adaptive subgradient method with a Frequent Directions sketch of the gradients.
 
-    H = delta I + (S'S)^(1/2) of a sketch S of tau rows, one SVD a round.
+    The step is divided by H = delta I + (S'S)^(1/2), where the sketch S has tau rows. Every round takes one SVD.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def adaptive_frequent_directions(d: int, rounds: int, *, sketch_size: int, **set
 def adaptive_fast_frequent_directions(
     d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]
 ) -> Play:
-    """Play adaptive subgradient rounds with a sketch that shrinks when it has 2 tau directions (ADA-FFD).
+    """Run ADA-FFD, an adaptive subgradient method with a buffered Frequent Directions sketch.
 
     H = delta I + (S'S)^(1/2) with S'S = V M V', V orthonormal: an SVD a round of a small matrix only.
 
@@ -147,7 +147,9 @@ def adaptive_fast_frequent_directions(
 
 
 def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
-    """Play rounds of a sketched Newton method, H = delta I + sum g g' / sqrt(t) (FD-SON).
+    """Run FD-SON, an online Newton method with a Frequent Directions sketch of the gradients.
+
+    H = delta I + sum g g' / sqrt(t).
 
     It has the sketch of ADA-FFD without the square root, which shrinks when it holds 2 tau rows, repeated ones counted.
 
@@ -205,7 +207,7 @@ def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **sett
 
 
 def adaptive_full(d: int, rounds: int, **settings: Unpack[RoundSettings]) -> Play:
-    """Play adaptive subgradient rounds with the whole matrix of the gradients (ADA-FULL).
+    """Run ADA-FULL, the adaptive subgradient method with the full matrix of the gradients (AdaGrad).
 
     H = delta I + (sum g g')^(1/2), which the sketches approximate: d x d numbers, and an eigendecomposition a round.
 
@@ -274,7 +276,7 @@ def adaptive_diagonal(
     penalty_strength: float = 0.0,
     decay: float = 1.0,
 ) -> Play:
-    """Play adaptive subgradient rounds with a rate for every coordinate (ADA-DIAG).
+    """Run ADA-DIAG, the adaptive subgradient method with a separate rate for every coordinate (AdaGrad).
 
     H = delta I + diag(sum g^2)^(1/2).
 

@@ -1,4 +1,4 @@
-"""Covariance matrices from leading eigenvalues and a trace, and how far they are shrunk, in dense NumPy."""
+"""Reference covariance estimators in dense NumPy: completion from leading eigenvalues, shrinkage, and MRCD."""
 
 from typing import Any, cast
 
@@ -9,9 +9,9 @@ Matrix = NDArray[np.float64]
 
 
 def pooled_covariance(values: Matrix, vectors: Matrix, *, trace: float) -> Matrix:
-    """Complete leading eigenvalues to a covariance matrix of a given trace.
+    """Return a covariance matrix with given leading eigenvalues and a given trace.
 
-    All other eigenvalues are equal; kept ones that lie below them are made equal to them.
+    All other eigenvalues are equal. Given eigenvalues that are smaller are replaced by that value.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def pooled_covariance(values: Matrix, vectors: Matrix, *, trace: float) -> Matri
 
 
 def ledoit_wolf_shrinkage(rows: Matrix, *, center: bool = True) -> float:
-    """Compute the share of the scaled identity in Ledoit and Wolf's covariance estimator.
+    """Compute the Ledoit-Wolf shrinkage intensity for the covariance of rows.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def ledoit_wolf_shrinkage(rows: Matrix, *, center: bool = True) -> float:
 
 
 def oracle_approximating_shrinkage(covariance: Matrix, n: float) -> float:
-    """Compute the oracle approximating share of the scaled identity for the covariance of normal rows.
+    """Compute the oracle approximating shrinkage (OAS) intensity for the covariance of n normal rows.
 
     Parameters
     ----------

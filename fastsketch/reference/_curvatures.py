@@ -1,4 +1,4 @@
-"""The H of sketched online Newton steps in plain NumPy: B'B + alpha I of a sketch that shrinks, and its rivals."""
+"""Matrices H of online Newton methods in plain NumPy: Frequent Directions sketches, and those of competing methods."""
 
 import itertools
 from typing import Any, Protocol
@@ -13,13 +13,16 @@ RANK = 1e-10
 
 
 class Normals(Protocol):
-    """The part of a numpy.random.Generator that is used."""
+    """Type of a random generator that draws standard normal numbers."""
 
     def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
 
 
 def solve(a: Array, v: Array) -> Array:
-    """Return a^-1 v for a positive definite matrix, in its precision; LAPACK has no long double."""
+    """Solve a x = v for a positive definite matrix a, in the precision of a.
+
+    Gaussian elimination replaces LAPACK for long double.
+    """
     if a.dtype != np.longdouble:
         return np.linalg.solve(a, v)
     a, v = a.copy(), v.copy()
@@ -33,7 +36,8 @@ def solve(a: Array, v: Array) -> Array:
 
 
 def singular_values(a: Array) -> tuple[Array, Array]:
-    """Return the singular values, descending, and the right singular vectors as rows, in the precision of a."""
+    """Compute singular values in descending order, and right singular vectors as rows, in the precision of the
+    matrix."""
     if a.dtype != np.longdouble:
         return np.linalg.svd(a, full_matrices=False)[1:]
     rows, rotated = a.copy(), True
@@ -57,7 +61,7 @@ def singular_values(a: Array) -> tuple[Array, Array]:
 
 
 class Curvature:
-    """H = B'B + alpha I; of most methods it forgets nothing."""
+    """Base class of the matrices H = B'B + alpha I of online Newton methods. By default H does not decay."""
 
     b: Array
     alpha: float
@@ -73,7 +77,10 @@ class Curvature:
 
 
 class Shrinking(Curvature):
-    """B and alpha of FD, RFD or PFD that shrinks when it has `limit` rows: m for Algorithm 3, 2 m for Algorithm 6."""
+    """Matrix H of a Frequent Directions sketch (FD, RFD or PFD), which shrinks when it has `limit` rows.
+
+    The limit is m for Algorithm 3, 2 m for Algorithm 6.
+    """
 
     def __init__(self, d: int, m: int, *, limit: int, method: str, alpha0: float, beta: float) -> None:
         self.b: Array = np.zeros((0, d))
@@ -98,7 +105,7 @@ class Shrinking(Curvature):
             self.alpha += delta / 2
 
     def fade(self, decay: float) -> None:
-        """Let H = decay H; alpha is put back to alpha0 when it has faded to less than half."""
+        """Multiply H by `decay`. If alpha falls below half of alpha0, it is reset to alpha0."""
         if len(self.b) == 0 and self.alpha <= self.alpha0:
             return
         self.b, self.alpha = np.sqrt(decay) * self.b, decay * self.alpha
@@ -107,7 +114,7 @@ class Shrinking(Curvature):
 
 
 class Full(Curvature):
-    """FULL-ON: H itself, d x d."""
+    """The exact d x d matrix H of FULL-ON, without a sketch."""
 
     def __init__(self, d: int, alpha0: float) -> None:
         self.alpha, self._h = alpha0, alpha0 * np.eye(d)
@@ -120,7 +127,10 @@ class Full(Curvature):
 
 
 class RandomProjection(Curvature):
-    """RP-SON (Luo et al. 2016): B = R' A with Gaussian R, one row of it a round."""
+    """Matrix H of RP-SON, from a Gaussian random projection of all gradients (Luo et al. 2016).
+
+    B = R' A with Gaussian R, of which every round draws one row.
+    """
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
         self.b, self.alpha, self.rng = np.zeros((m, d)), alpha0, rng
@@ -130,7 +140,8 @@ class RandomProjection(Curvature):
 
 
 class Oja(Curvature):
-    """Oja-SON (Luo et al. 2016, Algorithm 3): m orthonormal directions and their eigenvalues, step size 1/t."""
+    """Matrix H of Oja-SON, from m eigenvectors that Oja's rule updates with step size 1/t (Luo et al. 2016, Algorithm
+    3)."""
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
         self.v = np.linalg.qr(rng.standard_normal((d, m)))[0].T

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def svd_of(b_hat: Array, m: int) -> tuple[Array, Array]:
-    """Return singular values (zeros up to length m) and right singular vectors (m - 1 rows, padded likewise)."""
+    """Compute the singular values of a matrix and its first m - 1 right singular vectors, both padded with zeros."""
     _, s, vt = np.linalg.svd(b_hat, full_matrices=False)
     sigma = np.zeros(max(m, len(s)))
     sigma[: len(s)] = s
@@ -24,7 +24,10 @@ def svd_of(b_hat: Array, m: int) -> tuple[Array, Array]:
 
 
 def shrunk(b_hat: Array, m: int, *, spared: int = 0) -> tuple[Array, float]:
-    """Return (sqrt(S^2 - sigma_m^2 I) V', sigma_m^2): m - 1 rows, of which the first `spared` keep their length."""
+    """Subtract the m-th squared singular value of a sketch from the others. Return m - 1 rows and that value.
+
+    The first `spared` rows keep their length. The others are sqrt(S^2 - sigma_m^2 I) V'.
+    """
     sigma, v = svd_of(b_hat, m)
     squares = sigma[: m - 1] ** 2
     squares[spared:] -= sigma[m - 1] ** 2
@@ -32,7 +35,10 @@ def shrunk(b_hat: Array, m: int, *, spared: int = 0) -> tuple[Array, float]:
 
 
 def shrink_rows(a: Array, m: int, *, limit: int, alpha0: float = 0.0, spared: int = 0) -> tuple[Array, float, float]:
-    """Return (B, alpha, Delta) of rows with a shrink whenever there are `limit` of them: Algorithms 1, 2, 4, 5, 8.
+    """Sketch a matrix by Frequent Directions, with a shrink whenever the sketch has `limit` rows.
+
+    Returns (B, alpha, Delta): the sketch, the multiple of the identity, and the sum of the squares removed. These are
+    Algorithms 1, 2, 4, 5 and 8.
 
     limit: m, or 2 m for the fast ones. Line numbers are those of Algorithm 5.
     """
@@ -47,7 +53,7 @@ def shrink_rows(a: Array, m: int, *, limit: int, alpha0: float = 0.0, spared: in
 
 
 def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
-    """Sketch rows by Frequent Directions, with one shrink a row.
+    """Sketch a matrix by Frequent Directions, with a shrink after every row.
 
     Parameters
     ----------
@@ -84,7 +90,7 @@ def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
 
 
 def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
-    """Sketch rows by Robust Frequent Directions, with one shrink a row.
+    """Sketch a matrix by Robust Frequent Directions, with a shrink after every row.
 
     Parameters
     ----------
@@ -125,7 +131,7 @@ def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tupl
 
 
 def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
-    """Sketch rows by Fast Frequent Directions, with a shrink whenever the doubled buffer has 2 m rows.
+    """Sketch a matrix by Fast Frequent Directions, with a shrink whenever the doubled buffer is full.
 
     Parameters
     ----------
@@ -163,7 +169,7 @@ def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
 
 
 def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
-    """Sketch rows by Fast Robust Frequent Directions, with a shrink whenever the doubled buffer has 2 m rows.
+    """Sketch a matrix by Fast Robust Frequent Directions, with a shrink whenever the doubled buffer is full.
 
     Parameters
     ----------
@@ -206,9 +212,9 @@ def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) ->
 def robust_frequent_directions_blocks(
     blocks: Iterable[Array], m: int, *, alpha0: float = 0.0
 ) -> tuple[Array, float, float]:
-    """Sketch blocks of rows by Fast Robust Frequent Directions.
+    """Sketch blocks of rows by Robust Frequent Directions, with a shrink after every block but the first.
 
-    The first block is taken as it is, every further one is followed by a shrink.
+    The sketch starts as the first block, without a shrink.
 
     Parameters
     ----------
@@ -255,7 +261,7 @@ def robust_frequent_directions_blocks(
 
 
 def greedy_low_rank(a: Array, m: int) -> tuple[Array, float]:
-    """Sketch rows by truncated SVDs (iterative SVD), which has no guarantee.
+    """Sketch a matrix by repeated truncated SVDs (iterative SVD), which have no error guarantee.
 
     Parameters
     ----------

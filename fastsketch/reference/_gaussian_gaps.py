@@ -1,4 +1,4 @@
-"""Expectation maximisation for a Gaussian from rows with gaps, row by row, in plain NumPy."""
+"""Expectation maximisation for a Gaussian from rows with missing entries, row by row, in plain NumPy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ Matrix = NDArray[np.float64]
 
 
 def expectation_step(rows: Matrix, *, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
-    """Complete rows by their conditional means under a Gaussian, and sum up the conditional covariances.
+    """Fill missing entries with conditional means under a Gaussian, and sum their conditional covariances.
 
     For a row with observed columns O and missing columns M the conditional mean is mu_M + S_MO S_OO^-1 (x_O - mu_O),
     the conditional covariance S_MM - S_MO S_OO^-1 S_OM.
@@ -56,7 +56,7 @@ def expectation_step(rows: Matrix, *, mean: Matrix, covariance: Matrix) -> tuple
 
 
 def maximization_step(completed: Matrix, uncertainty: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Return the mean and the covariance of completed rows, and the correlations shrunk towards the identity.
+    """Return the mean, the standard deviations and the shrunk correlations of completed rows.
 
     The shrinkage is the oracle approximating one: Chen, Wiesel, Eldar, Hero 2010, equation 23, without 2 / d as in
     scikit-learn.

@@ -1,4 +1,4 @@
-"""One sketch a group, with all rows in memory."""
+"""Reference for grouped sketches: a separate sketch of each group, with all rows in memory."""
 
 from collections.abc import Hashable, Sequence
 
@@ -8,7 +8,7 @@ from fastsketch.reference._frequent_directions import Array, fast_robust_frequen
 def group_sketches(
     a: Array, keys: Sequence[Hashable], *, m: int, alpha0: float = 0.0
 ) -> dict[Hashable, tuple[Array, float, float]]:
-    """Sketch the rows of each key by Fast Robust Frequent Directions, with all rows in memory.
+    """Sketch the rows of each group separately, by Fast Robust Frequent Directions.
 
     Parameters
     ----------

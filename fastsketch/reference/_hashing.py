@@ -21,7 +21,7 @@ Chunks = tuple[Array, Array, int]
 
 
 def hadamard(m: int) -> Array:
-    """Write out the Hadamard matrix H_m = [[H, H], [H, -H]].
+    """Return the m x m Hadamard matrix, built recursively as [[H, H], [H, -H]].
 
     Parameters
     ----------
@@ -54,7 +54,9 @@ def hadamard(m: int) -> Array:
 
 
 def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) -> Array:
-    """Mix rows by a randomised Hadamard transform and sample some: Phi F = sqrt(m / q) S H D F.
+    """Mix rows by a randomised Hadamard transform, and return a sample of the mixed rows.
+
+    Phi F = sqrt(m / q) S H D F.
 
     H is H_m / sqrt(m); rows beyond those of F are zero.
 
@@ -96,7 +98,10 @@ def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) 
 
 
 def _shrunk(b: Array, k: int) -> Array:
-    """Return B with the square of sigma_k less in all directions, its rows beyond those zero."""
+    """Lower all squared singular values of a sketch by the k-th one, and return the new sketch.
+
+    Its smaller directions become rows of zeros.
+    """
     _, sigma, vt = np.linalg.svd(b, full_matrices=False)
     cut = sigma[k - 1] ** 2 if k <= len(sigma) else 0.0
     out = np.zeros_like(b)
@@ -105,7 +110,7 @@ def _shrunk(b: Array, k: int) -> Array:
 
 
 def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state: Chunks | None = None) -> Chunks:
-    """Sketch rows by Fast Frequent Directions of mixed and sampled chunks (FFD).
+    """Sketch rows by Faster Frequent Directions, which mixes chunks by a Hadamard transform and samples them.
 
     Parameters
     ----------
@@ -165,7 +170,10 @@ def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state
 
 
 def _centred(blocks: Iterable[Array], take: Callable[[Array], None]) -> tuple[Array, int]:
-    """Feed `take` with the blocks' centred rows by Algorithm 1, steps 2 to 10; return (mean, count)."""
+    """Subtract from each block of rows its mean and pass it to `take`. Return the mean and the number of all rows.
+
+    From the second block on, a row is added that corrects for the difference of the means (Algorithm 1, steps 2 to 10).
+    """
     mean, tau = np.zeros(0), 0
     for block in blocks:
         mu, h = block.mean(axis=0), len(block)  # 2, 6
@@ -182,7 +190,7 @@ def _centred(blocks: Iterable[Array], take: Callable[[Array], None]) -> tuple[Ar
 
 
 def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> CentredSketch:
-    """Sketch blocks of rows less their mean by FROSH, the mean being that of all rows.
+    """Sketch blocks of rows by FROSH, centred by the mean of all rows.
 
     Parameters
     ----------
@@ -240,7 +248,7 @@ def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> C
 
 
 def top_directions(b: Array, r: int) -> Array:
-    """Take the top r right singular vectors of a sketch, onto which codes of r bits project.
+    """Return the top r right singular vectors of a sketch, onto which hash codes of r bits project rows.
 
     Parameters
     ----------
@@ -270,9 +278,9 @@ def top_directions(b: Array, r: int) -> Array:
 
 
 def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketch:
-    """Sketch blocks of rows less their mean by Frequent Directions (OSH).
+    """Sketch blocks of rows by online sketching hashing (OSH), centred by the mean of all rows.
 
-    FROSH's Algorithm 1 with Frequent Directions in place of its chunks.
+    It is FROSH's Algorithm 1 with plain Frequent Directions instead of sampled chunks.
 
     Parameters
     ----------
@@ -322,7 +330,7 @@ def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketc
 
 
 def distributed_frosh(parts: Sequence[CentredSketch], size: int) -> CentredSketch:
-    """Merge centred sketches of parts into one, by Frequent Directions on the stacked sketches.
+    """Merge the FROSH sketches of several parts of the data into one, by Frequent Directions.
 
     Parameters
     ----------

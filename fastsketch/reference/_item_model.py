@@ -1,4 +1,4 @@
-"""EASE (Steck 2019), and EASE from a sketch, with items x items matrices at hand."""
+"""EASE (Steck 2019), an item-to-item recommender, exact and from a sketch, with dense item matrices."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,7 +7,7 @@ Array = NDArray[np.float64]
 
 
 def ease(gram: ArrayLike, ridge: ArrayLike) -> Array:
-    """Compute the weights of EASE, by which a user's items score all items.
+    """Compute the item-to-item weights of the EASE recommender from the Gram matrix of the items.
 
     With P = (gram + diag(ridge))^-1: -P_ij / P_jj, and 0 on the diagonal.
 
@@ -48,7 +48,7 @@ def ease(gram: ArrayLike, ridge: ArrayLike) -> Array:
 
 
 def sketched_ease(b: ArrayLike, squares: ArrayLike, *, ridge: float, lost: float = 0.0) -> Array:
-    """Compute the weights of EASE from a sketch of the users' rows.
+    """Compute the item-to-item weights of the EASE recommender from a sketch of the users' rows.
 
     The squared singular values of B are lowered by the smallest of them, or by what the sketch has lost if less;
     what is then missing of `squares` is put on the diagonal.

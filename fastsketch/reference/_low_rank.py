@@ -97,7 +97,7 @@ def greedy_low_rank_smooth(
     base: float = 0.0,
     scales: tuple[_Array, _Array] | None = None,
 ) -> tuple[_Array, _Array, _Array]:
-    """Fit a matrix of low rank to a smooth loss, one rank-one matrix a step (GLRL).
+    """Fit a low-rank matrix under a smooth loss by greedy pursuit, one rank at a time (GLRL).
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def greedy_low_rank_smooth(
 def _best_combination(
     parts: Sequence[_Array], start: _Array, value: Callable[[_Array], float], slopes: Callable[[_Array], _Array]
 ) -> _Array:
-    """Return t that minimises value(sum_q t_q parts_q), by L-BFGS to the end, in units of the start."""
+    """Return the coefficients of a linear combination of matrices that minimise a function of it, by L-BFGS."""
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
     q: Any = np.stack(parts) * unit[:, None, None]
 
@@ -214,7 +214,7 @@ def greedy_low_rank_nonsmooth(
     max_inner_rank: int | None = None,
     base: float = 0.0,
 ) -> tuple[_Array, _Array]:
-    """Fit a matrix to a loss with kinks by low-rank approximations of its subgradients (GLRL).
+    """Fit a matrix under a nonsmooth loss, by steps along low-rank approximations of subgradients (GLRL).
 
     Parameters
     ----------

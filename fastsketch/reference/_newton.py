@@ -20,7 +20,7 @@ def online_newton(
     beta: float = 0.2,
     **options: Unpack[RoundOptions],
 ) -> Learned:
-    """Learn by sketched online Newton steps, with one shrink a round.
+    """Learn a linear model by sketched online Newton steps, with a shrink in every round.
 
     The next example's score is kept within [-1, 1].
 
@@ -86,7 +86,7 @@ def fast_online_newton(
     beta: float = 0.2,
     **options: Unpack[RoundOptions],
 ) -> Learned:
-    """Learn by sketched online Newton steps, with a shrink whenever B has 2 m rows.
+    """Learn a linear model by sketched online Newton steps, with a shrink whenever the doubled buffer is full.
 
     Parameters
     ----------
@@ -149,9 +149,9 @@ def fast_online_newton(
 
 
 def full_online_newton(xs: Array, ys: Array, *, alpha0: float, **options: Unpack[RoundOptions]) -> Learned:
-    """Learn by online Newton steps with the whole H of d x d numbers (FULL-ON).
+    """Learn a linear model by online Newton steps with the exact d x d matrix (FULL-ON).
 
-    What the sketches approximate.
+    Sketched methods approximate this one.
 
     Parameters
     ----------
@@ -203,9 +203,9 @@ def full_online_newton(xs: Array, ys: Array, *, alpha0: float, **options: Unpack
 def random_projection_newton(
     xs: Array, ys: Array, *, sketch_size: int, alpha0: float, rng: Normals, **options: Unpack[RoundOptions]
 ) -> Learned:
-    """Learn by online Newton steps with a random projection of the gradients (RP-SON).
+    """Learn a linear model by online Newton steps with a random projection of the gradients (RP-SON).
 
-    B = R'A of all gradients A, with Gaussian R.
+    The sketch is B = R'A, where the rows of A are all gradients and R is Gaussian.
 
     Parameters
     ----------
@@ -260,9 +260,9 @@ def random_projection_newton(
 def oja_newton(
     xs: Array, ys: Array, *, sketch_size: int, alpha0: float, rng: Normals, **options: Unpack[RoundOptions]
 ) -> Learned:
-    """Learn by online Newton steps with directions that Oja's rule follows (Oja-SON).
+    """Learn a linear model by online Newton steps with eigenvectors that Oja's rule estimates (Oja-SON).
 
-    m orthonormal directions and their eigenvalues, with steps 1 / t.
+    The sketch has m orthonormal directions and their eigenvalues. The step size in round t is 1 / t.
 
     Parameters
     ----------

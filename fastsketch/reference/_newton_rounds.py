@@ -1,4 +1,4 @@
-"""The rounds of sketched online Newton steps in plain NumPy, with an explicit H: RFD paper, Algorithms 3 and 6.
+"""Rounds of sketched online Newton methods in plain NumPy, with an explicit H: RFD paper, Algorithms 3 and 6.
 
 Notation: examples x_t (rows of xs) with targets y_t, score z = w'x, slope = d loss / dz, g = slope x; m the sketch
 size; a_t = sqrt(mu + eta_t) with mu = 1/8 and eta_t = 1/t. Corrections to the printed text: gamma uses u^(t+1), and the
@@ -29,7 +29,7 @@ Learned = tuple[Array, Array, Array]  # weights (d,), losses (n,), scores (n,)
 
 
 class RoundOptions(TypedDict, total=False):
-    """Keywords of the rounds."""
+    """Keyword arguments that all reference online Newton methods accept."""
 
     loss: str
     loss_scale: float
@@ -40,19 +40,19 @@ class RoundOptions(TypedDict, total=False):
 
 
 def excess(z: Any) -> Any:
-    """Return tau(z) = sgn(z) max(|z| - 1, 0)."""
+    """Return how far a score lies outside [-1, 1], with its sign, and 0 inside."""
     return np.sign(z) * max(abs(z) - 1.0, 0.0)
 
 
 def _spectrum(h: Array) -> tuple[Array, Array]:
-    """Return the eigenvalues of H that are not zero, and their directions as columns."""
+    """Return the nonzero eigenvalues of H, and their eigenvectors as columns."""
     values, vt = singular_values(h)
     large = values > RANK * values[0]
     return values[large], vt[large].T
 
 
 def _solve(h: Array, alpha: Any, v: Array) -> Array:
-    """Return H^+ v: the inverse where alpha > 0."""
+    """Solve H w = v, with the pseudoinverse of H if alpha is 0."""
     if alpha > 0:
         return solve(h, v)
     values, vectors = _spectrum(h)
@@ -60,7 +60,10 @@ def _solve(h: Array, alpha: Any, v: Array) -> Array:
 
 
 def _project(u: Array, x: Array, h: Array, alpha: Any) -> Array:
-    """Return argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
+    """Project weights u in the norm of H onto the weights whose score of x is in [-1, 1].
+
+    Algorithm 6, line 17.
+    """
     over = excess(u @ x)
     if over == 0.0:
         return u
@@ -74,7 +77,9 @@ def _project(u: Array, x: Array, h: Array, alpha: Any) -> Array:
 
 
 def bowl(loss: str, z: Any, y: Any, scale: Any) -> Any:
-    """Return the curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
+    """Return the curvature of the parabola that touches the loss at score z and lies above it.
+
+    It is slope / (z - the parabola's minimum).
 
     The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss has its threshold at
     KINK times `scale`, and is square where that is 0.
@@ -95,14 +100,15 @@ WINSORIZED = 0.7101645
 
 
 class RobustScale:
-    """Scale of residuals by Huber's Proposal 2, by implicit steps (Toulis and Airoldi 2017) of polynomial decay."""
+    """Online estimate of the scale of residuals, by Huber's Proposal 2 with implicit steps (Toulis and Airoldi
+    2017)."""
 
     def __init__(self) -> None:
         self.variance: Any = 0.0
         self.weights: Any = 0.0
 
     def with_residual(self, r: Any, weight: Any) -> Any:
-        """Add a residual; return the scale."""
+        """Add a residual of given weight, and return the updated scale."""
         self.weights += weight
         gain = 2 * weight / (self.weights + weight)
         whole = (1 - gain) * self.variance + gain * r * r / WINSORIZED
@@ -124,7 +130,10 @@ def newton_rounds(
     decay: float = 1.0,
     sample_weight: Array | None = None,
 ) -> Learned:
-    """Play the rounds of Algorithms 3 and 6, in the precision of xs. Return (w, losses, scores)."""
+    """Run an online Newton method over all examples. Return the weights, and the loss and score of each round.
+
+    These are Algorithms 3 and 6, in the precision of xs.
+    """
     about, p, number = LOSSES[loss], as_loss_parameter(loss, None), xs.dtype.type
     w: Array = np.zeros_like(xs[0])
     losses, scores, robust = list[Any](), list[Any](), RobustScale()

@@ -1,4 +1,4 @@
-"""Codes of words, row by row in plain NumPy: what csrc/fs_project.c and fs_quantize.c compute, bit for bit.
+"""Vector quantization of rows in plain NumPy, with the same bits as csrc/fs_project.c and fs_quantize.c.
 
 Notation: rows X (n, d), their mean (d,), a basis W (d, r), a unit of length; z = (X - mean) W / length in float32.
 A group is (start, words): one or two arrays of words (16, count) for directions start .. start + count - 1 of z.
@@ -16,7 +16,7 @@ BOUND = 2.0**50
 
 
 class SmallFloat(NamedTuple):
-    """A factor in 0, 1 or 2 bytes."""
+    """Storage format of a positive number as a float of 0, 1 or 2 bytes."""
 
     n_bytes: int
     mantissa_bits: int = 0
@@ -24,7 +24,11 @@ class SmallFloat(NamedTuple):
 
 
 def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
-    """Return z (n, r), every product and sum rounded to float32, columns in order; |row - mean|^2 / length^2 (n,)."""
+    """Project centred, scaled rows onto a basis in float32. Return the projections and the squared lengths of those
+    rows.
+
+    Every product and sum is rounded to float32, columns in order.
+    """
     centred = (np.asarray(rows, np.float64) - mean) * (1.0 / length)
     x = np.clip(centred, -BOUND, BOUND).astype(np.float32)
     z = np.zeros((len(x), basis.shape[1]), np.float32)
@@ -36,7 +40,10 @@ def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tupl
 
 
 def project_sparse(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
-    """Return the same of CSR rows: in float64, rounded once, and only what is stored is looked at."""
+    """Project centred, scaled CSR rows onto a basis. Return the projections and the squared lengths of those rows.
+
+    Only stored entries are read. Sums are in float64 and rounded once.
+    """
     scale = 1.0 / length
     wide, scaled = basis.astype(np.float64), np.asarray(mean) * scale
     base, mean_square = np.zeros(basis.shape[1]), 0.0
@@ -70,7 +77,10 @@ def _half_square(words: Any, weights: Any) -> Any:
 
 
 def nibbles(z: Floats, groups: Sequence[Group], weights: Floats) -> NDArray[np.uint8]:
-    """Return the nearest words, (n, number of nibbles), by sums of weight (z - word)^2; of ties the lowest."""
+    """Return the 4-bit indices of the nearest codewords, by weighted squared distance. Ties have the lowest index.
+
+    The result is (n, number of nibbles).
+    """
     out: list[Any] = []
     for start, group in groups:
         words: list[Any] = list(group)
@@ -88,7 +98,7 @@ def nibbles(z: Floats, groups: Sequence[Group], weights: Floats) -> NDArray[np.u
 
 
 def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
-    """Return the words of nibbles (n, number of nibbles), (n, r); zeros where no group is."""
+    """Decode 4-bit indices to their codewords. Directions that belong to no group are zero."""
     out: Any = np.zeros((len(codes), r), np.float32)
     j = 0
     for start, words in groups:
@@ -101,7 +111,10 @@ def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
 
 
 def sums(z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats) -> NDArray[np.float64]:
-    """Return (n, 4): 1, |row - mean|^2, |z|^2, and by group the sum of slope z (z - word)."""
+    """Compute four statistics of each row, from which its stored offset is computed.
+
+    They are 1, |row - mean|^2, |z|^2, and the sum of slope z (z - word) by group.
+    """
     wide, taken = z.astype(np.float64), word.astype(np.float64)
     out = np.zeros((len(z), 4))
     out[:, 0], out[:, 1] = 1, square
@@ -121,7 +134,7 @@ def _weighed(coefficients: Any, values: Any) -> Any:
 
 
 def small_float(kind: SmallFloat, values: Any) -> NDArray[np.uint8]:
-    """Return bytes (n, n_bytes), the low one first, of values (n,)."""
+    """Encode numbers as small floats of 0, 1 or 2 bytes, with the low byte first."""
     with np.errstate(over="ignore"):
         ratio: Any = np.asarray(values).astype(np.float32) / np.float32(kind.unit)
     shift = 23 - kind.mantissa_bits
@@ -140,7 +153,10 @@ def encode(
     weights: Floats,
     slope: Floats,
 ) -> NDArray[np.uint8]:
-    """Return codes (n, width): nibbles, the low one of a byte first, then offset . sums."""
+    """Encode projected rows as bytes: two 4-bit codeword indices in each byte, then an offset as a small float.
+
+    The low nibble of a byte comes first. The offset is a weighted sum of the four statistics of ``sums``.
+    """
     halves = nibbles(z, groups, weights)
     if halves.shape[1] % 2:
         halves = np.column_stack([halves, np.zeros(len(halves), np.uint8)])

@@ -1,4 +1,4 @@
-"""Rivals of ADA-FD in plain NumPy: random projections of the gradients' matrix, and first-order methods.
+"""Competitors of ADA-FD in plain NumPy: random projections of the gradients' matrix, and first-order methods.
 
 Notation as in the ADA-FD paper: beta the decision, g_t a subgradient at it, tau the sketch size. `subgradient(t, beta)`
 returns (loss, g) of round t = 1 .. rounds. Every function returns (beta, losses), of d and of `rounds` numbers.
@@ -20,7 +20,7 @@ def adaptive_low_rank(
     delta: float,
     rng: Normals,
 ) -> tuple[Array, Array]:
-    """Play adaptive subgradient rounds with a random projection of the gradients' matrix (ADA-LR).
+    """Run ADA-LR, an adaptive subgradient method with a random projection of the gradients' matrix.
 
     In every round G = sum g g' is projected onto tau random directions, whose QR and SVD give H. Mirror descent.
 
@@ -91,7 +91,7 @@ def radagrad(
     delta: float,
     rng: Normals,
 ) -> tuple[Array, Array]:
-    """Play adaptive subgradient rounds with one fixed random projection of the gradients (RADAGRAD).
+    """Run RADAGRAD, an adaptive subgradient method with one fixed random projection of the gradients.
 
     Outside the tau directions that it finds it takes plain subgradient steps. Mirror descent.
 
@@ -162,7 +162,7 @@ def online_gradient_descent(
     penalty: str | None = None,
     penalty_strength: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Play rounds of subgradient steps of the length learning_rate / sqrt(t) (OGD).
+    """Run online gradient descent (OGD), with step size learning_rate / sqrt(t) in round t.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def adam(
     penalty: str | None = None,
     penalty_strength: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Play rounds of ADAM: steps along a fading mean of the subgradients, a rate a coordinate.
+    """Run Adam, with momentum and a separate rate for each coordinate.
 
     Parameters
     ----------

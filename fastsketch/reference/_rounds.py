@@ -22,7 +22,7 @@ NEW = 1e-10
 
 
 class RoundSettings(TypedDict):
-    """Keywords of all methods whose H is delta I + (S'S)^(1/2)."""
+    """Keyword arguments that all reference adaptive subgradient methods accept."""
 
     subgradient: Subgradient
     learning_rate: float
@@ -34,7 +34,7 @@ class RoundSettings(TypedDict):
 
 
 def play(d: int, rounds: int, *, subgradient: Subgradient, step: Step) -> Play:
-    """Play rounds from beta = 0 on."""
+    """Run all rounds of an online method from zero weights. Return the last weights and the loss of each round."""
     beta: Array = np.zeros(d)
     losses = list[float]()
     for t in range(1, rounds + 1):
@@ -49,12 +49,15 @@ def as_penalty(name: str | None, strength: float) -> Penalty:
 
 
 def solved(g: Array, v: Array, s: Array, delta: float) -> Array:
-    """Return (delta I + V diag(s) V')^-1 g by Woodbury."""
+    """Solve (delta I + V diag(s) V') x = g by the Woodbury identity."""
     return (g - v @ (s / (delta + s) * (v.T @ g))) / delta
 
 
 def prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
-    """Return the minimiser of sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta)."""
+    """Return the minimiser of a separable quadratic function plus a penalty.
+
+    The function is sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta).
+    """
     if penalty is None:
         return b / h
     name, strength = penalty
@@ -64,7 +67,10 @@ def prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
 
 
 def argmin(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
-    """Return the minimiser of beta'H beta / 2 - b'beta + amount phi(beta)."""
+    """Return the minimiser of a quadratic function plus a penalty.
+
+    The function is beta'H beta / 2 - b'beta + amount phi(beta).
+    """
     if penalty is None:
         return np.linalg.solve(h, b)
     name, strength = penalty
@@ -85,22 +91,22 @@ class GradientSketch(Protocol):
     def fade(self, decay: float) -> None: ...
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Take in g; returns V and the singular values of the sketch."""
+        """Add a gradient to the sketch. Return the sketch's right singular vectors (as columns) and singular values."""
         ...
 
 
 class FD:
-    """Algorithms 1 and 2, steps 4 to 6: S of tau rows, one SVD a round."""
+    """Frequent Directions sketch of gradients, with one SVD a round (ADA-FD, Algorithms 1 and 2, steps 4 to 6)."""
 
     def __init__(self, d: int, tau: int) -> None:
         self.s, self.tau = np.zeros((tau, d)), tau
 
     def fade(self, decay: float) -> None:
-        """Let S'S count this share of what it did."""
+        """Multiply the Gram matrix of the sketch by `decay`."""
         self.s *= np.sqrt(decay)
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Return V and Sigma' of the sketch after this gradient."""
+        """Add a gradient and shrink the sketch. Return its right singular vectors (as columns) and singular values."""
         self.s[-1] = g
         _, sigma, vt = np.linalg.svd(self.s, full_matrices=False)
         sigma = np.concatenate([sigma, np.zeros(self.tau - len(sigma))])
@@ -111,7 +117,9 @@ class FD:
 
 
 class FFD:
-    """Algorithms 3 and 4, steps 4 to 14: orthonormal V (at most 2 tau columns) and M with S'S = V M V'.
+    """Buffered Frequent Directions sketch of gradients (ADA-FD, Algorithms 3 and 4, steps 4 to 14).
+
+    It consists of orthonormal V (at most 2 tau columns) and M with S'S = V M V'.
 
     It shrinks when V has 2 tau columns; with `by_rows`, as Frequent Directions do, when there are 2 tau rows, those of
     the last shrink counted.
@@ -122,11 +130,14 @@ class FFD:
         self.by_rows, self.rows = by_rows, 0
 
     def fade(self, decay: float) -> None:
-        """Let S'S count this share of what it did."""
+        """Multiply the Gram matrix of the sketch by `decay`."""
         self.m = decay * self.m
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Return V U and Sigma^(1/2) before the shrink, which follows."""
+        """Add a gradient. Return the sketch's right singular vectors and singular values before a shrink.
+
+        The sketch is shrunk afterwards if it is full.
+        """
         left = g - self.v @ (self.v.T @ g)
         left -= self.v @ (self.v.T @ left)  # twice is enough
         if np.linalg.norm(left) > NEW * np.linalg.norm(g) and self.v.shape[1] < min(2 * self.tau, len(g)):
@@ -148,13 +159,13 @@ class FFD:
 
 
 class WholeMatrix:
-    """ADA-FULL: G = sum g g' and its root."""
+    """The exact sum of the gradients' outer products, without a sketch (ADA-FULL)."""
 
     def __init__(self, d: int) -> None:
         self.g = np.zeros((d, d))
 
     def fade(self, decay: float) -> None:
-        """Let S'S count this share of what it did."""
+        """Multiply the sum of the outer products by `decay`."""
         self.g = decay * self.g
 
     def add(self, g: Array) -> tuple[Array, Array]:
@@ -177,7 +188,10 @@ def adaptive_rounds(
     decay: float = 1.0,
     fade: bool = False,
 ) -> Play:
-    """Play rounds with the H of this sketch; fade: H = delta I + S'S, gradients over t^(1/4)."""
+    """Run an adaptive subgradient method with a given sketch of the gradients. Return the weights and the losses.
+
+    fade: use H = delta I + S'S with gradients divided by t^(1/4), as FD-SON does.
+    """
     total, eta, phi = np.zeros(d), learning_rate, as_penalty(penalty, penalty_strength)
 
     def step(t: int, beta: Array, g: Array) -> Array:

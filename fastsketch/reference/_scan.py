@@ -1,4 +1,4 @@
-"""Scores of codes by a query's tables, in float32 and in one order, and the least of them."""
+"""Scores of quantized codes from lookup tables of queries, in float32, and the search for the smallest scores."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Floats = NDArray[np.float32]
 
 
 def code_number(codes: NDArray[np.uint8], number: Any) -> Floats:
-    """Decode a factor of each code from its bytes, the low one first.
+    """Decode a small floating-point number from the bytes of each code, with the low byte first.
 
     Parameters
     ----------
@@ -49,7 +49,9 @@ def code_scores(
     constant: Floats | None = None,
     divisor: Floats | None = None,
 ) -> Floats:
-    """Score codes by the tables of queries: ((beta scale) t + alpha offset + constant) / divisor.
+    """Compute the scores of quantized codes from the lookup tables of queries.
+
+    A score is ((beta scale) t + alpha offset + constant) / divisor.
 
     t is the sum of a table's entry for every nibble of a code, in float32 and in their order.
 
@@ -111,7 +113,7 @@ def least_scores(
     allow: NDArray[np.bool_] | None = None,
     ids: NDArray[np.int64] | None = None,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Find the k least scores of every query, and where they are; of equal scores the lowest id.
+    """Find the k smallest scores of every query and their positions, with ties won by the lowest id.
 
     Parameters
     ----------

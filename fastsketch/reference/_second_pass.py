@@ -1,4 +1,4 @@
-"""A second pass over rows whose sketch is known: Nystrom's approximation, and what bounds the rest.
+"""Eigenvalues of A'A from a second pass over the rows: Nystrom's approximation, with upper bounds.
 
 A (n x d) are the rows, B their sketch with B'B <= A'A <= B'B + delta I. Formed as the formulas read, with A'A at hand.
 """
@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 
 def second_pass(a: Array, b: Array, *, delta: float) -> tuple[Array, Array, Array, Array]:
-    """Find eigenvalues of A'A, with bounds, by a second pass over rows whose sketch is known.
+    """Estimate eigenvalues of A'A, with bounds, by a second pass over rows that have been sketched.
 
     Parameters
     ----------

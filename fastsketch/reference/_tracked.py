@@ -1,5 +1,6 @@
-"""Tracked Frequent Directions: PFD whose spared rows are those that a ledger says hold most. No paper has it; the text
-is docs/read-outs.md.
+"""Tracked Frequent Directions, a variant that does not shrink the directions with the largest estimated mass.
+
+No paper describes it; docs/read-outs.md does. It extends PFD, parameterized Frequent Directions.
 
 Every step is done with the directions themselves, where the library takes it from the eigenvectors of one small matrix.
 """
@@ -16,7 +17,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Tracked:
-    """A sketch B = diag(squares)^(1/2) V, its certificate, and its ledger.
+    """A Frequent Directions sketch with its error bound and estimates of the mass in each direction.
 
     Attributes
     ----------
@@ -58,21 +59,21 @@ class Tracked:
 
     @property
     def b(self) -> Array:
-        """Return the sketch B (r, d)."""
+        """Return the sketch matrix B, shape (r, d)."""
         return np.sqrt(self.squares)[:, None] * self.v
 
     def read_out(self) -> tuple[Array, Array]:
-        """Read the estimates of the leading eigenvalues of A'A (r,), descending, and their directions (r, d)."""
+        """Estimate the leading eigenvalues of A'A in descending order, and their eigenvectors as rows."""
         values, u = np.linalg.eigh(self.seen + self.leaked)
         return values[::-1], u[:, ::-1].T @ self.v
 
     def faded(self, factor: float) -> "Tracked":
-        """Return the sketch with the weight of all rows so far times a factor."""
+        """Return a copy of the sketch, in which the weight of all rows so far is multiplied by `factor`."""
         return Tracked(**{name: value if name == "v" else factor * value for name, value in vars(self).items()})
 
 
 def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:
-    """Return (seen, leaked) of a sketch in new directions V."""
+    """Rotate the mass estimates of a sketch into new directions, and return them as (seen, leaked)."""
     turn = v @ sketch.v.T  # T = V_new V_old'
     d, kept = sketch.v.shape[1], len(sketch.v)
     density = sketch.lost / (d - kept) if d > kept else 0.0  # what is lost, spread evenly outside the old directions
@@ -80,7 +81,7 @@ def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:
 
 
 def tracked_empty(d: int) -> Tracked:
-    """Make the sketch of no rows.
+    """Return an empty sketch of rows of d columns.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def tracked_empty(d: int) -> Tracked:
 
 
 def tracked_merge(parts: Iterable[Tracked], m: int, *, x: Array, beta: float, flush: bool = True) -> Tracked:
-    """Merge sketches and loose rows into one sketch of m - 1 rows.
+    """Merge sketches and further rows into one sketch of m - 1 rows.
 
     Parameters
     ----------

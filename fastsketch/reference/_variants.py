@@ -1,4 +1,4 @@
-"""Variants of Frequent Directions: a size that grows to a tolerance, and those of Desai, Ghashami, Phillips 2016.
+"""Variants of Frequent Directions: one whose size grows until a tolerance is met, and two of Desai et al. (2016).
 
 Notation as in the RFD paper: A (T x d) is the whole stream, m the sketch size, sigma_1 >= sigma_2 >= ...
 """
@@ -15,7 +15,7 @@ from fastsketch.reference._frequent_directions import Array, frequent_directions
 def growing_frequent_directions(
     a: Array, m: int, *, tolerance: float, share: float, factor: float, counts: float = 0.5, of_largest: bool = False
 ) -> tuple[Array, float, int]:
-    """Sketch rows by Fast Frequent Directions whose m grows to a tolerance.
+    """Sketch rows by Fast Frequent Directions, with a sketch size that grows to meet an error tolerance.
 
     At any moment counts Delta <= tolerance ||A||_F^2 (or sigma_1^2). A shrink is not made where Delta would go beyond
     `share` of what the rows so far allow; m then becomes the smallest that keeps it within, and at least `factor` m. No
@@ -63,7 +63,7 @@ def growing_frequent_directions(
     """
 
     def fits(squares: NDArray[Any], size: int, part: float) -> bool:
-        """Return whether a shrink to size - 1 rows leaves Delta within this part of the tolerance."""
+        """Return True if a shrink to size - 1 rows keeps Delta within the given part of the tolerance."""
         removed = squares[size - 1] if size <= len(squares) else 0.0
         whole = max(squares[0] - removed, 0.0) if of_largest else norm
         return counts * (delta + removed) <= part * tolerance * whole
@@ -89,7 +89,9 @@ def growing_frequent_directions(
 
 
 def parameterized_frequent_directions(a: Array, m: int, *, beta: float) -> tuple[Array, float]:
-    """Sketch rows by PFD-beta, which shrinks only the last floor(beta m) of m rows.
+    """Sketch rows by parameterized Frequent Directions (PFD), which shrinks only the weakest directions.
+
+    It shrinks the last floor(beta m) of m rows.
 
     beta = 1 is Algorithm 1 of the RFD paper, beta = 0 its Algorithm 8.
 
@@ -131,7 +133,7 @@ def parameterized_frequent_directions(a: Array, m: int, *, beta: float) -> tuple
 
 
 def compensative_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
-    """Sketch rows by Frequent Directions, then add Delta to all squared lengths.
+    """Sketch rows by Frequent Directions, and add the total of all shrinks to every squared singular value.
 
     Parameters
     ----------

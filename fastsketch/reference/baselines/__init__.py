@@ -1,4 +1,4 @@
-"""Models of other papers to compare with: hashes, and methods of matrix completion."""
+"""Baseline models of other papers: hashing and matrix completion methods."""
 
 from fastsketch.reference.baselines._absolute_completion import ADMML1, WibergL1
 from fastsketch.reference.baselines._lsh import LSH

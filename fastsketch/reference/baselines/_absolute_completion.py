@@ -1,4 +1,4 @@
-"""Matrix completion under the absolute loss: ADMM and Wiberg's algorithm. Dense, or by linear programs: small data."""
+"""Matrix completion under the absolute loss, by ADMM and by Wiberg's algorithm, for small data."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -15,7 +15,9 @@ Places = NDArray[np.int64]
 
 
 class ADMML1(Completion):
-    """min sum ``|X - O|`` over the observed entries + penalty_strength * nuclear norm of Y, X = Y, by ADMM.
+    """Matrix completion under the absolute loss with a nuclear norm penalty, by ADMM.
+
+    It minimises sum ``|X - O|`` over the observed entries + penalty_strength * nuclear norm of Y, where X = Y.
 
     Parameters
     ----------
@@ -79,7 +81,10 @@ class ADMML1(Completion):
 
 
 class WibergL1(Completion):
-    """min sum ``|o_ij - a_i'b_j|`` of given rank: Gauss-Newton steps in B alone, A following, each a linear program.
+    """Matrix completion of a given rank under the absolute loss, by Wiberg's algorithm.
+
+    It minimises sum ``|o_ij - a_i'b_j|`` by Gauss-Newton steps in B, after each of which A is fitted again. Each step
+    solves linear programs.
 
     For small problems: a program of n * rank variables an iteration.
 
@@ -147,7 +152,8 @@ class WibergL1(Completion):
             yield Step(a, b, value)
 
     def _step(self, data: Observed, a: Floats, b: Floats, active: list[Places], reach: float) -> Floats:
-        """Return delta b that minimises the linearised residuals, |delta| <= reach."""
+        """Return the change of the column factors that minimises the linearised residuals. Its entries are at most
+        `reach`."""
         one_of = sparse.eye_array(data.n, format="csr")
         blocks: list[Any] = []
         residuals: list[Floats] = []
@@ -165,13 +171,13 @@ class WibergL1(Completion):
 
 
 def _row(data: Observed, i: int) -> tuple[Places, Floats]:
-    """Return the columns and values of row i."""
+    """Return the column indices and the values of the observed entries of row i."""
     at = slice(int(data.indptr[i]), int(data.indptr[i + 1]))
     return data.indices[at].astype(np.int64), data.o[at]
 
 
 def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
-    """Return x with |x| <= reach that minimises sum |target - matrix x|, by HiGHS."""
+    """Solve a least absolute deviations problem with coefficients in [-reach, reach], by a linear program."""
     from scipy import optimize
 
     linprog = cast("Any", optimize.linprog)  # takes sparse matrices too, which its types do not say
@@ -191,7 +197,8 @@ def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
 
 
 def _rows_by_lp(data: Observed, b: Floats) -> tuple[Floats, list[Places]]:
-    """Return a_i that minimise sum |o_i - B a_i|, and for each the entries that it meets exactly."""
+    """Fit row factors to fixed column factors by linear programs. Return them and the entries that each row fits
+    exactly."""
     a = np.zeros((data.m, b.shape[1]))
     active: list[Places] = []
     for i in range(data.m):

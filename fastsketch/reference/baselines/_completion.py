@@ -1,4 +1,4 @@
-"""Common parts of the GLRL paper's rivals: scores A B', biases below them, a history of objectives."""
+"""Base class and common functions of the matrix completion baselines."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,32 +23,32 @@ Floats = NDArray[np.float64]
 
 
 class Iteration(TypedDict):
-    """A line of the history."""
+    """A history entry: the objective and the time of one iteration."""
 
     objective: float
     seconds: float  # since the fit began
 
 
 class IterationWithFactors(Iteration):
-    """State of an iteration as callbacks see it."""
+    """A history entry with the factors of the iteration, as callbacks receive it."""
 
     factors: tuple[Floats, Floats]
 
 
 class BiasTerms(NamedTuple):
-    """Scores without factors are level + row_i + column_j."""
+    """Global, row and column biases. Without factors, the score of entry (i, j) is level + row_i + column_j."""
 
     level: float
     row: Floats  # (m,)
     column: Floats  # (n,)
 
     def scores(self, data: Observed) -> Floats:
-        """Return these scores at the entries, (nnz,)."""
+        """Compute the scores of the observed entries from the biases alone, shape (nnz,)."""
         return self.level + self.row[row_numbers(data)] + self.column[data.indices]
 
 
 class Step(NamedTuple):
-    """Where an iteration has ended."""
+    """Result of one iteration: factors, objective and biases."""
 
     a: Floats  # (m, r)
     b: Floats  # (n, r)
@@ -58,11 +58,14 @@ class Step(NamedTuple):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, integer, parameter, real, seed))
 class Declared(Parametrized, abstract=True):
-    """Base whose subclasses have constructors of their declared parameters, for type checkers."""
+    """Base class that lets type checkers see constructor arguments declared as class attributes."""
 
 
 class Completion(Declared, abstract=True):
-    """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``. No file holds one."""
+    """Base class of matrix completion by factors and optional biases. A subclass implements ``_run``.
+
+    Scores are A B' plus biases, which are fitted first. The models cannot be saved to files.
+    """
 
     tol: float = real(default=1e-4, high=1.0)
     max_iterations: int = integer(default=300, at_least=1)
@@ -70,7 +73,7 @@ class Completion(Declared, abstract=True):
     bias_ridge: float | None = real(default=None)
 
     def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
-        """Return the iterations, without end."""
+        """Yield the result of each iteration, without end."""
         raise NotImplementedError
 
     def _loss_name(self) -> LossName:
@@ -84,7 +87,7 @@ class Completion(Declared, abstract=True):
         self._bias_ridge: float | None = None  # in use
 
     def fit(self, X: Rows, *, callback: Callable[[IterationWithFactors], object] | None = None) -> Self:
-        """Fit the observed entries of X: with ``biases`` those first, then the factors to what they leave.
+        """Fit the observed entries of X: first the biases if requested, then the factors to the residuals.
 
         Parameters
         ----------
@@ -121,7 +124,7 @@ class Completion(Declared, abstract=True):
         return self
 
     def _fit_biases(self, X: Rows, data: Observed) -> tuple[BiasTerms, float | None]:
-        """Return the biases of LowRankModel and the ridge that they are fitted with; zeros and None without them."""
+        """Fit biases as LowRankModel does and return them with their ridge. Without biases return zeros and None."""
         if not self.biases:
             return BiasTerms(0.0, np.zeros(data.m), np.zeros(data.n)), None
         options: dict[str, Any] = {"bias_ridge": self.bias_ridge, "dtype": np.dtype(np.float64)}
@@ -129,7 +132,7 @@ class Completion(Declared, abstract=True):
         return BiasTerms(*model.bias_terms()), model.resolved["bias_ridge"]
 
     def _most(self) -> int:
-        """Return the most lines of the history."""
+        """Return the largest number of history entries."""
         return self.max_iterations
 
     def _settled(self, before: float, after: float) -> bool:
@@ -142,12 +145,15 @@ class Completion(Declared, abstract=True):
 
     # -- what it knows ---------------------------------------------------------------------------------------------
     def factors(self) -> tuple[Floats, Floats]:
-        """Return (A (m, r), B (n, r))."""
+        """Return copies of the row factors A (m, r) and the column factors B (n, r)."""
         last = self._known()
         return last.a.copy(), last.b.copy()
 
     def bias_terms(self) -> BiasTerms:
-        """Return (level, row (m,), column (n,)): scores are level + row_i + column_j + a_i . b_j; else zeros."""
+        """Return copies of the global, row and column biases, which are zeros if none were fitted.
+
+        The score of entry (i, j) is level + row_i + column_j + a_i . b_j.
+        """
         last = self._known()
         if last.terms is None:
             return BiasTerms(0.0, np.zeros(len(last.a)), np.zeros(len(last.b)))
@@ -155,7 +161,10 @@ class Completion(Declared, abstract=True):
         return BiasTerms(level, row.copy(), column.copy())
 
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Return scores of pairs (rows[k], columns[k]), (k,); for an index -1, never seen, the other biases, or 0."""
+        """Compute the scores of the matrix entries at (rows[k], columns[k]).
+
+        An index of -1 stands for an unknown row or column, which has no factors and no bias.
+        """
         last = self._known()
         one, two = Ids().pairs(rows, columns, (len(last.a), len(last.b)))
         z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
@@ -165,7 +174,7 @@ class Completion(Declared, abstract=True):
         return z
 
     def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Return predictions of pairs: labels -1 and +1 of loss="logistic", else the scores.
+        """Predict the matrix entries at (rows[k], columns[k]), as labels -1 and +1 for the logistic loss.
 
         Parameters
         ----------
@@ -174,7 +183,9 @@ class Completion(Declared, abstract=True):
         return self._scale().predicted(self.decision_function(rows, columns))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Return probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
+        """Predict the probability of the label +1 at the entries (rows[k], columns[k]), for the logistic loss.
+
+        Raises ValueError for other losses.
 
         Parameters
         ----------
@@ -188,12 +199,12 @@ class Completion(Declared, abstract=True):
 
     @property
     def history(self) -> list[Iteration]:
-        """Return objective and seconds of every iteration; [] before the fit."""
+        """Return a list with the objective and the seconds of every iteration. It is empty before the fit."""
         return [line.copy() for line in self._history]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return (m, n) of the matrix; ValueError before the fit."""
+        """Return the shape (m, n) of the fitted matrix. Raise ValueError before the fit."""
         last = self._known()
         return len(last.a), len(last.b)
 
@@ -202,18 +213,18 @@ class Completion(Declared, abstract=True):
 
 
 def row_numbers(data: Observed) -> NDArray[np.int64]:
-    """Return the row of every entry, (nnz,)."""
+    """Return the row index of every observed entry, shape (nnz,)."""
     ends = data.indptr.astype(np.int64)
     return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
 
 
 def residual(data: Observed, biases: BiasTerms) -> Observed:
-    """Return what the biases leave of the entries: all that losses of z - o need to know of them."""
+    """Return the observed entries after subtraction of the biases."""
     return replace(data, o=data.o - biases.scores(data))
 
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
-    """Return sum of the losses at scores z of the entries o, and the slope of each."""
+    """Return the total loss at given scores, and the derivative of the loss at each entry."""
     ones, a = np.ones(1), np.empty_like(o)
     indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)
     total, _ = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)

@@ -1,4 +1,4 @@
-"""Random hyperplanes."""
+"""Locality-sensitive hashing by random hyperplanes."""
 
 from typing import Any, NamedTuple, Self
 
@@ -20,14 +20,14 @@ BLOCK = 256
 
 
 class _Total(NamedTuple):
-    """Sum (d,) and number of the rows."""
+    """Sum and number of the rows learned."""
 
     rows: NDArray[np.float64]
     n_rows: int
 
 
 class LSH(Hasher, MergeableModel):
-    """Locality-sensitive hashing: signs of projections on Gaussian directions, of rows less their mean (Charikar 2002).
+    """Locality-sensitive hashing by the signs of Gaussian random projections of centred rows (Charikar 2002).
 
     Parameters
     ----------
@@ -68,7 +68,9 @@ class LSH(Hasher, MergeableModel):
 
     @changes
     def update(self, rows: Batch) -> Self:
-        """Learn the mean of rows, array_like or scipy.sparse (n, d), or one row (d,); returns self.
+        """Learn the mean of a batch of rows, and return self.
+
+        rows: array_like or scipy.sparse (n, d), or one row (d,).
 
         Raises
         ------
@@ -110,7 +112,7 @@ class LSH(Hasher, MergeableModel):
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows seen."""
+        """Return the number of rows learned."""
         return 0 if self._total is None else self._total.n_rows
 
     @property

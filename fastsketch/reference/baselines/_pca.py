@@ -1,4 +1,4 @@
-"""Exact principal components, as they are and with the ITQ rotation learned on all rows."""
+"""Hashing by exact principal components, without and with an ITQ rotation."""
 
 from fastsketch._frame.parameters import choice, integer
 from fastsketch.neighbours.hashing import SketchHash
@@ -9,7 +9,9 @@ ALL_ROWS = 2**40
 
 
 class PCAHash(SketchHash):
-    """Signs of exact principal components: ``SketchHash(n_bits, method="exact", rotation=None)``.
+    """Hashing by the signs of exact principal components.
+
+    It equals ``SketchHash(n_bits, method="exact", rotation=None)``.
 
     Parameters
     ----------
@@ -38,7 +40,9 @@ class PCAHash(SketchHash):
 
 
 class ITQ(PCAHash):
-    """Exact PCA with the ITQ rotation learned on all rows (Gong, Lazebnik 2011): it keeps every row in memory.
+    """Hashing by exact principal components with an ITQ rotation learned on all rows (Gong, Lazebnik 2011).
+
+    It keeps every row in memory.
 
     Parameters
     ----------

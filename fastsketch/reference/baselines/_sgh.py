@@ -1,4 +1,4 @@
-"""Scalable graph hashing."""
+"""Scalable graph hashing (SGH)."""
 
 import math
 from typing import Any, NamedTuple, Self
@@ -25,7 +25,7 @@ GAMMA = 1e-6
 
 
 class _LearnedSGH(NamedTuple):
-    """The hash functions, and the map that a row passes before them."""
+    """Parameters that SGH has learned: mean, kernel bases and hash functions."""
 
     mean: Array  # (d,)
     bases: Array  # (n_bases, d), centred and of length one
@@ -90,7 +90,9 @@ class SGH(Hasher):
 
     @changes
     def update(self, rows: Rows) -> Self:
-        """Learn from all rows at once, array_like or scipy.sparse (n, d); returns self.
+        """Learn the hash functions from a batch that has all rows, and return self.
+
+        rows: array_like or scipy.sparse (n, d).
 
         Raises
         ------
@@ -119,7 +121,7 @@ class SGH(Hasher):
         return self
 
     def _directions(self, x: Array, k: Array) -> Array:
-        """Return directions by Algorithm 1: bits one after the other against the residual, again in random order."""
+        """Learn the hash function of each bit in turn, then refit them in random order (Algorithm 1)."""
         from scipy.linalg import eigh
 
         rho, e = 2.0, math.e
@@ -159,7 +161,7 @@ class SGH(Hasher):
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows seen."""
+        """Return the number of rows learned."""
         return 0 if self._learned is None else self._learned.n_rows
 
     @property
@@ -182,8 +184,11 @@ class SGH(Hasher):
 
 
 class GraphEncoder(SignEncoder):
-    """Codes of SGH. Its rows are the scores K(x) w: real-valued queries are compared with them, and distances, inner
-    products and cosines that are estimated are those of scores. Only rescoring knows of the rows themselves."""
+    """Encoder of SGH codes, the signs of kernel scores of rows.
+
+    The kernel scores K(x) w take the place of the rows: real-valued queries, and estimated distances, inner products
+    and cosines, are those of scores. Only rescoring uses the rows themselves.
+    """
 
     spans: bool = True  # scores are coordinates as they are
 
@@ -201,7 +206,7 @@ class GraphEncoder(SignEncoder):
         return scores, np.zeros(len(scores))
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Raise TypeError: a kernel has no inverse."""
+        """Raise TypeError, since kernel scores cannot be converted back to rows."""
         raise TypeError("signs of a kernel's scores stand for no rows: these codes cannot be decoded")
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -217,7 +222,7 @@ class GraphEncoder(SignEncoder):
 
 
 def _scores(learned: _LearnedSGH, rows: Any) -> Array:
-    """Return K(x) w of checked rows, (n, n_bits)."""
+    """Return the kernel scores of checked rows, whose signs are the bits of their codes, shape (n, n_bits)."""
     dense: NDArray[Any] = np.asarray(rows.toarray() if is_sparse(rows) else rows)
     k = _kernel(_unit(dense - learned.mean), learned.bases, width=learned.width) - learned.offset
     return k @ learned.w
@@ -239,19 +244,22 @@ def _validate(state: dict[str, Any], arrays: Arrays, n_bases: int, n_bits: int) 
 
 
 def _unit(x: Array) -> Array:
-    """Return rows brought to length one; zero rows stay."""
+    """Return rows normalised to length 1. Rows of zeros are unchanged."""
     length = np.linalg.norm(x, axis=1, keepdims=True)
     return x / np.where(length > 0, length, 1.0)
 
 
 def _squares(x: Array, y: Array) -> Array:
-    """Return the squared distances (n, m) of rows."""
+    """Return the squared Euclidean distances between the rows of x and the rows of y."""
     out = (x * x).sum(axis=1)[:, np.newaxis] + (y * y).sum(axis=1) - 2 * (x @ y.T)
     return np.maximum(out, 0.0)
 
 
 def _kernel(x: Array, bases: Array, *, width: float) -> Array:
-    """Return exp(-||x - y||^2 / (2 width^2)), (n, n_bases)."""
+    """Return the Gaussian kernel matrix between rows and bases, shape (n, n_bases).
+
+    It is exp(-||x - y||^2 / (2 width^2)).
+    """
     out = np.empty((len(x), len(bases)))
     for start in range(0, len(x), KERNEL_ROWS):
         part = slice(start, start + KERNEL_ROWS)

@@ -21,7 +21,9 @@ from fastsketch.reference.baselines._completion import (
 
 
 class AISImpute(Completion):
-    """Accelerated inexact soft-impute: sum of losses + penalty_strength * nuclear norm, by proximal gradient steps.
+    """Matrix completion with a nuclear norm penalty, by accelerated inexact soft-impute.
+
+    It minimises the sum of losses + penalty_strength * nuclear norm, by proximal gradient steps.
 
     The singular value thresholding of "sparse plus low rank" starts from the last subspace.
 
@@ -107,7 +109,9 @@ class AISImpute(Completion):
 
 
 class AltMin(Completion):
-    """Alternating gradient steps on the factors: sum of losses + ``penalty / 2 (|A|^2 + |B|^2)``.
+    """Matrix completion by alternating gradient steps on row and column factors, with an L2 penalty.
+
+    It minimises the sum of losses + ``penalty / 2 (|A|^2 + |B|^2)``.
 
     Parameters
     ----------
@@ -174,7 +178,7 @@ class AltMin(Completion):
     def _objective(
         self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
     ) -> tuple[float, Floats]:
-        """Return losses and the ridge of one side, and the slope of each loss."""
+        """Return the loss plus the L2 penalty of one factor matrix, and the derivative of the loss at each entry."""
         z = np.empty(len(side.o))
         entries.scores(*side.where, factors, other, *below, z)
         total, slopes = value_and_slopes(self.loss, z, side.o)
@@ -183,7 +187,7 @@ class AltMin(Completion):
     def _descend(
         self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
     ) -> tuple[Floats, float]:
-        """Return the factors of one side after inner_steps steps, and their objective."""
+        """Run ``inner_steps`` gradient steps on one factor matrix. Return the new matrix and its objective."""
         bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + penalty
         step = 1.0 / bound
         value, slopes = self._objective(side, factors, other, below, penalty)
@@ -202,7 +206,7 @@ class AltMin(Completion):
 
 
 def _noise(data: Observed, loss: str, biases: BiasTerms) -> float:
-    """Return the unit of a ridge."""
+    """Return the noise level of the data, which is the unit of the ridge."""
     _, slopes = value_and_slopes(loss, biases.scores(data), data.o)
     rows, columns = (int(np.count_nonzero(counts)) for counts in data.counts)
     return noise_unit(len(data.o), (rows, columns), float((slopes**2).mean()))
@@ -215,7 +219,7 @@ def _lipschitz(loss: str) -> float:
 
 
 def _matrix(data: Observed, values: Floats) -> Any:
-    """Return these values where `data` has entries, as CSR."""
+    """Return a CSR matrix with the given values at the observed entries."""
     return sparse.csr_array(
         (values, data.indices.astype(np.int32), data.indptr.astype(np.int64)), shape=(data.m, data.n)
     )
