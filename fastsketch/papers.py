@@ -1,4 +1,4 @@
-"""The algorithms of the four papers as printed: each function returns a model with the settings that make it so.
+"""Algorithms of four papers: each function returns a model whose settings make it run the printed algorithm.
 
 The models themselves have defaults that are more accurate on real data: intercepts, scaled columns, biases, sweeps,
 rotated codes. These functions set only what the printed algorithm prescribes. Every other argument of the model may be
@@ -71,7 +71,7 @@ def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> d
 
 # -- Robust Frequent Directions: RFD -----------------------------------------------------------------------------------
 def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return a FrequentDirections sketch that runs Algorithm 1 of RFD, with a shrink for every row.
+    """Return a FrequentDirections sketch that runs Algorithm 1 of RFD and shrinks after every row.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
 
 
 def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Return a robust FrequentDirections sketch that runs Algorithm 2 of RFD, with a shrink for every row.
+    """Return a robust FrequentDirections sketch that runs Algorithm 2 of RFD and shrinks after every row.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given
 
 
 def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return a FrequentDirections sketch that runs Algorithm 4 of RFD, with a doubled buffer.
+    """Return a FrequentDirections sketch that runs Algorithm 4 of RFD, which has a doubled buffer.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
 
 
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Return a robust FrequentDirections sketch that runs Algorithm 5 of RFD, with a doubled buffer.
+    """Return a robust FrequentDirections sketch that runs Algorithm 5 of RFD, which has a doubled buffer.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedN
 
 # -- adaptive subgradient methods: ADA-FD ------------------------------------------------------------------------------
 def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return an AdaptiveSubgradient model that runs Algorithm 1 of ADA-FD, with a shrink for every row.
+    """Return an AdaptiveSubgradient model that runs Algorithm 1 of ADA-FD and shrinks its sketch after every row.
 
     With ``form="dual_averaging"`` it runs Algorithm 2.
 
@@ -285,7 +285,7 @@ def ada_fd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, *
 
 
 def ada_ffd(sketch_size: int, *, loss: str, learning_rate: float, delta: float, **given: Any) -> AdaptiveSubgradient:
-    """Return an AdaptiveSubgradient model that runs Algorithm 3 of ADA-FD, with a doubled buffer.
+    """Return an AdaptiveSubgradient model that runs Algorithm 3 of ADA-FD, whose sketch has a doubled buffer.
 
     The buffer has 2 tau rows and is shrunk when it is full.
 

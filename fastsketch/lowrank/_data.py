@@ -36,7 +36,7 @@ class Observed:
 
     @cached_property
     def where(self) -> tuple[Indices, Indices]:
-        """Return (indptr, indices), in the order in which compiled functions take them."""
+        """Return the CSR index arrays (indptr, indices), which compiled functions take as their arguments."""
         return self.indptr, self.indices
 
     def scores(
@@ -55,8 +55,7 @@ class Observed:
         return z
 
     def loss(self, loss: LossSetting, z: Array) -> tuple[float, float, float]:
-        """Return the total weighted loss at the given scores, and sums of its squared first and of its second
-        derivatives."""
+        """Return the total weighted loss at given scores, and sums of squared first and of second derivatives."""
         return entries.objective(loss.number, loss.parameter, z, self.o, self.c)
 
     def loss_of_each(self, loss: LossSetting, z: Array) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Entries:
-    """Training and held-out entries of a fit, with the degree scaling of rows and columns."""
+    """Training and held-out entries of a fit, with a scale for each row and column (degree scaling)."""
 
     data: Observed
     held: Observed | None  # held-out entries

@@ -1,4 +1,4 @@
-"""The steps of a fit: biases, ranks, sweeps, and the choice of a ridge or a rank on held-out entries."""
+"""Steps of a low-rank fit: biases, ranks, sweeps, and the choice of a ridge or a rank on held-out entries."""
 
 import time
 from collections.abc import Callable

@@ -252,7 +252,7 @@ class GapMoments(MergeableModel):
             self._sums = self._sums or PairSums.none(np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
 
     def _learn(self, rows: Any, groups: list[Group] | None) -> None:
-        """Learn rows that have been checked.
+        """Learn rows that have been validated.
 
         groups: the rows grouped by their missing entries, from ``groups_for``, or None.
         """
@@ -265,8 +265,10 @@ class GapMoments(MergeableModel):
 
     @one_blas_thread
     def _summed(self, rows: Any, groups: list[Group] | None = None) -> tuple[PairSums, Floats]:
-        """Compute the sums of checked rows, and leave-one-out scores of the shrinkage intensities. The model is not
-        changed."""
+        """Compute the sums over validated rows, and leave-one-out scores of the shrinkage intensities.
+
+        The model is not changed.
+        """
         d = rows.shape[1]
         given, sums = self.given, self._sums
         if given is None:

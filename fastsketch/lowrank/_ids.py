@@ -63,7 +63,10 @@ class Ids:
         return int(ids.known([value], name)[0])
 
     def known(self, values: Any, axis: int, name: str) -> Any:
-        """Return the sorted positions of ids, and positions or None unchanged. Raise KeyError for an unknown id."""
+        """Return the sorted positions of ids. Raise KeyError for an unknown id.
+
+        None is returned unchanged, and so are positions if the model has no ids.
+        """
         ids = self.side(axis)
         return values if values is None or ids is None else np.unique(ids.known(values, name))
 

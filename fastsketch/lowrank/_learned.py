@@ -1,4 +1,4 @@
-"""Learned ridges, one for each factor of rows and of columns: empirical variational Bayes, for the square loss.
+"""Ridge penalties learned for each factor of rows and columns, by empirical variational Bayes under the square loss.
 
 The model: an entry of weight w is biases plus a_i'b_j plus noise of variance noise / w. The factors a_iq of all rows i
 are normal with variance_q, and those of columns have variances of their own.
@@ -41,7 +41,7 @@ LEAST_VARIANCE = 1e-9
 
 
 class SideSums(NamedTuple):
-    """Sums over the rows (or the columns) with entries, from which their ridges are learned."""
+    """Sums over the rows (or the columns) with entries, from which their ridge penalties are learned."""
 
     size: int  # number of rows
     weight: float  # total weight
@@ -53,11 +53,10 @@ class SideSums(NamedTuple):
 
 
 class LearnedRidges:
-    """Ridges that are learned for each factor of rows and of columns. They are updated after each fit of rows or
-    columns."""
+    """Ridge penalties learned for each factor of rows and of columns, and updated after each fit of either side."""
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
-        """Initialise the ridges from balanced row and column factors, and from the loss of that model."""
+        """Initialise the ridge penalties from balanced row and column factors, and from the loss of that model."""
         self._observations, self._setting = observations, setting
         self._n = observations.n_observations
         self._column_weights = _column_weights(observations.data)
@@ -75,12 +74,13 @@ class LearnedRidges:
 
     @property
     def of_rows(self) -> Floats:
-        """Return the ridges of the row factors, shape (2, t): a constant, and a multiple of the weight of the row."""
+        """Return the ridge penalties of row factors, shape (2, t): a constant, and a multiple of the row's weight."""
         return np.stack([self._noise / self._row_variance, self._uncertain_columns])
 
     @property
     def of_columns(self) -> Floats:
-        """Return the ridges of the column factors, shape (2, t): a constant, and a multiple of the column's weight."""
+        """Return the ridge penalties of column factors, shape (2, t): a constant, and a multiple of the column's
+        weight."""
         return np.stack([self._noise / self._column_variance, self._uncertain_rows])
 
     @property
@@ -89,7 +89,7 @@ class LearnedRidges:
         return noise_unit(self._n, self._observations.occurring, self._noise)
 
     def see_columns(self, columns: Side) -> None:
-        """Update the ridges after a fit of the column factors."""
+        """Update the ridge penalties after a fit of the column factors."""
         penalty = self._setting.bias_penalty if self._setting.biases else None
         sums = side_sums(columns, self._column_weights, self._row_squares, self.of_columns, penalty)
         self._column_squares = sums.weighted_squares / max(sums.weight, TINY)
@@ -98,7 +98,7 @@ class LearnedRidges:
         self._column_effect = float(sums.effect.sum()) + sums.bias_effect
 
     def see_rows(self, rows: Side, loss: float) -> None:
-        """Update the ridges and the noise level after a fit of the row factors.
+        """Update the ridge penalties and the noise level after a fit of the row factors.
 
         loss: total loss of the model after the fit of its rows.
         """
@@ -122,7 +122,7 @@ class LearnedRidges:
 
 
 def side_sums(side: Side, weights: Floats, known: Floats, ridges: Floats, bias_penalty: float | None) -> SideSums:
-    """Compute the sums over rows (or columns) from which ridges are learned, after a fit of their factors.
+    """Compute the sums over rows (or columns) from which ridge penalties are learned, after a fit of their factors.
 
     Parameters
     ----------

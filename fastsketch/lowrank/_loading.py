@@ -73,7 +73,7 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
 
 
 def _scaled(data: Observed, held: Observed | None, *, scaling: bool) -> Entries:
-    """Return training and held-out entries as one object, with the degree scaling of rows and columns."""
+    """Return training and held-out entries as one object, with a scale for each row and column (degree scaling)."""
     (rows, columns), dtype = data.counts, data.o.dtype
     return Entries(
         data, held, degree_scale(rows, dtype, scaling, int(rows.min())), degree_scale(columns, dtype, scaling)
@@ -87,7 +87,7 @@ def check_rank(rank: int, m: int, n: int) -> None:
 
 
 def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
-    """Return the degree scaling of each row or column, which is smaller the more entries it has.
+    """Return a scale for each row or column, which is smaller the more entries it has (degree scaling).
 
     It is (count + DAMPING)^(-1/4), divided by its maximum, and 1 without `scaling`.
 

@@ -128,7 +128,7 @@ def recommended(
 
 
 class FoldedIn:
-    """New rows or columns with their factors: the result of ``LowRankModel.fold_in``.
+    """New rows or columns with factors fitted to an existing model: the result of ``LowRankModel.fold_in``.
 
     It does not change if the model is fitted again.
 

@@ -46,7 +46,7 @@ class LossSetting:
 
 @dataclass(frozen=True)
 class Ridges:
-    """Ridges of factors and biases, with the units that convert them to L2 penalties."""
+    """Ridge parameters of factors and biases, with the units that convert them to L2 penalties."""
 
     ridge: Ridge  # of factors, in noise levels
     bias_ridge: float  # of biases, in observations
@@ -71,7 +71,7 @@ class FitSetting(SimpleNamespace):
 
     @property
     def sweep_ridge(self) -> Ridge:
-        """Return the ridge that sweeps use: the given one, or "learned" if the loss allows it, or 1."""
+        """Return the ridge parameter of the sweeps: the given one, or "learned" if the loss allows it, or 1."""
         usual = LEARNED if self.loss.name in LEARNS and self.sweeps else 1.0
         return usual if self.ridge is None else self.ridge
 
@@ -99,7 +99,7 @@ class SideSetting:
     biases: bool  # whether biases are fitted with the factors
 
     def ridges(self, t: int) -> NDArray[np.float64]:
-        """Return the ridges of the factors, and of the bias if one is fitted, in two lines.
+        """Return the ridge penalties of the factors, and of the bias if one is fitted, as an array of two rows.
 
         Its shape is (2, t), or (2, t + 1) with a bias, for t factors.
 

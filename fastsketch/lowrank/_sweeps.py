@@ -100,7 +100,7 @@ class Sweeps:
         return self.observations.data.transposed()
 
     def run(self, rows: Side, columns: Side, coefficients: Floats, ridges: Ridges) -> Factors:
-        """Run all sweeps from initial factors and return the resulting model.
+        """Fit columns and rows in turn from initial factors, `sweeps` times, and return the resulting model.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Sweeps:
         return replace(model, ridges=ridges)
 
     def _learning(self, model: Factors) -> Factors:
-        """Run all sweeps with learned ridges, which are updated after each fit of columns or rows."""
+        """Fit columns and rows in turn with learned ridge penalties, which are updated after each fit."""
         learned = LearnedRidges(self.observations, self.setting, model.rows, model.columns, self._loss_of(model))
         of_rows = learned.of_rows
         for _ in range(self.sweeps):

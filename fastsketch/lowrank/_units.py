@@ -1,4 +1,4 @@
-"""Units of ridges and loss parameters that make fits equivariant: a model of c X is c times the model of X.
+"""Units of ridge and loss parameters that make fits equivariant: the model of c X is c times the model of X.
 
 The objective is  sum_k loss(z_k, o_k) + penalty / 2 (|A|^2 + |B|^2) + bias_penalty / 2 (|row|^2 + |column|^2)  with
 z = level + row_i + column_j + a_i'b_j. Let the observations be multiplied by c. Scores and biases should then be
@@ -124,7 +124,7 @@ Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and their po
 
 
 class NoiseLevel:
-    """Estimate of the noise level, which is the unit of `ridge`.
+    """Estimate of the noise level, which is the unit of the parameter `ridge`.
 
     It is first estimated from the residuals of the biases, then before each sweep from the model.
 

@@ -1,5 +1,6 @@
-"""Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, FD-SON, and AdaGrad.
+"""Adaptive subgradient methods in plain NumPy: Algorithms 1 to 4 of the ADA-FD paper, FD-SON and AdaGrad.
 
+Source: Wan, Zhang, *Efficient Adaptive Online Learning via Frequent Directions*.
 Notation: beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau the sketch size, eta the learning
 rate. AdaGrad (Duchi et al.) with the whole matrix is what the sketched methods approximate. `subgradient(t, beta)`
 returns (loss, g) of round t = 1 .. rounds. Every function returns (beta, losses), of d and of `rounds` numbers. penalty

@@ -140,8 +140,8 @@ class RandomProjection(Curvature):
 
 
 class Oja(Curvature):
-    """Matrix H of Oja-SON, from m eigenvectors that Oja's rule updates with step size 1/t (Luo et al. 2016, Algorithm
-    3)."""
+    """Matrix H of Oja-SON (Luo et al. 2016, Algorithm 3), from m eigenvectors that Oja's rule updates with step size
+    1/t."""
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
         self.v = np.linalg.qr(rng.standard_normal((d, m)))[0].T

@@ -248,7 +248,7 @@ def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> C
 
 
 def top_directions(b: Array, r: int) -> Array:
-    """Return the top r right singular vectors of a sketch, onto which hash codes of r bits project rows.
+    """Return the top r right singular vectors of a sketch, onto which rows are projected for codes of r bits.
 
     Parameters
     ----------

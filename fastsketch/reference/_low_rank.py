@@ -1,5 +1,6 @@
-"""Greedy low-rank learning in plain NumPy: GLRL paper (Yao, Kwok 2016), Algorithms 1, 2, 3; dense, with a mask.
+"""Greedy low-rank learning in plain NumPy, with dense matrices and masks: Algorithms 1 to 3 of the GLRL paper.
 
+Source: Yao, Kwok, *Greedy Learning of Generalized Low-Rank Models*, IJCAI 2016.
 Notation: o observed values, seen the mask Omega, X = sum_t theta_t u_t v_t'. `loss(z, o)` returns arrays (value,
 slope).
 """

@@ -1,7 +1,6 @@
-"""Sketched online Newton steps in plain NumPy: RFD paper, Algorithms 3 and 6, and its baselines.
+"""Online Newton methods in plain NumPy: Algorithms 3 and 6 of the RFD paper, and the methods it compares with.
 
-Their rounds, and what of the printed text is corrected in them, are in one place. Every function returns (w, losses,
-scores).
+The rounds, with corrections to the printed text, are in `_newton_rounds.py`. Every function returns (w, losses, scores).
 """
 
 from typing import Unpack

@@ -73,7 +73,10 @@ class Tracked:
 
 
 def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:
-    """Rotate the mass estimates of a sketch into new directions, and return them as (seen, leaked)."""
+    """Convert a sketch's mass estimates to new directions, and return them as (seen, leaked).
+
+    See the attributes of ``Tracked``.
+    """
     turn = v @ sketch.v.T  # T = V_new V_old'
     d, kept = sketch.v.shape[1], len(sketch.v)
     density = sketch.lost / (d - kept) if d > kept else 0.0  # what is lost, spread evenly outside the old directions

@@ -132,7 +132,7 @@ class Completion(Declared, abstract=True):
         return BiasTerms(*model.bias_terms()), model.resolved["bias_ridge"]
 
     def _most(self) -> int:
-        """Return the largest number of history entries."""
+        """Return the limit on the number of history entries."""
         return self.max_iterations
 
     def _settled(self, before: float, after: float) -> bool:
@@ -174,7 +174,7 @@ class Completion(Declared, abstract=True):
         return z
 
     def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Predict the matrix entries at (rows[k], columns[k]), as labels -1 and +1 for the logistic loss.
+        """Predict the matrix entries at (rows[k], columns[k]): labels for the logistic loss, otherwise the scores.
 
         Parameters
         ----------

@@ -222,7 +222,7 @@ class GraphEncoder(SignEncoder):
 
 
 def _scores(learned: _LearnedSGH, rows: Any) -> Array:
-    """Return the kernel scores of checked rows, whose signs are the bits of their codes, shape (n, n_bits)."""
+    """Return the kernel scores of validated rows, whose signs are the bits of their codes, shape (n, n_bits)."""
     dense: NDArray[Any] = np.asarray(rows.toarray() if is_sparse(rows) else rows)
     k = _kernel(_unit(dense - learned.mean), learned.bases, width=learned.width) - learned.offset
     return k @ learned.w
