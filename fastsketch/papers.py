@@ -71,7 +71,7 @@ def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> d
 
 # -- Robust Frequent Directions: RFD -----------------------------------------------------------------------------------
 def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
-    """Return a FrequentDirections sketch that runs Algorithm 1 of RFD and shrinks after every row.
+    """Return a FrequentDirections sketch that runs Algorithm 1 of RFD: once full, it shrinks after every row.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
 
 
 def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
-    """Return a robust FrequentDirections sketch that runs Algorithm 2 of RFD and shrinks after every row.
+    """Return a robust FrequentDirections sketch that runs Algorithm 2 of RFD: once full, it shrinks after every row.
 
     Parameters
     ----------
@@ -138,6 +138,8 @@ def robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given
 def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
     """Return a FrequentDirections sketch that runs Algorithm 4 of RFD, which has a doubled buffer.
 
+    It shrinks after every m + 1 rows.
+
     Parameters
     ----------
     sketch_size : int
@@ -168,6 +170,8 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
 
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
     """Return a robust FrequentDirections sketch that runs Algorithm 5 of RFD, which has a doubled buffer.
+
+    It shrinks after every m + 1 rows.
 
     Parameters
     ----------

@@ -74,13 +74,12 @@ class LearnedRidges:
 
     @property
     def of_rows(self) -> Floats:
-        """Return the ridge penalties of row factors, shape (2, t): a constant, and a multiple of the row's weight."""
+        """Return the ridge penalties of row factors, shape (2, t): a constant, and a multiple of the weight."""
         return np.stack([self._noise / self._row_variance, self._uncertain_columns])
 
     @property
     def of_columns(self) -> Floats:
-        """Return the ridge penalties of column factors, shape (2, t): a constant, and a multiple of the column's
-        weight."""
+        """Return the ridge penalties of column factors, shape (2, t): a constant, and a multiple of the weight."""
         return np.stack([self._noise / self._column_variance, self._uncertain_rows])
 
     @property

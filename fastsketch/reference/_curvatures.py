@@ -140,8 +140,10 @@ class RandomProjection(Curvature):
 
 
 class Oja(Curvature):
-    """Matrix H of Oja-SON (Luo et al. 2016, Algorithm 3), from m eigenvectors that Oja's rule updates with step size
-    1/t."""
+    """Matrix H of Oja-SON, from m eigenvectors that Oja's rule updates (Luo et al. 2016, Algorithm 3).
+
+    The step size in round t is 1 / t.
+    """
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
         self.v = np.linalg.qr(rng.standard_normal((d, m)))[0].T

@@ -1,6 +1,7 @@
 """Online Newton methods in plain NumPy: Algorithms 3 and 6 of the RFD paper, and the methods it compares with.
 
-The rounds, with corrections to the printed text, are in `_newton_rounds.py`. Every function returns (w, losses, scores).
+The rounds, with corrections to the printed text, are in `_newton_rounds.py`. Every function returns (w, losses,
+scores).
 """
 
 from typing import Unpack
