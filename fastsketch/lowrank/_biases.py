@@ -178,8 +178,12 @@ def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entrie
     the predictions of all other entries. Therefore the shrinkage is limited (limited translation: Efron and Morris,
     *Limiting the risk of Bayes and empirical Bayes estimators*, JASA 1972): a bias larger than ``MOST_OFFSET`` robust
     standard deviations of the residuals is subtracted as a whole before the fit. Offsets are fitted under the absolute
-    loss without a ridge, so that few wrong entries cannot move them. The same entries are returned if there is none.
+    loss without a ridge, so that few wrong entries cannot move them. The same entries are returned if there is none, or
+    if there are no more than two entries for each bias: a fit under the absolute loss passes through as many entries
+    as there are biases, so that the median residual is then zero.
     """
+    if observations.n_observations <= 2 * (observations.m + observations.n - 1):
+        return observations
     loss = LossSetting("absolute", 0.0)
     outlying = [np.zeros(observations.m, bool), np.zeros(observations.n, bool)]
     shares = [counts / (counts + bias_ridge) if bias_ridge else 1.0 for counts in observations.data.counts]
