@@ -135,7 +135,6 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
     note(square, (size_t)n * 8), note(low, (size_t)d * 8);
     free(low), free(base), free(old);
     free(x), free(y), free(square), free(root), free(u), free(v), free(mean), free(shift), free(last), free(flast);
-    free(total);
 }
 
 static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)

@@ -548,6 +548,8 @@ def _state(thing):
         return thing.to_bytes()
     if hasattr(thing, "state_dict"):
         return str(thing.state_dict())
+    if hasattr(thing, "_own"):
+        thing._own()  # sorts a sample that is sorted when it is first read: no row of it changes
     return pickle.dumps(thing)
 
 

@@ -13,7 +13,8 @@ from fastsketch._core.validation import as_flag
 from fastsketch.data.files._input import SourceError
 
 LOGGER = logging.getLogger("fastsketch")
-ZIP, WORKBOOK = b"PK\x03\x04", "it is an Excel workbook or another zip archive: save the sheet as CSV UTF-8"
+ZIP = b"PK\x03\x04"
+WORKBOOK = "it is an Excel workbook or another zip archive: save the sheet as CSV UTF-8; fs.load reads a saved model"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # The number of first lines that decide separator, header, and what a column holds.
 DECIDING_LINES = 1000
