@@ -43,9 +43,7 @@ def test_compressed_text(tmp_path, capsys, pack):
 def test_state_files_as_rows(tmp_path, capsys):
     model = tmp_path / "m.fsk"
     fs.SketchHash(3).update(ROWS).save(model)
-    assert "fs.load reads a saved model" in fails(
-        capsys, "sketch", model, "-o", tmp_path / "o.fsk"
-    )
+    assert "fs.load reads a saved model" in fails(capsys, "sketch", model, "-o", tmp_path / "o.fsk")
 
 
 def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypatch):
