@@ -46,7 +46,7 @@ cdef inline char* _next_copy(Rollback* u, void* at, size_t size, const int32_t* 
     piece = &u.pieces[u.n]
     piece.at, piece.size, piece.start, piece.slots = <char*> at, size, u.used, slots
     u.n += 1
-    u.used += size
+    u.used += (size + 7) & ~<size_t> 7  # so that the next copy may be one of doubles
     return u.copies + piece.start
 
 
