@@ -10,12 +10,17 @@ import pytest
 
 import fastsketch as fs
 from fastsketch import papers
+from fastsketch.reference._curvatures import Shrinking
+from fastsketch.reference._newton_rounds import _project
 from fastsketch.sketching._engines import MappedEngine
+from fastsketch.sketching._random_maps import SizedMap
 from tests.lowrank.problems import stored
 from tests.papers.inputs import ADVERSARIAL, EPS, worst
 from tests.papers.test_adafd_theorems import METHODS, ROWS, Rounds, Watched
-from tests.papers.test_glrl_theorems import matrices
-from tests.papers.test_rfd_theorems import bound_of
+from tests.papers.test_frosh_theorems import EVEN, gamma
+from tests.papers.test_glrl_theorems import SMOOTH, matrices, values_of
+from tests.papers.test_rfd_theorems import FLAT, LABELS, MU, bound_of, first_phase, grown, other_terms
+from tests.papers.test_rfd_theorems import Rounds as NewtonRounds
 
 N_CASES = 3
 
@@ -92,6 +97,26 @@ def test_the_bound_of_frequent_directions_sees_that_nothing_is_subtracted():
     assert error_over_bound(truncated, 2) > 1
 
 
+def step_error_over_best(call):
+    """Return the largest error of one step over the least that any matrix of rank m - 1 has: Theorem 2, m < d."""
+    rng, ratios, d, m = np.random.default_rng(40), {}, 7, 4
+    for name, rows_of in ADVERSARIAL.items():
+        rows = rows_of(rng, 30, d)
+        for t in range(m, len(rows)):
+            (before, alpha), (after, later_alpha) = call(rows[:t], m), call(rows[: t + 1], m)
+            ahead = before.T @ before + np.outer(rows[t], rows[t])
+            sigma = np.linalg.eigvalsh(ahead + alpha * np.eye(d))[::-1]
+            found = np.linalg.norm(ahead - after.T @ after - (later_alpha - alpha) * np.eye(d), 2)
+            ratios[name, t] = found / ((sigma[m - 1] - sigma[-1]) / 2 + 256 * d * EPS * sigma[0])
+    return worst(ratios) / (1 + 1e-9)
+
+
+def test_theorem_2_of_rfd():
+    assert step_error_over_best(rfd) <= 1
+    assert step_error_over_best(lambda rows, m: (rfd(rows, m)[0], 0.0)) > 1
+    assert step_error_over_best(truncated) > 1
+
+
 def condition_over(call):
     """Return the largest condition number over that of FD + alpha0 I, of the first inequality of Theorem 4."""
     rng, ratios, alpha0 = np.random.default_rng(32), {}, 1e-3
@@ -107,6 +132,103 @@ def condition_over(call):
 def test_theorem_4_of_rfd_as_far_as_it_holds():
     assert condition_over(lambda rows, m, alpha0: rfd(rows, m, alpha0=alpha0)) <= 1
     assert condition_over(lambda rows, m, alpha0: (rfd(rows, m)[0], alpha0 / 10)) > 1  # alpha falls in place of growing
+
+
+# -- RFD-SON: regret ---------------------------------------------------------------------------------------------------
+class LibraryNewtonRounds(NewtonRounds):
+    """Rounds of a SketchedNewton model; H is that of the printed doubled buffer, of the gradients of these rounds.
+
+    A full buffer has 2 m rows, so that a shrink lowers up to 2 m - 1 eigenvalues where Algorithm 3 lowers m. The
+    theorems hold for it with 2 m - 1 in the place of m.
+    """
+
+    def __init__(self, model, rows, labels, size, alpha0):
+        n, d = rows.shape
+        self.rows, self.labels, self.alpha0, self.m = rows, labels, alpha0, min(2 * size - 1, d)
+        sketch = Shrinking(d, size, limit=2 * size, method="rfd", alpha0=alpha0, beta=0.0)
+        self.weights, self.gradients, self.h = np.zeros((n, d)), np.zeros((n, d)), np.zeros((n, d, d))
+        self.alpha, self.scores = np.zeros(n), np.zeros(n)
+        for t in range(n):
+            if t > 0 and sketch.h().any():  # what the model does to the next row before it is scored
+                self.weights[t] = _project(model.coef, rows[t], sketch.h(), sketch.alpha)
+            self.scores[t] = model.update(rows[t : t + 1], labels[t : t + 1]).last_scores[0]
+            slope = 2 * (self.scores[t] - labels[t])
+            self.gradients[t] = slope * rows[t] * (abs(slope) > FLAT)
+            if self.gradients[t].any():
+                sketch.append(np.sqrt(MU + 1 / (t + 1)) * self.gradients[t])
+            self.alpha[t], self.h[t] = sketch.alpha, sketch.h()
+        self.b, self.eta = sketch.b, 1 / np.arange(1, n + 1)
+        self.removed = 2 * np.diff(self.alpha, prepend=alpha0)
+        self.losses = (self.scores - labels) ** 2
+
+
+def newton(size, alpha_start, **mutation):
+    """Return the model of Algorithm 6 with the projection of Algorithm 3, of which the theorems on regret are."""
+    printed = papers.rfd_son(size, alpha0=alpha_start).parameters
+    return fs.SketchedNewton(**{**printed, "constraint": "next", **mutation})
+
+
+def newton_streams(alpha0, n):
+    """Yield (name, rows, labels, sketch size, alpha0 in units of the rows)."""
+    rng = np.random.default_rng(36)
+    for name in ("noise", "alternating", "cycles", "steep", "heavy"):
+        for label in LABELS:
+            d, scale = 9, 10.0 ** rng.integers(-20, 20)
+            rows = ADVERSARIAL[name](rng, n, d)
+            rows *= scale / np.sqrt(np.mean((rows**2).sum(axis=1)))
+            labels = LABELS[label](rng, rows @ rng.standard_normal(d))
+            yield (name, label), rows, labels, int(rng.integers(2, 5)), alpha0 * scale**2
+
+
+def newton_regret_over_bound(alpha0, n, mutation=()):
+    """Return the largest regret over the bound of Theorem 5 (alpha0 > 0), or of Theorems 6 and 7 (alpha0 = 0)."""
+    ratios = {}
+    for what, rows, labels, size, a0 in newton_streams(alpha0, n):
+        mutated = {name: change(a0) for name, change in dict(mutation).items()}
+        rounds = LibraryNewtonRounds(newton(size, a0, **mutated), rows, labels, size, a0)
+        if alpha0 > 0:
+            right = grown(rounds, rows.shape[1] * np.log(a0), 0)
+        else:
+            t0, right = first_phase(rounds)
+            if t0 < n:
+                right += 1 / (MU + rounds.eta[t0]) + grown(rounds, np.linalg.slogdet(rounds.h[t0])[1], t0 + 1)
+        for name, w in rounds.comparators(np.random.default_rng(0)):
+            ratios[what, name] = rounds.regret(w) / (a0 / 2 * w @ w + right + other_terms(rounds, w))
+    return worst(ratios)
+
+
+@pytest.mark.parametrize("alpha0", [0.0, 1e-3, 1.0])
+def test_theorems_5_to_7_of_rfd(alpha0, amount):
+    assert newton_regret_over_bound(alpha0, amount(300, 3000)) <= 1
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    {
+        "the weights hardly move": {"alpha0": lambda a0: 1e12 * a0},
+        "steps are a thousandth as long": {"loss_scale": lambda a0: 2e3},
+    }.items(),
+    ids=lambda mutant: mutant[0],
+)
+def test_theorem_5_of_rfd_sees(mutant):
+    assert newton_regret_over_bound(1e-3, 1500, mutant[1]) > 1
+
+
+def alpha_over_bound(alpha_of):
+    """Return the largest growth of alpha over half the bound of FD for the rows that were sketched: Theorem 3."""
+    ratios = {}
+    for what, rows, labels, size, a0 in newton_streams(1e-3, 200):
+        model = newton(size, a0)
+        rounds = LibraryNewtonRounds(model, rows, labels, size, a0)
+        sketched = np.sqrt(MU + rounds.eta)[:, np.newaxis] * rounds.gradients
+        slack = 1e-12 * (sketched**2).sum()
+        ratios[what] = (alpha_of(model, a0) - a0) / (bound_of(sketched, size) + slack)
+    return worst(ratios)
+
+
+def test_alpha_of_rfd_son_grows_as_theorem_3_lets_it():
+    assert alpha_over_bound(lambda model, a0: model.alpha) <= 1
+    assert alpha_over_bound(lambda model, a0: a0 + 10 * (model.alpha - a0)) > 1
 
 
 # -- ADA-FD: regret ----------------------------------------------------------------------------------------------------
@@ -198,6 +320,63 @@ def test_remark_1_of_frosh_centring_loses_nothing(monkeypatch):
     assert loss_of_centring() > 1e-3
 
 
+D, BLOCK = 24, 96  # columns; rows of a block that the map takes together, 4 D by default
+
+
+def sketch_of(parts, size):
+    """Return the merged sketch of parts of the rows, each with its own random numbers. One part is FROSH's stream."""
+    sketches = []
+    for k, rows in enumerate(parts):
+        parameters = papers.faster_frequent_directions(size, center=True).parameters
+        compressor = fs.Compressor("srht", first_block=1000 * k)
+        sketches.append(fs.FrequentDirections(**{**parameters, "compressor": compressor}).update(rows))
+    return fs.merge(sketches)
+
+
+def frosh_error_over_bound(n_parts, numbers_of_blocks=(1, 4, 64)):
+    """Return the largest error over that of Lemma 1, of rows about their mean: Theorem 1, and 2 for several parts."""
+    rng, ratios = np.random.default_rng(37), {}
+    for size in (4, 16, 24):
+        for n_blocks in numbers_of_blocks:
+            for name in EVEN:
+                parts = [ADVERSARIAL[name](rng, n_blocks * BLOCK, D) for _ in range(n_parts)]
+                parts = [rows + np.abs(rows).max() for rows in parts]
+                rows = np.vstack(parts)
+                centred = rows - rows.mean(axis=0)
+                error = np.linalg.norm(centred.T @ centred - sketch_of(parts, size).gram(), 2)
+                squares = (centred**2).sum() + 1e-13 * (rows**2).sum()
+                ratios[name, size, n_blocks] = error / (gamma(size, n_blocks * n_parts, D) * squares)
+    return worst(ratios)
+
+
+@pytest.mark.parametrize("n_parts", [1, 4])
+def test_theorems_1_and_2_of_frosh(n_parts):
+    assert frosh_error_over_bound(n_parts) <= 1
+
+
+def without_signs(numbers):
+    return lambda *given: (drawn := numbers(*given))._replace(value=np.ones_like(drawn.value))
+
+
+def first_rows(numbers):
+    """Keep the same rows of every transformed block, the first ones."""
+    return lambda *given: (drawn := numbers(*given))._replace(
+        target=np.arange(len(drawn.target), dtype=np.int32), hi=np.zeros_like(drawn.hi), value=np.ones_like(drawn.value)
+    )
+
+
+@pytest.mark.parametrize("mutate", [without_signs, first_rows])
+def test_theorem_1_of_frosh_sees_what_is_not_random(mutate, monkeypatch):
+    monkeypatch.setattr(SizedMap, "numbers", mutate(SizedMap.numbers))
+    assert frosh_error_over_bound(1, numbers_of_blocks=(64,)) > 1
+
+
+def test_theorem_1_of_frosh_sees_rows_of_another_scale(monkeypatch):
+    scale = SizedMap.scale.fget
+    monkeypatch.setattr(SizedMap, "scale", property(lambda sized: 1.5 * scale(sized)))
+    assert frosh_error_over_bound(1, numbers_of_blocks=(64,)) > 1
+
+
 # -- GLRL: how fast the square loss falls ------------------------------------------------------------------------------
 def objective_over_bound(**mutation):
     """Return the largest objective over (1 - 1 / min(m, n))^t times the first one: Theorem 4 with the least gamma."""
@@ -222,3 +401,82 @@ def test_theorem_4_of_glrl():
 def test_theorem_4_of_glrl_sees_steps_that_are_too_short():
     assert objective_over_bound(refine="none") <= 1
     assert objective_over_bound(refine="none", learning_rate=0.2) > 1
+
+
+class Pursuit:
+    """X_0, X_1, ... of a fitted model, its objectives, and the gradients there."""
+
+    def __init__(self, model, o, seen, loss):
+        fitted = model.fit(stored(o, seen))
+        ranks = [line["rank"] for line in fitted.history]
+        self.f = np.array([line["objective"] for line in fitted.history])
+        self.xs = [fitted.decision_block(np.arange(len(o)), rank=rank) if rank else np.zeros(o.shape) for rank in ranks]
+        gradients = [np.where(seen, loss(x, o)[1], 0.0) for x in self.xs]
+        self.s = np.array([np.linalg.norm(g, 2) for g in gradients])
+        lengths = np.array([np.linalg.norm(g) for g in gradients])
+        self.gamma = np.divide(self.s, lengths, out=np.ones(len(lengths)), where=lengths > 0)
+        self.slack = 1e-9 * abs(self.f[0])  # singular vectors to 1e-9, and rounding
+
+
+def pursued(call, losses, share, mutation):
+    """Yield (what, values, mask, loss function, Lipschitz constant, Pursuit) of a function of fastsketch.papers."""
+    rng = np.random.default_rng(38)
+    for name, o in matrices(rng, 7, 6):
+        if name in ("tiny", "huge"):
+            continue
+        for loss in losses:
+            function, lipschitz, labels = SMOOTH[loss]
+            values, seen = values_of(o, labels), rng.random(o.shape) < share
+            given = {"loss_parameter": 1.0} if loss == "huber" else {}
+            model = fs.LowRankModel(**{**call(5, loss=loss, **given).parameters, **mutation})
+            yield (name, loss), values, seen, function, lipschitz, Pursuit(model, values, seen, function)
+
+
+def step_over_decrease(call, **mutation):
+    """Return the largest s^2 / (2 L) over the decrease of the objective in that step: Proposition 1."""
+    ratios = {}
+    for what, _, _, _, lipschitz, path in pursued(call, SMOOTH, 0.7, mutation):
+        for t in range(1, len(path.f)):
+            least = path.s[t - 1] ** 2 / (2 * lipschitz)
+            ratios[what, t] = least / (path.f[t - 1] - path.f[t] + path.slack + 1e-6 * least)
+    return worst(ratios)
+
+
+def objective_over_sublinear_rate(call, **mutation):
+    """Return the largest f(X_t) - f(X*) over its bound, for X* of the observed values: Theorem 3."""
+    ratios = {}
+    for what, o, seen, function, lipschitz, path in pursued(call, SMOOTH, 0.7, mutation):
+        best = np.where(seen, o, 0.0)
+        below = function(best, o)[0][seen].sum()
+        for t in range(1, len(path.f)):
+            a0, a = path.f[0] - below, path.f[t] - below
+            if a <= 0 or a0 == 0:
+                continue
+            d1, d2 = path.gamma[:t].min(), max(np.linalg.norm(x - best) for x in path.xs[:t])
+            ratios[what, t] = a / (1 / (1 / a0 + d1**2 * t / (2 * d2**2 * lipschitz)) + path.slack)
+    return worst(ratios)
+
+
+def objective_over_linear_rate(call, **mutation):
+    """Return the largest f(X_t) over (1 - d1^2)^t f(X_0), where all values are observed: Theorem 2, square loss."""
+    ratios = {}
+    for what, _, _, _, _, path in pursued(call, ["square"], 1.0, mutation):
+        for t in range(1, len(path.f)):
+            rate = 1 - path.gamma[:t].min() ** 2
+            ratios[what, t] = path.f[t] / (rate**t * path.f[0] + path.slack)
+    return worst(ratios)
+
+
+@pytest.mark.parametrize("call", [papers.glrl, papers.eglrl])
+@pytest.mark.parametrize("over", [step_over_decrease, objective_over_linear_rate, objective_over_sublinear_rate])
+def test_proposition_1_and_theorems_2_and_3_of_glrl(over, call):
+    assert over(call) <= 1
+
+
+@pytest.mark.parametrize(
+    ("over", "length"),
+    [(step_over_decrease, 0.5), (objective_over_linear_rate, 0.5), (objective_over_sublinear_rate, 0.002)],
+)
+def test_proposition_1_and_theorems_2_and_3_of_glrl_see_steps_that_are_too_short(over, length):
+    assert over(papers.glrl, refine="none") <= 1
+    assert over(papers.glrl, refine="none", learning_rate=length) > 1
