@@ -56,7 +56,8 @@ def reference_rows(data, header, separator, decimal):
     """Return the rows of a table without quotes as Python reads them; None where a rule is broken."""
     try:
         text = data.decode("utf-8-sig")
-        lines = [line.rstrip("\r") for line in text.split("\r" if "\n" not in text else "\n")]
+        # carriage returns and blanks at the end of a line belong to no cell
+        lines = [line.rstrip("\r ") for line in text.split("\r" if "\n" not in text else "\n")]
     except UnicodeDecodeError:
         return None
     lines = [line for line in lines if line.strip(" " if separator == "\t" else None)]

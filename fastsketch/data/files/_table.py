@@ -96,7 +96,11 @@ class Dialect(NamedTuple):
         return text.lower() in MISSING or text.lower() in self.na_values
 
     def plain(self, text: str) -> str:
-        """Convert the text of a number to one with a decimal point and without thousands separators."""
+        """Convert the text of a number to one with a decimal point and without thousands separators.
+
+        Whitespace of any kind around it is removed: ``float`` does not accept all that ``str.strip`` removes.
+        """
+        text = text.strip()
         text = text.replace(self.thousands, "") if self.thousands else text
         return text if self.decimal == "." else text.translate(_POINT_FOR_COMMA)
 

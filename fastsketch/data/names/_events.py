@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.files._table import DATE, LOGGER, MISSING, NUMBER, WORD, Dialect, as_number, kind_of
+from fastsketch.data.files._table import DATE, LOGGER, MISSING, NUMBER, WORD, Dialect, kind_of
 from fastsketch.data.names._event_columns import OF_TIMES, event_columns, in_words
 from fastsketch.data.names._tables import Numbers, Table, open_table
 from fastsketch.data.sources._column_names import positions_of
@@ -114,7 +114,7 @@ def _times_in(table: Table, column: int) -> str | None:
     if kinds == {DATE}:
         return DATE
     named = table.names is not None and table.names[column].lower() in OF_TIMES
-    numbers = np.array([as_number(cell, table.dialect) for cell in known] if kinds == {NUMBER} else [])
+    numbers = np.array([float(table.dialect.plain(cell)) for cell in known] if kinds == {NUMBER} else [])
     like_times = are_times(numbers) if column > 1 else any(_within(numbers, unit) for unit in (1, 1e3, 1e6, 1e9))
     return "what looks like times" if named or like_times else None
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsketch as fs
-from fastsketch.data import SourceError
+from fastsketch.data import SourceError, Triples
 from fastsketch.data.sources import _source, open_rows
 from tests.data.sources.helpers import ROWS, all_rows, table
 
@@ -434,6 +434,29 @@ def test_a_line_of_blanks_is_no_row_of_one_column(tmp_path, how, blank):
     path.write_bytes(f"x\n1\n{blank}\n15\n{blank}".encode())
     source = open_rows(path, separator=";", fill=0.0, **how)
     np.testing.assert_array_equal(np.concatenate(list(source)), [[1.0], [15.0]])
+
+
+# What str.strip removes; float refuses the first four.
+WHITESPACE = ["\x1c", "\x1d", "\x1e", "\x1f", "\x85", "\xa0", "\u2003", "\x0b", "\x0c"]
+
+
+@pytest.mark.parametrize("header", [None, True])
+@pytest.mark.parametrize("blank", WHITESPACE, ids=ascii)
+def test_whitespace_of_any_kind_around_numbers(tmp_path, blank, header):
+    source = opened(tmp_path, f"a;b\n1;2\n{blank}3;4{blank}\n;{blank}5\n", separator=";", header=header, fill=0.0)
+    np.testing.assert_array_equal(np.concatenate(list(source)), [[1.0, 2.0], [3.0, 4.0], [0.0, 5.0]])
+    path = tmp_path / "events.csv"
+    path.write_text(f"user,item,value\n{blank}u,i,{blank}2\nv{blank},j,3{blank}\nu,j,{blank}1\n", encoding="utf-8")
+    events = Triples.of(path)
+    assert list(events.user_ids) == ["u", "v"] and list(events.item_ids) == ["i", "j"]
+    assert events.values.tolist() == [2.0, 3.0, 1.0]
+
+
+def test_an_event_beyond_doubles_is_named_by_its_line(tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_text("user,item,value\nu,i,2\nv,j,1e999\n")
+    with pytest.raises(SourceError, match="line 3: column 3 .*'1e999' is no finite decimal number"):
+        fs.SketchedEASE(2).update(path)
 
 
 def test_names_of_columns_are_utf_8_wherever_the_header_is(tmp_path):
