@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
 from fastsketch._frame.batches import agreed
-from fastsketch.data.sources import Source, open_rows
+from fastsketch.data.sources import Source, open_rows, with_missing
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
 from fastsketch.jobs._engines import Engine, tell
@@ -95,7 +95,8 @@ def map_rows(
         importable: defined in a module, not a lambda. ``functools.partial`` adds arguments.
     source : path, glob, folder, array, ... or fastsketch.data.Source
         Anything that ``fs.open_rows`` accepts. An extra column of a source, ``open_rows(..., beside="id")``, is
-        written in front of the results.
+        written in front of the results. Missing numbers are an error, unless the function is a method of an estimator
+        that takes NaN, such as ``SketchedCovariance(fill="mean")`` and ``LowRankCompleter``.
     output : path
         ".npy" for one array (n, ...), or ".parquet" for a folder of numbered files, one for each part, which readers
         treat as one table (extra: arrow). An existing output is replaced when the new one is complete.
@@ -186,6 +187,8 @@ def write_answers(
     method = frozen(method)
     name, content = name_of(method), _pickled(method)
     check_names(method, source)
+    if takes_missing(method):
+        source = with_missing(source)
     part_bytes = part_bytes or PART_BYTES
     parts = source.parts(part_bytes)
     about: Identity | None = None
@@ -342,6 +345,12 @@ def check_names(method: Method, source: Source) -> None:
     known = getattr(owner, "feature_names_in_", None) if known is None else known
     if known is not None and not callable(known):
         agreed(source.feature_names, tuple(map(str, known)), source.name)
+
+
+def takes_missing(method: Method) -> bool:
+    """Return True if the method is that of an estimator whose scikit-learn tags say that rows may hold NaN."""
+    tags = getattr(getattr(unwrapped(method), "__self__", None), "__sklearn_tags__", None)
+    return tags is not None and bool(tags().input_tags.allow_nan)
 
 
 def _pickled(method: Method) -> bytes:

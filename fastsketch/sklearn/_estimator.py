@@ -88,6 +88,8 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
     if isinstance(X, str | PathLike | Source):  # scikit-learn would report a string that is not a number
         if "y" in options:
             advice = "partial_fit(rows, y) learns the chunks of fs.open_rows(X) one after another"
+        elif options.get("reset", True):
+            advice = "np.concatenate(list(fs.open_rows(X))) is the array of all rows, if it fits into memory"
         else:
             method = "transform" if hasattr(type(estimator), "transform") else "predict"
             advice = f"fs.map_rows(estimator.{method}, X, output=...) writes what a method says of each"

@@ -201,6 +201,26 @@ def test_answers_of_estimators_and_learners(tmp_path, amount):
     assert np.array_equal(np.load(out), learner.predict(STREAM))
 
 
+def test_missing_numbers_reach_the_estimators_that_take_them(tmp_path):
+    skl = pytest.importorskip("fastsketch.sklearn")
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((300, 4)) + rng.standard_normal((300, 1))
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    path, out = tmp_path / "gaps.csv", tmp_path / "out.npy"
+    np.savetxt(path, rows, delimiter=",", fmt="%.17g")
+    path.write_text(path.read_text().replace("nan", ""))
+    source = fs.open_rows(path, header=False)
+    by_distance = skl.SketchedCovariance(fill="mean").fit(source)
+    completer = skl.LowRankCompleter().fit(source)
+    by_em = skl.SketchedPCA(2, missing="em").fit(source)
+    for method in (by_distance.predict, by_distance.score_samples, completer.transform, by_em.transform):
+        fs.map_rows(method, source, output=out, workers=1)
+        assert np.allclose(np.load(out), method(rows), rtol=1e-9, atol=1e-12)
+    plain = skl.SketchedPCA(2).fit(np.nan_to_num(rows))
+    with pytest.raises(ValueError, match="NaN"):
+        fs.map_rows(plain.transform, source, output=out, workers=1)
+
+
 def test_what_columns_are_called(tmp_path):
     skl = pytest.importorskip("fastsketch.sklearn")
     pytest.importorskip("pyarrow")
