@@ -12,8 +12,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
+from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import InputFile, SourceError, whole_lines
 from fastsketch.data.files._table import (
     AGAIN,
@@ -47,6 +49,17 @@ RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
 HEAD_BYTES = 64 << 10
 # Characters that str.strip() removes and polars does not.
 _BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
+
+
+def warn_of_partitions(name: str) -> None:
+    """Warn that folders called column=value above a csv file (Hive partitions) are not read as columns."""
+    folders = [part for part in Path(name).parent.parts if re.fullmatch(r"\w+=[^=]*", part)]
+    if folders:
+        columns = ", ".join(repr(folder.partition("=")[0]) for folder in folders)
+        warn_caller(
+            f"folders are called as if they held the values of the columns {columns}: these columns are read from "
+            "Parquet and Arrow files, but not for csv files, whose columns are those of their lines"
+        )
 
 
 class Csv:
@@ -119,6 +132,7 @@ class Csv:
                 self._numbering = lines[self.begins - 1].rstrip(b"\r")
             if again := [number for number, cells in self.first if cells == self._head]:
                 raise self.error(again[0], AGAIN)
+        warn_of_partitions(name)
 
     def _read_first(self, start: bytes) -> None:
         """Parse the first rows of the file into the attribute `first`.

@@ -452,6 +452,16 @@ def test_whitespace_of_any_kind_around_numbers(tmp_path, blank, header):
     assert events.values.tolist() == [2.0, 3.0, 1.0]
 
 
+def test_columns_in_the_names_of_folders_are_not_lost_in_silence(tmp_path):
+    folder = tmp_path / "shop=a" / "year=2023"
+    folder.mkdir(parents=True)
+    (folder / "p.csv").write_text("x,y\n1,2\n3,4\n")
+    with pytest.warns(UserWarning, match="columns 'shop', 'year'.*not for csv files"):
+        assert open_rows(folder / "p.csv").feature_names == ("x", "y")
+    with pytest.warns(UserWarning, match="columns 'shop', 'year'"):
+        assert len(list(fs.data.TableRows(folder / "p.csv", target="y"))) == 1
+
+
 def test_an_event_beyond_doubles_is_named_by_its_line(tmp_path):
     path = tmp_path / "events.csv"
     path.write_text("user,item,value\nu,i,2\nv,j,1e999\n")
