@@ -21,7 +21,7 @@ from scipy import sparse
 
 from bench_data import located, signed_links
 from fastsketch.recommending.ranking import ndcg_at, recall_at
-from fastsketch.recommending.ranking._splits import owners
+from fastsketch.recommending.ranking._splits import row_indices
 from lowrank.choice import climb
 from lowrank.sets import ratings_of
 from recommending.methods import TOP
@@ -92,7 +92,7 @@ def entries_of(name):
         if train is None:
             return None
         stars = np.full(train.nnz, 5, np.float32)
-        return Entries(owners(train), train.indices, stars, train.shape)
+        return Entries(row_indices(train), train.indices, stars, train.shape)
     found = ratings_of(name)
     if found is None:
         return None

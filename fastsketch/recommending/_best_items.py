@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.recommending._item_events import entries
-from fastsketch.recommending._item_weights import ItemWeights, best_of
+from fastsketch.recommending._item_events import csr_structure
+from fastsketch.recommending._item_weights import ItemWeights, top_products
 
 
 class Recommendations(NamedTuple):
@@ -41,7 +41,7 @@ class Explanation(NamedTuple):
     contributions: NDArray[np.float64]
 
 
-class Limits(NamedTuple):
+class ItemFilter(NamedTuple):
     """Filters on the items that may be recommended."""
 
     open_items: NDArray[np.bool_]  # items with events
@@ -50,54 +50,73 @@ class Limits(NamedTuple):
 
 
 def recommend(
-    weights: ItemWeights, events: Any, n: int, limits: Limits, *, popularity: NDArray[np.float64], exclude_seen: bool
+    weights: ItemWeights,
+    events: Any,
+    n: int,
+    item_filter: ItemFilter,
+    *,
+    popularity: NDArray[np.float64],
+    exclude_seen: bool,
 ) -> Recommendations:
-    """Recommend the n best items for every CSR row. Rows without known items get the most popular ones, at score 0.
+    """Recommend the n items with the highest scores for every CSR row.
 
-    An item is known if its `popularity` is positive.
+    A row without any item of positive `popularity` (items,) gets the most popular items, at score 0. With
+    `exclude_seen` the items of the row are not recommended.
     """
-    silent = ~_holds(events, popularity > 0)
-    excluded = [] if limits.exclude is None else [entries(limits.exclude)]
-    items, scores = weights.best(
-        events, n, limits.open_items, excluded, exclude_seen=exclude_seen, allowed=limits.allowed
+    without_items = ~_mark_rows_with_items(events, popularity > 0)
+    excluded = [] if item_filter.exclude is None else [csr_structure(item_filter.exclude)]
+    items, scores = weights.top_items(
+        events, n, item_filter.open_items, excluded, exclude_seen=exclude_seen, allowed=item_filter.allowed
     )
-    if silent.any():
-        line = np.flatnonzero(silent)
-        open_popularity = np.where(limits.open_items, popularity, np.nan)
-        lists = [entries(events, line)] if exclude_seen else []
-        if limits.exclude is not None:
-            lists.append(entries(limits.exclude, line))
-        one, columns = np.ones((len(line), 1)), open_popularity[:, np.newaxis]
-        items[line], scores[line] = best_of(one, columns, n, left_out=lists, allowed=limits.allowed)[0], 0.0
+    if without_items.any():
+        cold_rows = np.flatnonzero(without_items)
+        open_popularity = np.where(item_filter.open_items, popularity, np.nan)
+        exclusions = [csr_structure(events, cold_rows)] if exclude_seen else []
+        if item_filter.exclude is not None:
+            exclusions.append(csr_structure(item_filter.exclude, cold_rows))
+        ones, columns = np.ones((len(cold_rows), 1)), open_popularity[:, np.newaxis]
+        items[cold_rows], scores[cold_rows] = (
+            top_products(ones, columns, n, left_out=exclusions, allowed=item_filter.allowed)[0],
+            0.0,
+        )
     scores[items < 0] = np.nan
     return Recommendations(items, scores)
 
 
-def _holds(events: Any, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a boolean mask of the CSR rows with an entry in any column where `known` is True."""
-    sums = np.concatenate([[0], np.cumsum(known[events.indices])])
+def _mark_rows_with_items(events: Any, is_known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return a mask (k,) of the CSR rows that have an entry in a column where `is_known` (items,) is True."""
+    sums = np.concatenate([[0], np.cumsum(is_known[events.indices])])
     return sums[events.indptr[1:]] > sums[events.indptr[:-1]]
 
 
-def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:
-    """Find the n items to whose scores each chosen item contributes most."""
+def find_similar(
+    weights: ItemWeights, query_items: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]
+) -> Recommendations:
+    """Find the n items to whose scores each query item contributes most, best first.
+
+    `query_items` (k,) are column indices. Query items without events get -1 and NaN.
+    """
     from scipy.sparse import csr_array
 
-    alone = np.ones(len(chosen), weights.z.dtype), chosen.astype(np.int32), np.arange(len(chosen) + 1)
-    rows = csr_array(alone, shape=(len(chosen), weights.n_items))
-    items, scores = weights.best(rows, n, open_items, [], exclude_seen=True)
-    items[~open_items[chosen]] = -1
+    csr_arrays = (
+        np.ones(len(query_items), weights.z.dtype),
+        query_items.astype(np.int32),
+        np.arange(len(query_items) + 1),
+    )
+    rows = csr_array(csr_arrays, shape=(len(query_items), weights.n_items))
+    items, scores = weights.top_items(rows, n, open_items, [], exclude_seen=True)
+    items[~open_items[query_items]] = -1
     scores[items < 0] = np.nan
     return Recommendations(items, scores)
 
 
-def explained(weights: ItemWeights, events: Any, target: int) -> Explanation:
-    """Return how much each item of one CSR row contributes to the score of the item `target`.
+def explain_score(weights: ItemWeights, events: Any, target: int) -> Explanation:
+    """Compute the contribution of each item of a CSR row to the score of the item `target`.
 
-    The target itself is left out, and contributions descend.
+    `events` has one row. The target itself is excluded, and contributions are in descending order.
     """
-    held = events.indices.astype(np.int64)
-    given = events.data.astype(np.float64) * weights.of_target(held, target)
-    held, given = held[held != target], given[held != target]
-    order = np.argsort(-given, kind="stable")
-    return Explanation(held[order], given[order])
+    row_items = events.indices.astype(np.int64)
+    contributions = events.data.astype(np.float64) * weights.weights_of_target(row_items, target)
+    row_items, contributions = row_items[row_items != target], contributions[row_items != target]
+    order = np.argsort(-contributions, kind="stable")
+    return Explanation(row_items[order], contributions[order])

@@ -21,42 +21,42 @@ from fastsketch.data.names._id_map import IdMap, array_names, arrays_of, no_ids,
 from fastsketch.data.names._triples import Table, as_triples, with_lines
 from fastsketch.recommending._item_events import (
     ITEM_IDS,
-    MOST,
+    LARGEST_ENTRY,
     as_events,
-    column_squares,
-    decayed,
+    check_item_ids,
+    column_decay_factor,
+    column_square_sums,
     entry_squares,
-    ids_of_matrix,
-    row_squares,
-    rows_of_table,
+    row_square_sums,
+    table_to_csr,
 )
 from fastsketch.recommending._item_weights import (
-    FIRST,
-    HIDDEN,
+    HIDDEN_SHARE,
+    START_RIDGE,
     GramModel,
     ItemWeights,
     RidgePath,
-    Trial,
-    climb,
+    RidgeTrial,
+    approximate_gram,
+    evaluate_ridges,
     item_weights,
-    read,
+    search_ridge,
     split_items,
-    try_all,
 )
-from fastsketch.recommending._neighbours import KeptUsers, Walks, walks_over
+from fastsketch.recommending._neighbours import RetainedUsers, Walks, compute_walks
 from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._moved_columns import with_columns as with_moved_columns
 
-# A ridge is chosen on at most a fifth of all users, and only if these are at least FEWEST: 100 users in all.
-FEWEST, ONE_OF = 20, 5
+# A ridge is chosen on at most a fifth of all users, and only if these are at least 20: 100 users in all.
+MIN_HELD_OUT_USERS, HELD_OUT_DIVISOR = 20, 5
 # The largest ridge.
-MOST_RIDGE = 1e300
+RIDGE_LIMIT = 1e300
 
 # Prefix of the names of arrays of the retained users in a file.
-KEPT = "kept"
+RETAINED_PREFIX = "kept"
 
 
 class FittedItems(NamedTuple):
@@ -83,13 +83,13 @@ class ItemLearner(HeldOutLearner, abstract=True):
     dtype: DTypeLike | None = float_dtype(default=None)
     seed: int = seed(default=0)
 
-    LEARNED = (*HeldOutLearner.LEARNED, "_squares", "_kept", "_ids")
+    LEARNED = (*HeldOutLearner.LEARNED, "_squares", "_retained_users", "_ids")
 
     def _begin(self) -> None:
         super()._begin()
-        self._said_short = False  # whether the user was warned that the sketch is short
-        self._squares: NDArray[np.float64] | None = None  # of the columns, by ``column_squares``
-        self._kept = KeptUsers()
+        self._warned_sketch_short = False  # whether the user was warned that the sketch is short
+        self._squares: NDArray[np.float64] | None = None  # of the columns, by ``column_square_sums``
+        self._retained_users = RetainedUsers()
         self._selected: float | None = None
         self._ids: IdMap | None = None
 
@@ -172,11 +172,11 @@ class ItemLearner(HeldOutLearner, abstract=True):
         table = as_triples(rows, columns, "rows")
         if table is None:
             if item_ids is None:
-                given, rows = None, with_columns(rows, self._column_order(rows))
+                new_ids, rows = None, with_columns(rows, self._column_order(rows))
             else:
-                given = ids_of_matrix(rows, item_ids, self._ids, self.n_features)
+                new_ids = check_item_ids(rows, item_ids, self._ids, self.n_features)
             self._take_rows(rows, sample_weight)
-            self._ids = self._ids if given is None else given
+            self._ids = self._ids if new_ids is None else new_ids
             return self
         if item_ids is not None:
             raise ValueError("item_ids is for matrices: rows are a table, which has ids")
@@ -188,41 +188,52 @@ class ItemLearner(HeldOutLearner, abstract=True):
             weights = as_weights(sample_weight, len(table.user_ids))
             assert weights is not None
             if not weights.all():
-                n_items, kept = len(table.item_ids), weights > 0
-                rows_of_table(table, np.arange(n_items), n_items, self._dtype)  # validates the ignored users, too
-                table, sample_weight = with_lines(table, kept[table.users], kept), weights[kept]
+                n_items, has_weight = len(table.item_ids), weights > 0
+                table_to_csr(table, np.arange(n_items), n_items, self._dtype)  # validates the ignored users, too
+                table, sample_weight = with_lines(table, has_weight[table.users], has_weight), weights[has_weight]
         if len(table):
-            ids, places = (self._ids or no_ids()).extended(table.item_ids, "items")
-            self._learn(rows_of_table(table, places, len(ids), self._dtype), ids, sample_weight)
+            ids, item_columns = (self._ids or no_ids()).extended(table.item_ids, "items")
+            self._learn(table_to_csr(table, item_columns, len(ids), self._dtype), ids, sample_weight)
         return self
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
         self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
 
     def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
-        """Learn from validated CSR rows. New items, in additional columns at the end, enlarge the model.
+        """Update sums, reservoir, retained users and sketch with validated CSR rows.
 
-        `ids` are the ids of all columns. A failure leaves the model unchanged.
+        New items, in additional columns at the end, enlarge the model. `ids` are the ids of all columns. A failure
+        leaves the model unchanged.
         """
         k, n_items = events.shape
         width = self.n_features or n_items
-        now = self if n_items == width else self._placed(np.arange(width), n_items)
-        of = entry_squares(events)
-        sketch, weights = now._sketch, self._row_weights(row_squares(events, of), as_weights(sample_weight, k))
+        widened = self if n_items == width else self._with_moved_items(np.arange(width), n_items)
+        squared_entries = entry_squares(events)
+        sketch, weights = (
+            widened._sketch,
+            self._row_weights(row_square_sums(events, squared_entries), as_weights(sample_weight, k)),
+        )
         if not weights.all():
             events, weights = rows_with_weight(events, weights, checked=True)
-            k, of = events.shape[0], entry_squares(events)
-        squares = column_squares(events, weights, self.decay, first=self._n, before=now._squares, of=of)
-        held = held_out.empty(n_items, self._dtype) if now._held is None else now._held
+            k, squared_entries = events.shape[0], entry_squares(events)
+        squares = column_square_sums(
+            events, weights, self.decay, first_row=self._n, previous_sums=widened._squares, squares=squared_entries
+        )
+        reservoir = held_out.empty(n_items, self._dtype) if widened._held is None else widened._held
         size = self.reservoir_size if self.ridge is None else 0
-        held, users = held_out.offer(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
+        reservoir, users = held_out.offer(
+            reservoir, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay
+        )
         names = self._feature_names if self._has_names(n_items) else None
-        learned = {"_n": self._n + k, "_squares": squares, "_held": held, "_sketch": sketch, "_ids": ids}
-        learned |= {"_kept": now._kept.with_users(users, self._most_kept), "_feature_names": names}
-        self._settle(learned, users.rows, users.weight)
+        new_state = {"_n": self._n + k, "_squares": squares, "_held": reservoir, "_sketch": sketch, "_ids": ids}
+        new_state |= {
+            "_retained_users": widened._retained_users.add_users(users, self._max_retained_events),
+            "_feature_names": names,
+        }
+        self._settle(new_state, users.rows, users.weight)
 
     @property
-    def _most_kept(self) -> int:
+    def _max_retained_events(self) -> int:
         """Largest number of events to retain for random walks; 0 if the weight of walks would not be chosen."""
         return self.kept_events if self.ridge is None and self.reservoir_size else 0
 
@@ -230,23 +241,35 @@ class ItemLearner(HeldOutLearner, abstract=True):
         """Return True if every item has a column name. Items that were added by a table have none."""
         return self._feature_names is not None and len(self._feature_names) == n_items
 
-    def _row_weights(self, squares: NDArray[np.float64], given: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        # w = (x'x)^-p
+    def _row_weights(
+        self, squares: NDArray[np.float64], sample_weight: NDArray[np.float64] | None
+    ) -> NDArray[np.float64]:
+        """Compute the weight (x'x)^-activity_power of every row, times its sample weight. Return (k,).
+
+        `squares` (k,) are the x'x. ValueError if the dtype of the sketch cannot represent a weighted row.
+        """
         weights = np.where(squares > 0, squares, 1.0) ** -self.activity_power
-        if given is None:
+        if sample_weight is None:
             return weights
         with np.errstate(over="ignore"):
-            weights *= given
-            heavy, most = weights * squares, MOST[self._dtype.itemsize] ** 2
-        wrong = ~((heavy == 0) & ((given == 0) | (squares == 0)) | (heavy >= 1 / most) & (heavy <= most))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(f"sample_weight leaves the range of {self._dtype}: row {row} has {given[row]:g}")
+            weights *= sample_weight
+            weighted_squares, largest_allowed = weights * squares, LARGEST_ENTRY[self._dtype.itemsize] ** 2
+        out_of_range = ~(
+            (weighted_squares == 0) & ((sample_weight == 0) | (squares == 0))
+            | (weighted_squares >= 1 / largest_allowed) & (weighted_squares <= largest_allowed)
+        )
+        if out_of_range.any():
+            row = int(np.argmax(out_of_range))
+            raise ValueError(f"sample_weight leaves the range of {self._dtype}: row {row} has {sample_weight[row]:g}")
         return weights
 
     def _faded(self, factor: float) -> dict[str, Any]:
+        """Return the attributes of this class after all earlier rows have been multiplied by `factor` in weight."""
         assert self._squares is not None
-        return {"_squares": self._squares * factor, "_kept": self._kept.each(lambda users: users.faded(factor))}
+        return {
+            "_squares": self._squares * factor,
+            "_retained_users": self._retained_users.map_groups(lambda users: users.faded(factor)),
+        }
 
     # -- merging ---------------------------------------------------------------------------------------------------
     def _must_agree(self) -> dict[str, Any]:
@@ -260,47 +283,60 @@ class ItemLearner(HeldOutLearner, abstract=True):
             raise ValueError("only one of the two models has ids of items: they cannot be merged")
         ids, mine, theirs = self._ids, self, other
         if ids is not None and other._ids is not None and ids != other._ids:
-            ids, places = ids.extended(other._ids, "items")
-            mine, theirs = self._placed(np.arange(self.n_features or 0), len(ids)), other._placed(places, len(ids))
-        joined, rest = mine._joined(theirs)
-        self._eat(joined["_sketch"], rest)
-        n = joined["_n"]
-        kept = KeptUsers(limit=min(self._kept.limit, other._kept.limit))
-        for part in (*mine._known_kept(came=n - 1), *theirs._known_kept(came=n - 1), rest):
-            kept = kept.with_users(part, self._most_kept)
-        squares = (mine._known_squares() + theirs._known_squares()) / decayed(self.decay, n)
+            ids, item_columns = ids.extended(other._ids, "items")
+            mine, theirs = (
+                self._with_moved_items(np.arange(self.n_features or 0), len(ids)),
+                other._with_moved_items(item_columns, len(ids)),
+            )
+        merged_state, sketch_rows = mine._joined(theirs)
+        self._eat(merged_state["_sketch"], sketch_rows)
+        n = merged_state["_n"]
+        retained = RetainedUsers(limit=min(self._retained_users.limit, other._retained_users.limit))
+        for users in (
+            *mine._decayed_retained_users(arrival=n - 1),
+            *theirs._decayed_retained_users(arrival=n - 1),
+            sketch_rows,
+        ):
+            retained = retained.add_users(users, self._max_retained_events)
+        squares = (mine._decayed_square_sums() + theirs._decayed_square_sums()) / column_decay_factor(self.decay, n)
         selected = self._selected if self._selected == other._selected else None
         names = self._feature_names if self._has_names(len(squares)) else None
-        vars(self).update(joined, _squares=squares, _kept=kept, _selected=selected, _ids=ids, _feature_names=names)
+        vars(self).update(
+            merged_state, _squares=squares, _retained_users=retained, _selected=selected, _ids=ids, _feature_names=names
+        )
 
-    def _placed(self, places: NDArray[np.int64], width: int) -> Self:
+    def _with_moved_items(self, item_columns: NDArray[np.int64], width: int) -> Self:
         """Return a copy of the model with its items moved to other columns: item i to column places[i].
 
         The copy has `width` columns and no ids.
         """
-        out = type(self)(**self.parameters)
-        out._n, out._sketch = self._n, with_moved_columns(self._sketch, places, width)
+        moved = type(self)(**self.parameters)
+        moved._n, moved._sketch = self._n, with_moved_columns(self._sketch, item_columns, width)
         if self._squares is not None and self._held is not None:
-            out._squares, out._held = np.zeros(width), self._held.with_items(places, width)
-            out._squares[places] = self._squares
-            out._kept = self._kept.each(lambda users: users.with_items(places, width))
-        return out
+            moved._squares, moved._held = np.zeros(width), self._held.with_items(item_columns, width)
+            moved._squares[item_columns] = self._squares
+            moved._retained_users = self._retained_users.map_groups(lambda users: users.with_items(item_columns, width))
+        return moved
 
     # -- item weights ----------------------------------------------------------------------------------------------
-    def _known_squares(self) -> NDArray[np.float64]:
+    def _decayed_square_sums(self) -> NDArray[np.float64]:
+        """Return the decayed sums of squares of the columns (items,). ValueError before the first rows."""
         if self._squares is None:
             raise ValueError("the model has seen no rows: call update first")
-        return self._squares * decayed(self.decay, self._n)
+        return self._squares * column_decay_factor(self.decay, self._n)
 
-    def _known_kept(self, *, came: int | None = None) -> tuple[HeldOut, ...]:
-        """Return the users whose rows are retained for random walks, in groups, with decayed weights."""
-        kept = self._kept.cut(self._most_kept)
-        return kept.each(lambda users: users.aged(self.decay, self._n, came=came)).parts
+    def _decayed_retained_users(self, *, arrival: int | None = None) -> tuple[HeldOut, ...]:
+        """Return the users that are retained for random walks, as groups of rows with decayed weights.
+
+        `arrival` replaces their row numbers, if the rows continue in another stream.
+        """
+        retained = self._retained_users.truncate(self._max_retained_events)
+        return retained.map_groups(lambda users: users.aged(self.decay, self._n, came=arrival)).groups
 
     def _fitted(self) -> FittedItems:
         """Return the fitted item weights. They are computed at the first call after an update and then cached."""
         if self._last is None:
-            self._last = self._read_out(self._known_squares(), self._known_held())
+            self._last = self._read_out(self._decayed_square_sums(), self._known_held())
             self._warn_if_short(self._last)
         return self._last
 
@@ -311,14 +347,14 @@ class ItemLearner(HeldOutLearner, abstract=True):
         The bound decreases at least as 1 / l, which gives the recommended size. There is no warning if walks have a
         weight: they contain what the sketch has lost.
         """
-        squares, bound = self._known_squares(), self._sketch._certificate().get("error_bound", 0.0)
-        if self._said_short or fitted.walk_weight or not squares.any():
+        squares, bound = self._decayed_square_sums(), self._sketch._certificate().get("error_bound", 0.0)
+        if self._warned_sketch_short or fitted.walk_weight or not squares.any():
             return
         of_dropout = self.dropout / (1.0 - self.dropout) * squares[squares > 0]
         added = float(np.median(of_dropout)) + fitted.ridge
         if bound <= added:
             return
-        self._said_short = True
+        self._warned_sketch_short = True
         size = min(len(squares) + 1, int(np.ceil(self.sketch_size * bound / added)))
         warn_caller(
             f"sketch_size={self.sketch_size} is short for these {len(squares):,} items: an eigenvalue of X'X may have "
@@ -328,61 +364,86 @@ class ItemLearner(HeldOutLearner, abstract=True):
         )
 
     @one_blas_thread
-    def _read_out(self, squares: NDArray[np.float64], held: HeldOut) -> FittedItems:
-        parts = self._known_kept()
-        ridge, path, weight = self._choices(squares, held, parts)
-        weights = item_weights(self._gram_model(squares, held), ridge)
+    def _read_out(self, squares: NDArray[np.float64], reservoir: HeldOut) -> FittedItems:
+        """Choose the ridge penalty and the walk weight, and compute the item weights.
+
+        `squares` (items,) are the decayed sums of squares of the columns, and `reservoir` holds the held-out users.
+        """
+        retained = self._decayed_retained_users()
+        ridge, path, weight = self._choose_ridge_and_walk_weight(squares, reservoir, retained)
+        weights = item_weights(self._gram_model(squares, reservoir), ridge)
         if weight:
-            walks = self._walks([*parts, held])
-            weights = weights._replace(walks=walks.times(weight))
+            walks = self._walks([*retained, reservoir])
+            weights = weights._replace(walks=walks.scale(weight))
         return FittedItems(weights, ridge, path, weight)
 
-    def _walks(self, parts: Sequence[HeldOut]) -> Walks:
-        """Return transition matrices of random walks over all users in the given groups."""
-        users = held_out.joined(parts)
-        return walks_over(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
+    def _walks(self, groups: Sequence[HeldOut]) -> Walks:
+        """Compute the transition matrices of random walks over all users of the given groups."""
+        users = held_out.joined(groups)
+        return compute_walks(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
 
-    def _choices(
-        self, squares: NDArray[np.float64], held: HeldOut, parts: Sequence[HeldOut]
+    def _choose_ridge_and_walk_weight(
+        self, squares: NDArray[np.float64], reservoir: HeldOut, retained: Sequence[HeldOut]
     ) -> tuple[float, RidgePath | None, float]:
-        """Choose the ridge penalty and the weight of random walks on held-out users.
+        """Choose the ridge penalty and the weight of random walks by the NDCG of held-out users.
 
-        Return (ridge, path of tried ridges or None, weight).
+        These users are excluded from the sums and the sketch meanwhile. Return (ridge, path of tried ridges or None,
+        walk weight). A ridge that the caller has set is kept, and with too few held-out users the starting ridge and
+        weight 0 are returned.
+
+        Parameters
+        ----------
+        squares : ndarray (items,)
+            Decayed sums of squares of the columns.
+        reservoir : HeldOut
+            Held-out users.
+        retained : sequence of HeldOut
+            Users that are retained for random walks.
         """
         ridge = self.ridge if self._selected is None else self._selected
-        without = _usual_ridge(squares) if ridge is None else ridge, None, 0.0
-        n = min(len(held), self._n // ONE_OF)
-        if n < FEWEST or (ridge is not None and not parts):
+        without = _starting_ridge(squares) if ridge is None else ridge, None, 0.0
+        n = min(len(reservoir), self._n // HELD_OUT_DIVISOR)
+        if n < MIN_HELD_OUT_USERS or (ridge is not None and not retained):
             return without
-        users = held.chosen(slice(0, n))
-        others = squares - column_squares(users.rows, users.weight)
-        known = others > 1e-9 * squares
-        if not known.any():
+        trial_users = reservoir.chosen(slice(0, n))
+        other_squares = squares - column_square_sums(trial_users.rows, trial_users.weight)
+        has_other_events = other_squares > 1e-9 * squares
+        if not has_other_events.any():
             return without
-        rest = held.chosen(slice(n, None))
-        gram = self._gram_model(np.where(known, others, 0.0), rest)
-        trial = Trial(gram, *split_items(users, HIDDEN), np.flatnonzero(known).astype(np.int32))
+        remaining_users = reservoir.chosen(slice(n, None))
+        gram = self._gram_model(np.where(has_other_events, other_squares, 0.0), remaining_users)
+        trial = RidgeTrial(
+            gram, *split_items(trial_users, HIDDEN_SHARE), np.flatnonzero(has_other_events).astype(np.int32)
+        )
         path = None
         if ridge is None:
-            path = climb(trial, float(others[known].mean()))
+            path = search_ridge(trial, float(other_squares[has_other_events].mean()))
             ridge = path.ridge
-        if not parts:
+        if not retained:
             return ridge, path, 0.0
-        walks = self._walks([*parts, rest])
-        return ridge, path, trial.walk_weight(ridge, walks)
+        walks = self._walks([*retained, remaining_users])
+        return ridge, path, trial.choose_walk_weight(ridge, walks)
 
     @one_blas_thread
-    def _tried_path(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
-        """Choose the ridge penalty on the given users, among `ridges` or by a search if they are None."""
-        squares = self._known_squares()
+    def _choose_ridge(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
+        """Choose the ridge penalty by the NDCG of hidden items of the given users. Return all that were tried.
+
+        Candidates are `ridges`, or the grid of ``search_ridge`` if they are None.
+        """
+        squares = self._decayed_square_sums()
         open_items = np.flatnonzero(squares > 0).astype(np.int32)
-        trial = Trial(self._gram_model(squares, self._known_held()), *split_items(users, HIDDEN), open_items)
-        return climb(trial, _usual_ridge(squares) / FIRST) if ridges is None else try_all(trial, ridges)
+        trial = RidgeTrial(self._gram_model(squares, self._known_held()), *split_items(users, HIDDEN_SHARE), open_items)
+        return (
+            search_ridge(trial, _starting_ridge(squares) / START_RIDGE)
+            if ridges is None
+            else evaluate_ridges(trial, ridges)
+        )
 
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
-        """Return an approximation of X'X from the sketch and some held-out users.
+        """Approximate X'X by a low-rank matrix plus a diagonal, from the sketch and the given held-out users.
 
-        Its diagonal is the exact sums `squares` of the squares of the columns, to which dropout adds its term.
+        The diagonal of the approximation equals `squares` (items,), the exact sums of squares of the columns, plus the
+        term of dropout.
         """
         sketch = self._sketch
         if sketch._engine is None or (self.decay != 1.0 and len(users)):
@@ -395,20 +456,30 @@ class ItemLearner(HeldOutLearner, abstract=True):
             engine = sketch._engine.clone()
             if len(users):
                 engine.update(users.rows, users.weight)
-        gram = read(engine, squares)
+        gram = approximate_gram(engine, squares)
         # with dropout p, Y = X / (1 - p), E Y'Y = X'X + p / (1 - p) diag X'X
-        forgotten = self.dropout / (1.0 - self.dropout) / gram.unit * squares
-        return gram._replace(lost=gram.lost + forgotten)
+        dropout_diagonal = self.dropout / (1.0 - self.dropout) / gram.unit * squares
+        return gram._replace(lost=gram.lost + dropout_diagonal)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._squares is None or self._held is None:
             return {"n_rows": 0}, {}
-        kept = self._kept.cut(self._most_kept)
-        users = kept.parts[0] if kept.parts else held_out.empty(len(self._squares), self._dtype)
-        about, of_held, of_sketch = self._held_state()
-        state = {"n_rows": self._n, "selected_ridge": self._selected, "sketch": about, "kept_limit": kept.limit}
-        arrays = {"squares": self._squares, **of_held, **held_out.arrays_of(users, KEPT), **of_sketch}
+        retained = self._retained_users.truncate(self._max_retained_events)
+        users = retained.groups[0] if retained.groups else held_out.empty(len(self._squares), self._dtype)
+        sketch_header, reservoir_arrays, sketch_arrays = self._held_state()
+        state = {
+            "n_rows": self._n,
+            "selected_ridge": self._selected,
+            "sketch": sketch_header,
+            "kept_limit": retained.limit,
+        }
+        arrays = {
+            "squares": self._squares,
+            **reservoir_arrays,
+            **held_out.arrays_of(users, RETAINED_PREFIX),
+            **sketch_arrays,
+        }
         if self._ids is None:
             return state, arrays
         return {**state, "ids": self._ids.kind}, {**arrays, **arrays_of(self._ids, ITEM_IDS)}
@@ -419,19 +490,24 @@ class ItemLearner(HeldOutLearner, abstract=True):
             checks.number_within(n, "n_rows", 0, 0)
             return
         of_ids = array_names(ITEM_IDS) if "ids" in state else ()
-        rest = {name: array for name, array in arrays.items() if name not in of_ids}
-        own = {name: array for name, array in rest.items() if not name.startswith(OF_SKETCH)}
-        checks.only(own, "squares", *held_out.names_of(HELD), *held_out.names_of(KEPT))
+        model_arrays = {name: array for name, array in arrays.items() if name not in of_ids}
+        non_sketch_arrays = {name: array for name, array in model_arrays.items() if not name.startswith(OF_SKETCH)}
+        checks.only(non_sketch_arrays, "squares", *held_out.names_of(HELD), *held_out.names_of(RETAINED_PREFIX))
         d = arrays["squares"].size
         checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
-        checks.not_negative(rest, "squares", (d,))
+        checks.not_negative(model_arrays, "squares", (d,))
         if state["selected_ridge"] is not None:
-            as_real(state["selected_ridge"], "selected_ridge", 0.0, MOST_RIDGE, low_open=True)
+            as_real(state["selected_ridge"], "selected_ridge", 0.0, RIDGE_LIMIT, low_open=True)
         size = self.reservoir_size if self.ridge is None else 0
-        self._validate_held(state, rest, d, width=d, size=size, fewest=2, dtype=self._dtype)
-        held_out.validate(own, KEPT, d, size=n, fewest=1, n_rows=n, dtype=self._dtype)
-        checks.number_within(len(own[f"{KEPT}_data"]), "events kept", 0, self._most_kept)
-        limit, key = as_integer(state["kept_limit"], "kept_limit", 0, 2**64), own[f"{KEPT}_key"]
+        self._validate_held(state, model_arrays, d, width=d, size=size, fewest=2, dtype=self._dtype)
+        held_out.validate(non_sketch_arrays, RETAINED_PREFIX, d, size=n, fewest=1, n_rows=n, dtype=self._dtype)
+        checks.number_within(
+            len(non_sketch_arrays[f"{RETAINED_PREFIX}_data"]), "events kept", 0, self._max_retained_events
+        )
+        limit, key = (
+            as_integer(state["kept_limit"], "kept_limit", 0, 2**64),
+            non_sketch_arrays[f"{RETAINED_PREFIX}_key"],
+        )
         if len(key) and int(key[-1]) >= limit:
             raise ValueError(f"the users kept have a key of {key[-1]}, not below the limit {limit}")
         self._ids = read_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state else None
@@ -445,13 +521,13 @@ class ItemLearner(HeldOutLearner, abstract=True):
             self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
             self._restore_held(state, arrays, len(arrays["squares"]), width=len(arrays["squares"]))
-            kept = held_out.from_arrays(arrays, len(arrays["squares"]), KEPT)
-            self._kept = KeptUsers((kept,) if len(kept) else (), state["kept_limit"])
+            retained = held_out.from_arrays(arrays, len(arrays["squares"]), RETAINED_PREFIX)
+            self._retained_users = RetainedUsers((retained,) if len(retained) else (), state["kept_limit"])
 
     def _keep_in_memory(self, other: Self) -> None:
-        other._ids, other._said_short = self._ids, self._said_short
+        other._ids, other._warned_sketch_short = self._ids, self._warned_sketch_short
 
 
-def _usual_ridge(squares: NDArray[np.float64]) -> float:
+def _starting_ridge(squares: NDArray[np.float64]) -> float:
     """Return the ridge penalty at which the search starts, or 1 for a model without events."""
-    return FIRST * float(squares[squares > 0].mean()) if squares.any() else 1.0
+    return START_RIDGE * float(squares[squares > 0].mean()) if squares.any() else 1.0

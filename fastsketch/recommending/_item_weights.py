@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.recommending import items as kernel
-from fastsketch.recommending._item_events import entries
+from fastsketch.recommending._item_events import csr_structure
 from fastsketch.recommending._neighbours import Walks
 from fastsketch.recommending.ranking import ndcg_at
-from fastsketch.recommending.ranking._splits import Split, first_of_rows, owners, parted
+from fastsketch.recommending.ranking._splits import Split, row_indices, select_smallest_in_rows, split_entries
 from fastsketch.ridge._gram_model import LEAST_SHARE, GramModel, Matrix, gram_of, inner_of, quadratic, scaled_diagonal
 from fastsketch.ridge._held_out import HeldOut, mixed
 from fastsketch.ridge._path import STEP, as_good, climbed, error_of, is_as_good
@@ -35,33 +35,33 @@ from fastsketch.sketching._read_out import reads_by_feature
 
 
 # -- a model of X'X ----------------------------------------------------------------------------------------------------
-def read(engine: AnyEngine, squares: Matrix) -> GramModel:
-    """Return a low-rank plus diagonal approximation of X'X from a sketch engine. The engine is modified.
+def approximate_gram(engine: AnyEngine, squares: Matrix) -> GramModel:
+    """Approximate X'X by a low-rank matrix plus a diagonal, from the sketch in an engine. The engine is modified.
 
-    `squares` (items,) are the exact sums of squares of the columns.
+    `squares` (items,) are the exact sums of squares of the columns, which the approximation has as its diagonal.
     """
     shrinkage = engine.shrinkage
-    z = item_matrix(engine)
+    z = transposed_sketch(engine)
     removed = max(shrinkage, engine.shrinkage)
     values, vectors = np.linalg.eigh(gram_of(z))
-    real = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
-    values, vectors = values[real], vectors[:, real]
+    is_positive = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
+    values, vectors = values[is_positive], vectors[:, is_positive]
     # the noise level: the smallest eigenvalue, at most what shrinks have removed, as in a shrink of Frequent Directions
-    level = min(float(values.min(initial=np.inf)), removed)
-    root = vectors * np.sqrt(np.maximum(1.0 - level / values, 0.0))
-    root = np.ascontiguousarray(root[:, values > level])
+    noise_level = min(float(values.min(initial=np.inf)), removed)
+    root = vectors * np.sqrt(np.maximum(1.0 - noise_level / values, 0.0))
+    root = np.ascontiguousarray(root[:, values > noise_level])
     unit = ldexp(1.0, engine.exponent) ** 2
-    held = quadratic(z, root.astype(z.dtype), squared=True)
-    return GramModel(z, root, np.maximum(squares / unit - held, 0.0), unit)
+    explained_squares = quadratic(z, root.astype(z.dtype), squared=True)
+    return GramModel(z, root, np.maximum(squares / unit - explained_squares, 0.0), unit)
 
 
-def item_matrix(engine: AnyEngine) -> NDArray[Any]:
-    """Return the transposed sketch, with one row per item. The engine is modified."""
+def transposed_sketch(engine: AnyEngine) -> NDArray[Any]:
+    """Return the transposed sketch (items, t), with one row per item. The engine is modified."""
     if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
         return np.ascontiguousarray(by_column(engine, engine.reduce()).T)
     width = engine.columns().shape[1]
-    z, kept = engine.z, engine.state.kept
-    z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
+    z, n_kept = engine.z, engine.state.kept
+    z[:, :n_kept] *= engine.gain[:n_kept].astype(z.dtype)
     z[:, width:] = 0  # kernels read all columns
     if len(z) == engine.n_features and (engine.slot_columns == np.arange(len(z))).all():
         return z
@@ -72,13 +72,13 @@ def item_matrix(engine: AnyEngine) -> NDArray[Any]:
 
 # -- item weights ------------------------------------------------------------------------------------------------------
 # The largest number of scores that are held at a time.
-DENSE = 1 << 23
+MAX_SCORES = 1 << 23
 
-Best = tuple[NDArray[np.int64], NDArray[np.float64]]
+TopItems = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def best_of(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> Best:
-    """Return the column indices and values of the n largest entries in each row of left @ right.T.
+def top_products(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> TopItems:
+    """Return the column indices and values (k, n) of the n largest entries in each row of left @ right.T.
 
     Options are those of ``best_columns``.
     """
@@ -87,19 +87,29 @@ def best_of(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> 
     return items, values
 
 
-def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), **options: Any) -> Best:
-    """Return the column indices and values of the n largest entries in each row of `scores`, descending.
+def top_scores(scores: NDArray[Any], n: int, exclusions: Sequence[Any] = (), **options: Any) -> TopItems:
+    """Return the column indices and values (k, n) of the n largest entries in each row of `scores`, descending.
 
-    `left_out` are results of ``entries``, of matrices of columns to exclude.
+    `exclusions` are results of ``csr_structure``: matrices of the columns to exclude. Other options are those of
+    ``best_columns``.
     """
     items, values = np.empty((len(scores), n), np.int64), np.empty((len(scores), n))
-    nothing, none = np.empty((1, 0), scores.dtype), np.empty((scores.shape[1], 0), scores.dtype)
+    no_left, no_right = np.empty((1, 0), scores.dtype), np.empty((scores.shape[1], 0), scores.dtype)
     for i, row in enumerate(scores):
-        here = [(indptr, indices, np.array([i if line is None else line[i]])) for indptr, indices, line in left_out]
-        where = slice(i, i + 1)
+        row_exclusions = [
+            (indptr, indices, np.array([i if line is None else line[i]])) for indptr, indices, line in exclusions
+        ]
+        row_slice = slice(i, i + 1)
         column = row.astype(np.float64)
         best_columns(
-            nothing, none, items[where], values[where], base=np.zeros(1), column=column, left_out=here, **options
+            no_left,
+            no_right,
+            items[row_slice],
+            values[row_slice],
+            base=np.zeros(1),
+            column=column,
+            left_out=row_exclusions,
+            **options,
         )
     return items, values
 
@@ -107,12 +117,13 @@ def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), *
 class ItemWeights(NamedTuple):
     """Item-to-item weights of EASE in factored form, optionally with weights of random walks.
 
-    The weight of item i in the score of item j is given_i (Z_i' M Z_j) gain_j, plus that of walks, and 0 for i = j.
+    The weight of item i in the score of item j is inverse_diagonal_i (Z_i' M Z_j) gain_j, plus that of walks, and 0
+    for i = j.
     """
 
     z: NDArray[Any]  # (items, t)
     inner: NDArray[Any]  # M (t, t); all arrays have the dtype of Z
-    given: NDArray[Any]  # (items,) 1 / D
+    inverse_diagonal: NDArray[Any]  # (items,) 1 / D
     gain: NDArray[Any]  # (items,) 1 / h
     walks: Walks | None = None
 
@@ -121,26 +132,26 @@ class ItemWeights(NamedTuple):
         """Number of items."""
         return len(self.z)
 
-    def projected(self, rows: Any) -> NDArray[Any]:
+    def project(self, rows: Any) -> NDArray[Any]:
         """Project CSR rows to the low-dimensional space in which scores are inner products.
 
         For X (k, items) it is X D^-1 Z M (k, t); scores are its products with Z', times gain.
         """
-        indptr, indices, _ = entries(rows)
-        return kernel.project(indptr, indices, rows.data * self.given[indices], self.z, self.inner)
+        indptr, indices, _ = csr_structure(rows)
+        return kernel.project(indptr, indices, rows.data * self.inverse_diagonal[indices], self.z, self.inner)
 
     def scores(self, rows: Any) -> NDArray[Any]:
         """Compute the scores of all items for CSR rows. An item in the row does not contribute to its own score."""
-        out = kernel.scores(self.projected(rows), self.z, self.gain)
-        own = self.gain - 1
+        out = kernel.scores(self.project(rows), self.z, self.gain)
+        own_weights = self.gain - 1
         if self.walks is not None:
             self.walks.add(rows, out)
-            own = own + self.walks.own
+            own_weights = own_weights + self.walks.diagonal
         # subtract the weight of each item in its own score: 1 / h - 1, and that of walks
-        out[owners(rows), rows.indices] -= rows.data * own[rows.indices]
+        out[row_indices(rows), rows.indices] -= rows.data * own_weights[rows.indices]
         return out
 
-    def best(
+    def top_items(
         self,
         rows: Any,
         n: int,
@@ -149,33 +160,38 @@ class ItemWeights(NamedTuple):
         *,
         exclude_seen: bool,
         allowed: NDArray[np.int32] | None = None,
-    ) -> Best:
-        """Return the n best items for each CSR row, and their scores.
+    ) -> TopItems:
+        """Return the n items with the highest scores for each CSR row, and their scores, both (k, n).
 
-        Only items where `open_items` is True are returned, without those in the matrices of `left_out`. Scores of all
-        items are computed only where they are needed: for walks, and for items that the rows hold.
+        Only items where `open_items` is True are returned, without those in the matrices of `left_out` (results of
+        ``csr_structure``). Scores of all items are computed only where they are needed: for walks, and if the items of
+        a row are not excluded.
         """
-        left_out = [entries(rows), *left_out] if exclude_seen else left_out
+        left_out = [csr_structure(rows), *left_out] if exclude_seen else left_out
         weights = self._replace(gain=np.where(open_items, self.gain, np.nan).astype(self.gain.dtype))
         if self.walks is None and exclude_seen:
             options: dict[str, Any] = {"scale": weights.gain, "left_out": left_out, "allowed": allowed}
-            return best_of(self.projected(rows), self.z, n, **options)
-        step = max(1, DENSE // self.n_items)
-        pieces: list[Best] = []
+            return top_products(self.project(rows), self.z, n, **options)
+        step = max(1, MAX_SCORES // self.n_items)
+        blocks: list[TopItems] = []
         for start in range(0, max(1, rows.shape[0]), step):
             lines = np.arange(start, min(start + step, rows.shape[0]))
             scores = weights.scores(rows if len(lines) == rows.shape[0] else rows[lines])
-            here = [(indptr, indices, lines if line is None else line[lines]) for indptr, indices, line in left_out]
-            pieces.append(best_of_scores(scores, n, here, allowed=allowed))
-        items, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+            block_exclusions = [
+                (indptr, indices, lines if line is None else line[lines]) for indptr, indices, line in left_out
+            ]
+            blocks.append(top_scores(scores, n, block_exclusions, allowed=allowed))
+        items, values = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
         return items, values
 
     @one_blas_thread
-    def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
+    def weights_of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
         """Return the weight of each given item in the score of the item `target`, float64; 0 for the target."""
-        here = self.z[items].astype(np.float64) * self.given[items].astype(np.float64)[:, np.newaxis]
-        out = here @ (self.inner.astype(np.float64) @ self.z[target].astype(np.float64)) * float(self.gain[target])
-        out += 0.0 if self.walks is None else self.walks.of_target(items, target)
+        scaled_rows = self.z[items].astype(np.float64) * self.inverse_diagonal[items].astype(np.float64)[:, np.newaxis]
+        out = (
+            scaled_rows @ (self.inner.astype(np.float64) @ self.z[target].astype(np.float64)) * float(self.gain[target])
+        )
+        out += 0.0 if self.walks is None else self.walks.weights_of_target(items, target)
         return np.where(items == target, 0.0, out)
 
 
@@ -194,9 +210,9 @@ def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
 
 # -- choice of the ridge on held-out users -----------------------------------------------------------------------------
 # Share of a user's items that is hidden, and the length of the list of the NDCG that is maximised.
-HIDDEN, DEPTH = 0.2, 20
+HIDDEN_SHARE, NDCG_DEPTH = 0.2, 20
 # Ridges in units of the mean sum of squares of a column: the middle of the path, and its ends.
-FIRST, LEAST, MOST = 3.0, 1e-3, 1e6
+START_RIDGE, SMALLEST_RIDGE, LARGEST_RIDGE = 3.0, 1e-3, 1e6
 
 # The grid of weights of walks relative to the scores of the sketch: half decades, and 0.
 WALK_WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -225,8 +241,8 @@ class RidgePath(NamedTuple):
     n_users: int
 
 
-class Trial(NamedTuple):
-    """Held-out users, with items split into shown and hidden ones, and the X'X with which they are scored."""
+class RidgeTrial(NamedTuple):
+    """Held-out users, whose items are split into shown and hidden ones, and the approximation of X'X to score them."""
 
     gram: GramModel
     shown: Any  # CSR (k, items)
@@ -236,59 +252,71 @@ class Trial(NamedTuple):
     def scores(self, ridge: float) -> NDArray[np.float64]:
         """Compute the NDCG@20 of every held-out user for a ridge penalty."""
         weights = item_weights(self.gram, ridge)
-        projected, seen = weights.projected(self.shown), entries(self.shown)
-        items, _ = best_of(projected, weights.z, DEPTH, scale=weights.gain, left_out=[seen], allowed=self.open_items)
+        projected, shown_structure = weights.project(self.shown), csr_structure(self.shown)
+        items, _ = top_products(
+            projected, weights.z, NDCG_DEPTH, scale=weights.gain, left_out=[shown_structure], allowed=self.open_items
+        )
         return ndcg_at(items, self.hidden)
 
-    def walk_weight(self, ridge: float, walks: Walks) -> float:
-        """Choose the smallest weight of random walks with an NDCG@20 close to the best.
+    def choose_walk_weight(self, ridge: float, walks: Walks) -> float:
+        """Choose the smallest weight of random walks whose NDCG@20 is close to the best.
 
-        It is one of ``WALK_WEIGHTS``, and close means within SLACK standard errors of the difference.
+        It is one of ``WALK_WEIGHTS``. Close means within SLACK standard errors of the difference.
         """
-        weights, step = item_weights(self.gram, ridge), max(1, DENSE // len(self.gram.z))
-        tried: list[list[NDArray[np.float64]]] = [[] for _ in WALK_WEIGHTS]
+        weights, step = item_weights(self.gram, ridge), max(1, MAX_SCORES // len(self.gram.z))
+        values_by_weight: list[list[NDArray[np.float64]]] = [[] for _ in WALK_WEIGHTS]
         for start in range(0, self.shown.shape[0], step):
             shown, hidden = self.shown[start : start + step], self.hidden[start : start + step]
             scores, added = weights.scores(shown), np.zeros((shown.shape[0], weights.n_items), weights.z.dtype)
             walks.add(shown, added)
-            for values, weight in zip(tried, WALK_WEIGHTS, strict=True):
-                mixed = scores + np.float32(weight) * added
-                items, _ = best_of_scores(mixed, DEPTH, [entries(shown)], allowed=self.open_items)
+            for values, weight in zip(values_by_weight, WALK_WEIGHTS, strict=True):
+                total_scores = scores + np.float32(weight) * added
+                items, _ = top_scores(total_scores, NDCG_DEPTH, [csr_structure(shown)], allowed=self.open_items)
                 values.append(ndcg_at(items, hidden))
-        every = [np.concatenate(values) for values in tried]
-        best = max(every, key=lambda values: values.mean())
-        return next(weight for weight, values in zip(WALK_WEIGHTS, every, strict=True) if is_as_good(best - values))
+        ndcgs = [np.concatenate(values) for values in values_by_weight]
+        best = max(ndcgs, key=lambda values: values.mean())
+        return next(weight for weight, values in zip(WALK_WEIGHTS, ndcgs, strict=True) if is_as_good(best - values))
 
 
-def split_items(held: HeldOut, share: float) -> Split:
-    """Split each user's items at random into shown and hidden ones. Both parts hold at least one item."""
-    rows, owner = held.rows, owners(held.rows)
-    lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
-    length = np.diff(rows.indptr)
-    return parted(rows, first_of_rows(rows, lot, np.clip(np.rint(share * length), 1, length - 1)))
+def split_items(users: HeldOut, share: float) -> Split:
+    """Split each user's items at random into hidden and shown ones. Both parts have at least one item.
+
+    `share` is that of the hidden items. Return Split(shown, hidden).
+    """
+    rows, user_index = users.rows, row_indices(users.rows)
+    random_keys = mixed(rows.indices.astype(np.uint64) ^ users.key[user_index])
+    n_items = np.diff(rows.indptr)
+    return split_entries(
+        rows, select_smallest_in_rows(rows, random_keys, np.clip(np.rint(share * n_items), 1, n_items - 1))
+    )
 
 
-def try_all(trial: Trial, ridges: Sequence[float]) -> RidgePath:
-    """Evaluate the given ridge penalties and choose the best. Ties go to the largest."""
-    tried = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
-    best = max(range(len(tried)), key=lambda place: (tried[place][1].mean(), place))
-    return _path(tried, best)
+def evaluate_ridges(trial: RidgeTrial, ridges: Sequence[float]) -> RidgePath:
+    """Compute the NDCG of each given ridge penalty and choose the best. Ties go to the largest."""
+    evaluated = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
+    best = max(range(len(evaluated)), key=lambda i: (evaluated[i][1].mean(), i))
+    return _ridge_path(evaluated, best)
 
 
-def climb(trial: Trial, unit: float) -> RidgePath:
+def search_ridge(trial: RidgeTrial, unit: float) -> RidgePath:
     """Choose a ridge penalty by hill climbing on a geometric grid.
 
     The grid has steps of sqrt(10) and starts at three times `unit`. A few hundred users determine the best ridge only
     roughly. Of the ridges whose score is below the best one by at most SLACK standard errors of the difference, the
     nearest to the start is chosen.
     """
-    tried = climbed(lambda step: trial.scores(FIRST * unit * STEP**step), LEAST / FIRST, MOST / FIRST)
-    chosen = min(as_good(tried), key=lambda step: (abs(step), -step))
-    steps = sorted(tried)
-    return _path([(FIRST * unit * STEP**step, tried[step]) for step in steps], steps.index(chosen))
+    evaluated = climbed(
+        lambda step: trial.scores(START_RIDGE * unit * STEP**step),
+        SMALLEST_RIDGE / START_RIDGE,
+        LARGEST_RIDGE / START_RIDGE,
+    )
+    best_step = min(as_good(evaluated), key=lambda step: (abs(step), -step))
+    steps = sorted(evaluated)
+    return _ridge_path([(START_RIDGE * unit * STEP**step, evaluated[step]) for step in steps], steps.index(best_step))
 
 
-def _path(tried: list[tuple[float, NDArray[np.float64]]], chosen: int) -> RidgePath:
-    ridges, values = zip(*tried, strict=True)
+def _ridge_path(evaluated: list[tuple[float, NDArray[np.float64]]], best_index: int) -> RidgePath:
+    """Collect (ridge, NDCG of each user) pairs in a RidgePath; the pair at `best_index` is the chosen one."""
+    ridges, values = zip(*evaluated, strict=True)
     scores, errors = np.array([v.mean() for v in values]), np.array([error_of(v) for v in values])
-    return RidgePath(ridges[chosen], np.array(ridges), scores, errors, len(values[0]))
+    return RidgePath(ridges[best_index], np.array(ridges), scores, errors, len(values[0]))

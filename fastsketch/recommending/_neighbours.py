@@ -15,58 +15,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.recommending import items as kernel
-from fastsketch.recommending._item_events import entries, row_squares
-from fastsketch.recommending.ranking._splits import owners
+from fastsketch.recommending._item_events import csr_structure, row_square_sums
+from fastsketch.recommending.ranking._splits import row_indices
 from fastsketch.ridge._held_out import HeldOut, joined
 
-MOST_KEY = 2**64 - 1
-# The largest number of parts of the sample. Joining parts costs more than adding a row.
-MOST_PARTS = 128
+LARGEST_KEY = 2**64 - 1
+# The largest number of groups of the sample. Joining groups costs more than adding a row.
+MAX_GROUPS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class KeptUsers:
-    """A random sample of users with their rows, stored in several parts.
+class RetainedUsers:
+    """Bottom-k random sample of users, with their rows of events, for the random walks.
 
-    All keys are below a limit. Arrays are never written to.
+    The rows are stored in several groups. The random keys of all users are below `limit`. Immutable: methods return new
+    objects, and arrays are never written to.
     """
 
-    parts: tuple[HeldOut, ...] = ()
-    limit: int = MOST_KEY
-    n_events: int = 0  # of all parts
+    groups: tuple[HeldOut, ...] = ()
+    limit: int = LARGEST_KEY
+    n_events: int = 0  # of all groups
 
-    def with_users(self, users: HeldOut, most: int) -> "KeptUsers":
-        """Return the sample with more users added. It is cut to `most` events if it holds over twice as many."""
+    def add_users(self, users: HeldOut, max_events: int) -> "RetainedUsers":
+        """Add users whose keys are below the limit, and return the new sample.
+
+        The sample is truncated to `max_events` events once it has more than twice as many. The given rows are copied.
+        """
         indptr = users.rows.indptr
-        near = (users.key < np.uint64(self.limit)) & (indptr[1:] > indptr[:-1])
-        if not (most and near.any()):
+        below_limit = (users.key < np.uint64(self.limit)) & (indptr[1:] > indptr[:-1])
+        if not (max_events and below_limit.any()):
             return self
-        copied = users.own() if near.all() else users.chosen(np.flatnonzero(near))
-        parts = [*self.parts, copied]
-        if len(parts) >= MOST_PARTS:
-            # join the last half, and before it each part that is at most twice as large
-            start = len(parts) - MOST_PARTS // 2
-            n_events = sum(part.n_events for part in parts[start:])
-            while start and parts[start - 1].n_events <= 2 * n_events:
+        added = users.own() if below_limit.all() else users.chosen(np.flatnonzero(below_limit))
+        groups = [*self.groups, added]
+        if len(groups) >= MAX_GROUPS:
+            # join the last half, and before it each group that is at most twice as large
+            start = len(groups) - MAX_GROUPS // 2
+            n_events = sum(group.n_events for group in groups[start:])
+            while start and groups[start - 1].n_events <= 2 * n_events:
                 start -= 1
-                n_events += parts[start].n_events
-            parts[start:] = [joined(parts[start:])]
-        kept = KeptUsers(tuple(parts), self.limit, self.n_events + copied.n_events)
-        return kept if kept.n_events <= 2 * most else kept.cut(most)
+                n_events += groups[start].n_events
+            groups[start:] = [joined(groups[start:])]
+        enlarged = RetainedUsers(tuple(groups), self.limit, self.n_events + added.n_events)
+        return enlarged if enlarged.n_events <= 2 * max_events else enlarged.truncate(max_events)
 
-    def each(self, change: Callable[[HeldOut], HeldOut]) -> "KeptUsers":
-        """Apply a function to every part of the sample. Return a new sample."""
-        return replace(self, parts=tuple(change(part) for part in self.parts))
+    def map_groups(self, function: Callable[[HeldOut], HeldOut]) -> "RetainedUsers":
+        """Apply a function to every group of the sample. Return a new sample."""
+        return replace(self, groups=tuple(function(group) for group in self.groups))
 
-    def cut(self, most: int) -> "KeptUsers":
-        """Return the sample reduced to the users with the smallest random keys, at most `most` events in total."""
-        if not self.parts:
+    def truncate(self, max_events: int) -> "RetainedUsers":
+        """Return the sample reduced to the users with the smallest random keys, with `max_events` events at most."""
+        if not self.groups:
             return self
-        users = joined(self.parts)
-        n = int(np.searchsorted(users.rows.indptr, most, side="right")) - 1
+        users = joined(self.groups)
+        n = int(np.searchsorted(users.rows.indptr, max_events, side="right")) - 1
         limit = self.limit if n == len(users) else int(users.key[n])
         n = int(np.searchsorted(users.key, np.uint64(limit)))
-        return KeptUsers((users.chosen(slice(0, n)),) if n else (), limit, int(users.rows.indptr[n]))
+        return RetainedUsers((users.chosen(slice(0, n)),) if n else (), limit, int(users.rows.indptr[n]))
 
 
 Array = NDArray[Any]
@@ -78,55 +82,65 @@ class Walks(NamedTuple):
 
     to_users: Any  # T (items, users)
     to_items: Any  # F (users, items)
-    own: NDArray[Any]  # (items,) diagonal of T F
-    steps: Steps  # pointers, indices and data of T and F for the kernel
+    diagonal: NDArray[Any]  # (items,) diagonal of T F
+    steps: Steps  # row pointers, indices and data of T and F for the kernel
 
     def add(self, rows: Any, out: NDArray[Any]) -> None:
         """Add the random-walk scores of CSR rows to `out`, in place.
 
         For rows X the scores (k, items) are X T F.
         """
-        indptr, indices, _ = entries(rows)
+        indptr, indices, _ = csr_structure(rows)
         kernel.add_walks(indptr, indices, rows.data, *self.steps, out)
 
-    def of_target(self, items: NDArray[np.int64], target: int) -> NDArray[np.float64]:
+    def weights_of_target(self, items: NDArray[np.int64], target: int) -> NDArray[np.float64]:
         """Return the random-walk weight of each given item in the score of the item `target`, float64."""
         return (self.to_users[items].astype(np.float64) @ self.to_items[:, [target]]).toarray()[:, 0]
 
-    def times(self, factor: float) -> "Walks":
+    def scale(self, factor: float) -> "Walks":
         """Return a copy with all weights multiplied by a factor."""
         to_items = self.to_items.copy()
-        to_items.data *= self.own.dtype.type(factor)
-        return prepare_walks(self.to_users, to_items, self.own * self.own.dtype.type(factor))
+        to_items.data *= self.diagonal.dtype.type(factor)
+        return create_walks(self.to_users, to_items, self.diagonal * self.diagonal.dtype.type(factor))
 
 
-def prepare_walks(to_users: Any, to_items: Any, own: NDArray[Any]) -> Walks:
+def create_walks(to_users: Any, to_items: Any, diagonal: NDArray[Any]) -> Walks:
     """Create Walks from the two transition matrices. Their arrays are converted once for the kernel.
 
-    `own` is the diagonal of the product of the matrices.
+    `diagonal` is the diagonal of the product of the matrices.
     """
-    t, f = entries(to_users), entries(to_items)
-    return Walks(to_users, to_items, own, (t[0], t[1], to_users.data, f[0], f[1], to_items.data))
+    t, f = csr_structure(to_users), csr_structure(to_items)
+    return Walks(to_users, to_items, diagonal, (t[0], t[1], to_users.data, f[0], f[1], to_items.data))
 
 
-def walks_over(users: HeldOut, *, activity_power: float, popularity_power: float) -> Walks:
+def compute_walks(users: HeldOut, *, activity_power: float, popularity_power: float) -> Walks:
     """Compute the transition matrices of random walks over the given users.
 
     Scores are divided by the popularity of the item to the power `popularity_power`. The weights of the users contain
-    (x'x)^-activity_power, which is divided out here.
+    (x'x)^-activity_power, which is divided out.
     """
     rows, dtype = users.rows, users.rows.dtype
-    squares, owner = row_squares(rows), owners(rows)
+    squares, user_index = row_square_sums(rows), row_indices(rows)
     # q = x / |x|, v = weight |x|^(2 p), d_i and g_i the sums over the users of item i of v and of v q_ui^2
-    share, weight = rows.data / np.sqrt(squares)[owner], users.weight * squares**activity_power
-    d, g = (np.bincount(rows.indices, weight[owner] * of, rows.shape[1]) for of in (np.ones(len(owner)), share**2))
-    known = d > 0
-    damped, counted = np.zeros(len(d)), np.where(known, d, 1.0)
-    damped[known] = (d[known] / d[known].mean()) ** -popularity_power if known.any() else 0.0
+    unit_entries, weight = rows.data / np.sqrt(squares)[user_index], users.weight * squares**activity_power
+    d, g = (
+        np.bincount(rows.indices, weight[user_index] * factor, rows.shape[1])
+        for factor in (np.ones(len(user_index)), unit_entries**2)
+    )
+    has_events = d > 0
+    popularity_factor, divisor = np.zeros(len(d)), np.where(has_events, d, 1.0)
+    popularity_factor[has_events] = (
+        (d[has_events] / d[has_events].mean()) ** -popularity_power if has_events.any() else 0.0
+    )
     # T_iu = q_ui v_u / d_i (mean d / mean g), F_uj = q_uj (d_j / mean d)^-popularity_power
-    unit = d.sum() / g.sum() if known.any() else 1.0
-    to_users, to_items = share * weight[owner] / counted[rows.indices] * unit, share * damped[rows.indices]
-    turned, onward = (
+    unit = d.sum() / g.sum() if has_events.any() else 1.0
+    to_users, to_items = (
+        unit_entries * weight[user_index] / divisor[rows.indices] * unit,
+        unit_entries * popularity_factor[rows.indices],
+    )
+    item_given_user, user_to_items = (
         type(rows)((data.astype(dtype), rows.indices, rows.indptr), shape=rows.shape) for data in (to_users, to_items)
     )
-    return prepare_walks(turned.T.tocsr(), onward, (g / counted * unit * damped).astype(dtype))
+    return create_walks(
+        item_given_user.T.tocsr(), user_to_items, (g / divisor * unit * popularity_factor).astype(dtype)
+    )

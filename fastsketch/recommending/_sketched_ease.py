@@ -11,9 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import MOST_SIZE, Rows, as_array, as_flag, as_integer, as_numbers
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.names._triples import Table
-from fastsketch.recommending._best_items import Explanation, Limits, Recommendations, explained, recommend, similar
-from fastsketch.recommending._item_events import events_of, items_of, left_out, named
-from fastsketch.recommending._item_learning import MOST_RIDGE, ItemLearner
+from fastsketch.recommending._best_items import (
+    Explanation,
+    ItemFilter,
+    Recommendations,
+    explain_score,
+    find_similar,
+    recommend,
+)
+from fastsketch.recommending._item_events import columns_to_ids, convert_events, convert_exclusions, ids_to_columns
+from fastsketch.recommending._item_learning import RIDGE_LIMIT, ItemLearner
 from fastsketch.recommending._item_weights import RidgePath
 from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_out import HeldOut
@@ -131,7 +138,7 @@ class SketchedEASE(ItemLearner):
         ((1, 6), True)
         """
         weights = self._fitted().weights
-        return weights.scores(events_of(rows, self._ids, weights.n_items, self._dtype, self._column_order)[0])
+        return weights.scores(convert_events(rows, self._ids, weights.n_items, self._dtype, self._column_order)[0])
 
     @reads
     def recommend(
@@ -184,23 +191,23 @@ class SketchedEASE(ItemLearner):
         >>> model.recommend({"ann": ["saw", "drill"], "bob": ["tea", "milk"]}, 1).items.tolist()
         [['nails'], ['coffee']]
         """
-        squares, ids = self._known_squares(), self._ids
+        squares, ids = self._decayed_square_sums(), self._ids
         n, exclude_seen = as_integer(n, "n", 1, MOST_SIZE), as_flag(exclude_seen, "exclude_seen")
-        events, users = events_of(rows, ids, len(squares), self._dtype, self._column_order)
-        unwanted = left_out(exclude, users, ids, events.shape)
+        events, users = convert_events(rows, ids, len(squares), self._dtype, self._column_order)
+        exclusions = convert_exclusions(exclude, users, ids, events.shape)
         allowed = None
         if allow is not None:
-            chosen = np.unique(items_of(allow, ids, len(squares), "allow"))
-            allowed = chosen[squares[chosen] > 0].astype(np.int32)
+            allowed_columns = np.unique(ids_to_columns(allow, ids, len(squares), "allow"))
+            allowed = allowed_columns[squares[allowed_columns] > 0].astype(np.int32)
         best = recommend(
             self._fitted().weights,
             events,
             n,
-            Limits(squares > 0, allowed, unwanted),
+            ItemFilter(squares > 0, allowed, exclusions),
             popularity=squares,
             exclude_seen=exclude_seen,
         )
-        return best._replace(items=named(best.items, ids))
+        return best._replace(items=columns_to_ids(best.items, ids))
 
     @reads
     def similar_items(self, items: ArrayLike, n: int = 10) -> Recommendations:
@@ -231,10 +238,10 @@ class SketchedEASE(ItemLearner):
         >>> sorted(model.similar_items(["tea"], 2).items[0])
         ['coffee', 'milk']
         """
-        squares, ids = self._known_squares(), self._ids
-        n, chosen = as_integer(n, "n", 1, MOST_SIZE), items_of(items, ids, len(squares), "items")
-        neighbours = similar(self._fitted().weights, chosen, n, squares > 0)
-        return neighbours._replace(items=named(neighbours.items, ids))
+        squares, ids = self._decayed_square_sums(), self._ids
+        n, query_items = as_integer(n, "n", 1, MOST_SIZE), ids_to_columns(items, ids, len(squares), "items")
+        neighbours = find_similar(self._fitted().weights, query_items, n, squares > 0)
+        return neighbours._replace(items=columns_to_ids(neighbours.items, ids))
 
     @reads
     def explain(self, row: Rows | Table, item: Any) -> Explanation:
@@ -267,14 +274,14 @@ class SketchedEASE(ItemLearner):
         >>> list(found.items), bool(found.contributions[0] > found.contributions[1])
         (['saw', 'tea'], True)
         """
-        n_items, ids = len(self._known_squares()), self._ids
-        one = [as_integer(item, "item", -n_items) if ids is None else item]
-        target = int(items_of(one, ids, n_items, "item")[0])
-        events = events_of(row, ids, n_items, self._dtype, self._column_order, "row")[0]
+        n_items, ids = len(self._decayed_square_sums()), self._ids
+        item_list = [as_integer(item, "item", -n_items) if ids is None else item]
+        target = int(ids_to_columns(item_list, ids, n_items, "item")[0])
+        events = convert_events(row, ids, n_items, self._dtype, self._column_order, "row")[0]
         if events.shape[0] != 1:
             raise ValueError(f"row must be one row, got {events.shape[0]}")
-        explanation = explained(self._fitted().weights, events, target)
-        return explanation._replace(items=named(explanation.items, ids))
+        explanation = explain_score(self._fitted().weights, events, target)
+        return explanation._replace(items=columns_to_ids(explanation.items, ids))
 
     # -- the ridge, and facts --------------------------------------------------------------------------------------
     @changes
@@ -314,18 +321,23 @@ class SketchedEASE(ItemLearner):
         >>> path.ridge == model.resolved["ridge"], path.n_users
         (True, 2)
         """
-        squares = self._known_squares()
-        events = events_of(rows, self._ids, len(squares), self._dtype, self._column_order)[0]
+        squares = self._decayed_square_sums()
+        events = convert_events(rows, self._ids, len(squares), self._dtype, self._column_order)[0]
         values: Sequence[float] | None = None
         if ridges is not None:
             values = as_numbers(ridges, as_array(ridges, "ridges").size, "ridges").tolist()
-            if not values or min(values) <= 0 or max(values) > MOST_RIDGE:
-                raise ValueError(f"ridges must be positive numbers, at most {MOST_RIDGE:g}, got {values}")
-        able = np.flatnonzero(np.diff(events.indptr) >= 2)
-        if not able.size:
+            if not values or min(values) <= 0 or max(values) > RIDGE_LIMIT:
+                raise ValueError(f"ridges must be positive numbers, at most {RIDGE_LIMIT:g}, got {values}")
+        splittable_users = np.flatnonzero(np.diff(events.indptr) >= 2)
+        if not splittable_users.size:
             raise ValueError("rows must hold users with two items at least: one is hidden, one is shown")
-        users = HeldOut(events[able], np.ones(len(able)), held_out.keys_of(events, 0, self.seed)[able], able)
-        path = self._tried_path(users, values)
+        users = HeldOut(
+            events[splittable_users],
+            np.ones(len(splittable_users)),
+            held_out.keys_of(events, 0, self.seed)[splittable_users],
+            splittable_users,
+        )
+        path = self._choose_ridge(users, values)
         self._selected, self._last = path.ridge, None
         return path
 
@@ -345,7 +357,7 @@ class SketchedEASE(ItemLearner):
         >>> bool((model.popularity > 0).all()), len(model.popularity) == len(model.item_ids)
         (True, True)
         """
-        return self._known_squares().copy()
+        return self._decayed_square_sums().copy()
 
     def _facts(self) -> dict[str, Any]:
         if self._squares is None:

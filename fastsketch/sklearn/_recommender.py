@@ -18,9 +18,9 @@ from fastsketch.data.names._id_map import positions
 from fastsketch.data.names._triples import table_of
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._best_items import Recommendations
-from fastsketch.recommending._item_events import events_of
+from fastsketch.recommending._item_events import convert_events
 from fastsketch.recommending.ranking import ndcg_at
-from fastsketch.recommending.ranking._splits import shown_and_hidden
+from fastsketch.recommending.ranking._splits import split_shown_hidden
 from fastsketch.sklearn._estimator import (
     MergingEstimator,
     as_unweighted_source,
@@ -251,13 +251,15 @@ class EASERecommender(MergingEstimator):
         """
         model, rows = self._learner, self._asked(X)
         if isinstance(rows, Triples):
-            rows = events_of(rows, model.item_ids, self.n_features_in_, model.resolved["dtype"], model._column_order)[0]
+            rows = convert_events(
+                rows, model.item_ids, self.n_features_in_, model.resolved["dtype"], model._column_order
+            )[0]
         events = csr_array(rows, copy=True)
         events.eliminate_zeros()
         users = np.flatnonzero(np.diff(events.indptr) > 1)
         if not users.size:
             raise ValueError("X must have a row that holds two items: one to be shown, one to be guessed")
-        shown, hidden = shown_and_hidden(events, users, SHOWN, model.seed)
+        shown, hidden = split_shown_hidden(events, users, SHOWN, model.seed)
         items, scores = model.recommend(shown, LENGTH)
         values = ndcg_at(positions(items, scores, model.item_ids), hidden)
         if sample_weight is None:

@@ -97,17 +97,17 @@ def test_users_are_kept_whatever_the_batches(kept_events, decay):
         parts.update(rows[start:stop])
         parts = fs.from_bytes(parts.to_bytes()) if stop % 2 else parts
     assert same_state(whole, parts)
-    users = whole._known_kept()
+    users = whole._decayed_retained_users()
     events = sum(part.rows.nnz for part in users)
     assert events <= kept_events and (events > 200) == (kept_events > 0)
     one, two = (fs.SketchedEASE(6, **settings).update(part) for part in (rows[:200], rows[200:]))
-    merged = [first.copy().merge(second)._known_kept() for first, second in ((one, two), (two, one))]
+    merged = [first.copy().merge(second)._decayed_retained_users() for first, second in ((one, two), (two, one))]
     if kept_events:
         (mine,), (theirs,) = merged
         assert np.array_equal(mine.key, theirs.key)
         assert np.allclose(mine.weight, theirs.weight)
         assert mine.rows.nnz <= kept_events
-    assert one.fade(0.5)._known_squares().sum() > 0
+    assert one.fade(0.5)._decayed_square_sums().sum() > 0
 
 
 def test_items_that_come_later_move_the_users_kept():
@@ -117,8 +117,10 @@ def test_items_that_come_later_move_the_users_kept():
     one = fs.SketchedEASE(6).update(table[0]).update(table[1])
     two = fs.SketchedEASE(6).update(table[0]).merge(fs.SketchedEASE(6).update(table[1]))
     assert list(one.item_ids) == list(two.item_ids)
-    assert sum(part.rows.nnz for part in one._known_kept()) + one._held.rows.nnz > 0.9 * rows.nnz
-    counts = [sum(np.asarray(part.rows.sum(axis=0)) for part in (*m._known_kept(), m._held)) for m in (one, two)]
+    assert sum(part.rows.nnz for part in one._decayed_retained_users()) + one._held.rows.nnz > 0.9 * rows.nnz
+    counts = [
+        sum(np.asarray(part.rows.sum(axis=0)) for part in (*m._decayed_retained_users(), m._held)) for m in (one, two)
+    ]
     assert np.array_equal(*counts)
 
 

@@ -204,14 +204,14 @@ class Users:
 
 def test_a_path_ends_where_ridges_are_worse_again():
     trial = Users(lambda step, user: 1.0 - 0.01 * (step - 4) ** 2)
-    path = _item_weights.climb(trial, 1.0)
+    path = _item_weights.search_ridge(trial, 1.0)
     assert path.ridge == pytest.approx(3.0 * 10.0**2) and max(trial.steps) == 5 and len(set(trial.steps)) == 7
     # no better by more than chance has it: the middle
     wild = Users(lambda step, user: 0.001 * step * (step < 3) + 0.1 * np.sin(7 * step + user))
-    assert _item_weights.climb(wild, 1.0).ridge == pytest.approx(3.0)
+    assert _item_weights.search_ridge(wild, 1.0).ridge == pytest.approx(3.0)
     # nor does it go on for ever
-    assert _item_weights.climb(Users(lambda step, user: step), 1.0).ridge <= 1e6
-    assert _item_weights.try_all(Users(lambda step, user: 0.5), [1.0, 7.0, 2.0]).ridge == 7.0
+    assert _item_weights.search_ridge(Users(lambda step, user: step), 1.0).ridge <= 1e6
+    assert _item_weights.evaluate_ridges(Users(lambda step, user: 0.5), [1.0, 7.0, 2.0]).ridge == 7.0
 
 
 def test_few_users_choose_no_ridge():

@@ -35,10 +35,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import Rows, as_flag, as_integer, as_rows, check_finite, is_sparse
-from fastsketch.recommending.ranking._splits import owners
+from fastsketch.recommending.ranking._splits import row_indices
 
 Values = NDArray[np.float64]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 def precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
@@ -76,7 +76,7 @@ def precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None
     [1.0, 0.0]
     """
     hits, n = _hits(recommended, relevant, k)
-    return hits.sum(axis=1) / hits.shape[1] + _undefined(n)
+    return hits.sum(axis=1) / hits.shape[1] + _nan_without_relevant(n)
 
 
 def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, capped: bool = False) -> Values:
@@ -117,8 +117,8 @@ def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, c
     [1.0]
     """
     hits, n = _hits(recommended, relevant, k)
-    most = np.minimum(n, hits.shape[1]) if as_flag(capped, "capped") else n
-    return hits.sum(axis=1) / np.maximum(most, 1) + _undefined(n)
+    largest_hits = np.minimum(n, hits.shape[1]) if as_flag(capped, "capped") else n
+    return hits.sum(axis=1) / np.maximum(largest_hits, 1) + _nan_without_relevant(n)
 
 
 def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
@@ -166,7 +166,7 @@ def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> 
     hits, n = _hits(recommended, relevant, k)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2, dtype=np.float64))
     best = np.cumsum(gains)[np.clip(n, 1, hits.shape[1]) - 1]
-    return np.where(hits, gains, 0.0).sum(axis=1) / best + _undefined(n)
+    return np.where(hits, gains, 0.0).sum(axis=1) / best + _nan_without_relevant(n)
 
 
 def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
@@ -211,7 +211,7 @@ def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | Non
     hits, n = _hits(recommended, relevant, k)
     length = hits.shape[1]
     precision = np.cumsum(hits, axis=1) / np.arange(1, length + 1, dtype=np.float64)
-    return np.where(hits, precision, 0.0).sum(axis=1) / np.clip(n, 1, length) + _undefined(n)
+    return np.where(hits, precision, 0.0).sum(axis=1) / np.clip(n, 1, length) + _nan_without_relevant(n)
 
 
 def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
@@ -257,7 +257,7 @@ def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None 
     0.444
     """
     hits, n = _hits(recommended, relevant, k)
-    return np.where(hits.any(axis=1), 1.0 / (np.argmax(hits, axis=1) + 1), 0.0) + _undefined(n)
+    return np.where(hits.any(axis=1), 1.0 / (np.argmax(hits, axis=1) + 1), 0.0) + _nan_without_relevant(n)
 
 
 def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -> float:
@@ -298,7 +298,7 @@ def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -
 
 
 # -- input -------------------------------------------------------------------------------------------------------------
-def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Places:
+def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Indices:
     """Validate recommendations and return the first k of each user, int64 (users, k).
 
     Errors name the user and the item.
@@ -314,18 +314,18 @@ def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Plac
         if as_integer(k, "k", 1) > lists.shape[1]:
             raise ValueError(f"k must be at most the {lists.shape[1]} recommendations of a user, got {k}")
         lists = lists[:, :k]
-    wrong = (lists < -1) | (lists >= n_items)
-    if wrong.any():
-        user, place = np.unravel_index(int(np.argmax(wrong)), lists.shape)
+    outside = (lists < -1) | (lists >= n_items)
+    if outside.any():
+        user, position = np.unravel_index(int(np.argmax(outside)), lists.shape)
         raise IndexError(
-            f"recommended must hold items in [0, {n_items}), or -1 for none: user {user} has {lists[user, place]}"
+            f"recommended must hold items in [0, {n_items}), or -1 for none: user {user} has {lists[user, position]}"
         )
     lists = lists.astype(np.int64)
     ordered = np.sort(lists, axis=1)
-    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    if twice.any():
-        user, place = np.unravel_index(int(np.argmax(twice)), twice.shape)
-        raise ValueError(f"recommended must name an item once: user {user} has {ordered[user, place]} twice")
+    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if repeated.any():
+        user, position = np.unravel_index(int(np.argmax(repeated)), repeated.shape)
+        raise ValueError(f"recommended must name an item once: user {user} has {ordered[user, position]} twice")
     return lists
 
 
@@ -339,8 +339,8 @@ def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tup
     if not is_sparse(rows):
         users, items = np.nonzero(rows)
         return users, items, rows.shape
-    kept = rows.data != 0
-    return owners(rows)[kept], rows.indices[kept].astype(np.intp), rows.shape
+    is_relevant = rows.data != 0
+    return row_indices(rows)[is_relevant], rows.indices[is_relevant].astype(np.intp), rows.shape
 
 
 def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -353,14 +353,14 @@ def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArra
     if len(lists) != m:
         raise ValueError(f"recommended and relevant must have the same users, got {len(lists)} and {m} rows")
     # pairs as one number: with fewer than 2**31 columns, 2**32 rows do not overflow
-    known = users.astype(np.int64) * n + items
-    asked = np.arange(m)[:, np.newaxis] * n + lists
-    place = np.searchsorted(known, asked)
-    hits = (lists >= 0) & (np.append(known, -1)[place] == asked)
+    relevant_pairs = users.astype(np.int64) * n + items
+    listed_pairs = np.arange(m)[:, np.newaxis] * n + lists
+    position = np.searchsorted(relevant_pairs, listed_pairs)
+    hits = (lists >= 0) & (np.append(relevant_pairs, -1)[position] == listed_pairs)
     return hits, np.bincount(users, minlength=m)
 
 
-def _undefined(n: NDArray[np.intp]) -> Values:
+def _nan_without_relevant(n: NDArray[np.intp]) -> Values:
     """Return NaN for users without relevant items and 0 for the others, to be added to a metric."""
     return np.where(n > 0, 0.0, np.nan)
 
@@ -446,13 +446,13 @@ def mean_of(values: ArrayLike) -> Mean:
     0.231
     """
     try:
-        one = np.asarray(values, np.float64).reshape(-1)
+        user_values = np.asarray(values, np.float64).reshape(-1)
     except OverflowError as error:
         raise ValueError(f"values must be numbers that a float holds: {error}") from None
-    one = one[~np.isnan(one)]
-    n = len(one)
-    mean = float(one.mean()) if n else float("nan")
-    return Mean(mean, float(one.std(ddof=1)) / n**0.5 if n > 1 else float("nan"), n)
+    user_values = user_values[~np.isnan(user_values)]
+    n = len(user_values)
+    mean = float(user_values.mean()) if n else float("nan")
+    return Mean(mean, float(user_values.std(ddof=1)) / n**0.5 if n > 1 else float("nan"), n)
 
 
 def evaluate(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Ranking:

@@ -15,7 +15,7 @@ from fastsketch._core.random import Key, raw_numbers
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import as_integer, as_real, as_seed, is_sparse
 
-Places = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 
 class Split(NamedTuple):
@@ -104,8 +104,8 @@ class UserSplit(NamedTuple):
     train: Any
     shown: Any
     hidden: Any
-    train_users: Places
-    users: Places
+    train_users: Indices
+    users: Indices
 
 
 def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
@@ -144,10 +144,10 @@ def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
     >>> bool(((train + test) != X).nnz == 0)  # every event is in exactly one part
     True
     """
-    csr = _events(X)
-    held = np.zeros(csr.nnz, bool)
-    held[_first(_keys(seed, 0, csr.nnz), _number(share, csr.nnz, "events"))] = True
-    return parted(csr, held)
+    csr = _as_event_array(X)
+    is_test = np.zeros(csr.nnz, bool)
+    is_test[_smallest_keys(_random_keys(seed, 0, csr.nnz), _count_from_share(share, csr.nnz, "events"))] = True
+    return split_entries(csr, is_test)
 
 
 def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> Split:
@@ -188,14 +188,14 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
     >>> split.train.toarray().tolist(), split.test.toarray().tolist()
     ([[0, 1, 1], [0, 1, 0]], [[1, 0, 0], [0, 0, 0]])
     """
-    csr, when = (_events(X), None) if times is None else _timed(X, times)
+    csr, event_times = (_as_event_array(X), None) if times is None else _with_times(X, times)
     seed = as_seed(seed)
-    users = owners(csr)
-    order = np.lexsort((_keys(seed, 1, csr.nnz), users) if when is None else (when, users))
-    several = np.diff(csr.indptr) > 1
-    held = np.zeros(csr.nnz, bool)
-    held[order[csr.indptr[1:][several] - 1]] = True
-    return parted(csr, held)
+    users = row_indices(csr)
+    order = np.lexsort((_random_keys(seed, 1, csr.nnz), users) if event_times is None else (event_times, users))
+    has_several = np.diff(csr.indptr) > 1
+    is_test = np.zeros(csr.nnz, bool)
+    is_test[order[csr.indptr[1:][has_several] - 1]] = True
+    return split_entries(csr, is_test)
 
 
 def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
@@ -237,13 +237,13 @@ def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
     >>> str(day), test.toarray().tolist()  # the one event after the third of March
     ('2026-03-03', [[0, 1], [0, 0]])
     """
-    csr, when = _timed(X, times)
-    number = _number(share, csr.nnz, "events")
-    last = np.sort(when)[csr.nnz - number - 1]
-    held = when > last
-    if not held.any():
-        raise ValueError(f"times: the newest {number} of {csr.nnz} events are all of one moment, {last}")
-    return TimeSplit(*parted(csr, held), last)
+    csr, event_times = _with_times(X, times)
+    n_test = _count_from_share(share, csr.nnz, "events")
+    last_train_time = np.sort(event_times)[csr.nnz - n_test - 1]
+    is_test = event_times > last_train_time
+    if not is_test.any():
+        raise ValueError(f"times: the newest {n_test} of {csr.nnz} events are all of one moment, {last_train_time}")
+    return TimeSplit(*split_entries(csr, is_test), last_train_time)
 
 
 def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0) -> UserSplit:
@@ -284,32 +284,39 @@ def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0)
     >>> ranking.recall_at(items, hidden).tolist()  # three events of each are hidden, and all are found
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    csr = _events(X)
+    csr = _as_event_array(X)
     seed = as_seed(seed)
-    several = np.flatnonzero(np.diff(csr.indptr) > 1)
+    eligible_users = np.flatnonzero(np.diff(csr.indptr) > 1)
     m = csr.shape[0]
-    whole = isinstance(users, (int, np.integer)) and not isinstance(users, bool)
-    wanted = as_integer(users, "users", 1, max(m, 2)) if whole else _number(users, m, "users", name="users")
-    if wanted > len(several):
-        raise ValueError(f"users: {wanted} are to be held out, and {len(several)} of {m} have two events or more")
+    is_count = isinstance(users, (int, np.integer)) and not isinstance(users, bool)
+    n_test_users = (
+        as_integer(users, "users", 1, max(m, 2)) if is_count else _count_from_share(users, m, "users", name="users")
+    )
+    if n_test_users > len(eligible_users):
+        raise ValueError(
+            f"users: {n_test_users} are to be held out, and {len(eligible_users)} of {m} have two events or more"
+        )
     shown = as_real(shown, "shown", 0.0, 1.0, low_open=True, high_open=True)
-    chosen = np.sort(several[_first(_keys(seed, 2, m)[several], wanted)])
-    rest = np.setdiff1d(np.arange(m, dtype=np.intp), chosen)
-    return UserSplit(csr[rest], *shown_and_hidden(csr, chosen, shown, seed), rest, chosen)
+    test_users = np.sort(eligible_users[_smallest_keys(_random_keys(seed, 2, m)[eligible_users], n_test_users)])
+    train_users = np.setdiff1d(np.arange(m, dtype=np.intp), test_users)
+    return UserSplit(csr[train_users], *split_shown_hidden(csr, test_users, shown, seed), train_users, test_users)
 
 
-def shown_and_hidden(csr: Any, users: Places, shown: float, seed: int) -> Split:
+def split_shown_hidden(csr: Any, users: Indices, shown: float, seed: int) -> Split:
     """Split the events of the given users at random. Return (shown, hidden) CSR matrices.
 
-    Users must have at least two events: at least one is shown and one hidden.
+    `shown` is the share of shown events. Users must have at least two events: at least one is shown and one hidden.
     """
-    held, n = csr[users], np.diff(csr.indptr)[users]
-    keys = _keys(seed, 3, csr.nnz)[np.isin(owners(csr), users)]
-    return parted(held, ~first_of_rows(held, keys, np.clip(np.rint(shown * n), 1, n - 1)))
+    events, n_events = csr[users], np.diff(csr.indptr)[users]
+    keys = _random_keys(seed, 3, csr.nnz)[np.isin(row_indices(csr), users)]
+    return split_entries(
+        events, ~select_smallest_in_rows(events, keys, np.clip(np.rint(shown * n_events), 1, n_events - 1))
+    )
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
-def _events(X: Any) -> Any:
+def _as_event_array(X: Any) -> Any:
+    """Validate that X is sparse, and convert it to a CSR array with sorted rows and without duplicates."""
     if not is_sparse(X):
         raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
     return _as_array(as_csr(X, "X"))
@@ -321,66 +328,72 @@ def _as_array(csr: Any) -> Any:
     return sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
 
 
-def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
+def _with_times(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
     """Return X as CSR with sorted rows, and the times of its entries in the same order."""
     if not is_sparse(X):
         raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
     if X.format not in ("csr", "csc", "coo"):
         raise TypeError(f"X must be CSR, CSC or COO to go with times, got {X.format}")
     csr = as_csr(X, "X", sum_duplicates=False, numbered=True)
-    when: NDArray[Any] = np.asarray(times)
-    if when.dtype.kind not in "fiuM":
-        raise TypeError(f"times must be real numbers or datetime64, got dtype {when.dtype}")
-    if when.shape != (len(X.data),):
-        raise ValueError(f"times must be one for each of the {len(X.data)} entries of X, got shape {when.shape}")
-    wrong = np.isnat(when) if when.dtype.kind == "M" else ~np.isfinite(when)
-    if wrong.any():
-        raise ValueError(f"times must be finite: that of entry {int(np.argmax(wrong))} is not")
+    event_times: NDArray[Any] = np.asarray(times)
+    if event_times.dtype.kind not in "fiuM":
+        raise TypeError(f"times must be real numbers or datetime64, got dtype {event_times.dtype}")
+    if event_times.shape != (len(X.data),):
+        raise ValueError(f"times must be one for each of the {len(X.data)} entries of X, got shape {event_times.shape}")
+    invalid = np.isnat(event_times) if event_times.dtype.kind == "M" else ~np.isfinite(event_times)
+    if invalid.any():
+        raise ValueError(f"times must be finite: that of entry {int(np.argmax(invalid))} is not")
     order = csr.data
-    return _as_array(type(csr)((np.asarray(X.data)[order], csr.indices, csr.indptr), shape=csr.shape)), when[order]
+    return _as_array(type(csr)((np.asarray(X.data)[order], csr.indices, csr.indptr), shape=csr.shape)), event_times[
+        order
+    ]
 
 
-def owners(csr: Any) -> Places:
+def row_indices(csr: Any) -> Indices:
     """Return the row index of every stored entry of a CSR matrix, (nnz,)."""
     indptr = csr.indptr
     return np.arange(csr.shape[0], dtype=np.intp).repeat(indptr[1:] - indptr[:-1])
 
 
-def first_of_rows(csr: Any, keys: NDArray[np.uint64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Choose the stored entries with the smallest keys in each row. Return a mask of all stored entries.
+def select_smallest_in_rows(csr: Any, keys: NDArray[np.uint64], n_selected: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Select the n_selected[i] stored entries with the smallest keys of each row i of a CSR matrix.
 
-    Row i has most[i] of them; keys and mask are (nnz,).
+    keys has shape (nnz,). Return a mask (nnz,).
     """
-    own = owners(csr)
-    chosen = np.zeros(csr.nnz, bool)
-    chosen[np.lexsort((keys, own))] = np.arange(csr.nnz) - csr.indptr[own] < most[own]
-    return chosen
+    row = row_indices(csr)
+    selected = np.zeros(csr.nnz, bool)
+    selected[np.lexsort((keys, row))] = np.arange(csr.nnz) - csr.indptr[row] < n_selected[row]
+    return selected
 
 
-def parted(csr: Any, held: NDArray[np.bool_]) -> Split:
-    """Split the stored entries of a CSR matrix. Return those where `held` is False, and those where it is True."""
-    return Split(_kept(csr, ~held), _kept(csr, held))
+def split_entries(csr: Any, is_test: NDArray[np.bool_]) -> Split:
+    """Split the stored entries of a CSR matrix. Return those where `is_test` is False, and those where it is True."""
+    return Split(_select_entries(csr, ~is_test), _select_entries(csr, is_test))
 
 
-def _kept(csr: Any, keep: NDArray[np.bool_]) -> Any:
+def _select_entries(csr: Any, keep: NDArray[np.bool_]) -> Any:
     """Return a CSR matrix of the same shape with only those stored entries where `keep` is True."""
     ends = np.concatenate([[0], np.cumsum(keep)])[csr.indptr]
     return type(csr)((csr.data[keep], csr.indices[keep], ends), shape=csr.shape)
 
 
 # -- choice ------------------------------------------------------------------------------------------------------------
-def _keys(seed: int, stream: int, n: int) -> NDArray[np.uint64]:
+def _random_keys(seed: int, stream: int, n: int) -> NDArray[np.uint64]:
+    """Return n random 64-bit integers for one purpose, `stream`, of a split."""
     return raw_numbers(as_seed(seed), Key.SPLIT, 0, stream, n)
 
 
-def _first(keys: NDArray[np.uint64], number: int) -> Places:
+def _smallest_keys(keys: NDArray[np.uint64], number: int) -> Indices:
     """Return the indices of the `number` smallest keys."""
     return np.argsort(keys, kind="stable")[:number]
 
 
-def _number(share: float, n: int, what: str, *, name: str = "share") -> int:
-    """Convert a share of n to a number from 1 to n - 1. Raise ValueError if n is less than 2."""
+def _count_from_share(share: float, n: int, unit: str, *, name: str = "share") -> int:
+    """Convert a share of n to a count from 1 to n - 1. Raise ValueError if n is less than 2.
+
+    `unit` says in the message what is counted.
+    """
     share = as_real(share, name, 0.0, 1.0, low_open=True, high_open=True)
     if n < 2:
-        raise ValueError(f"X must hold two {what} or more to be split, got {n}")
+        raise ValueError(f"X must hold two {unit} or more to be split, got {n}")
     return min(max(round(share * n), 1), n - 1)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import as_integer, as_subset, is_sparse
-from fastsketch.recommending.ranking._splits import owners
+from fastsketch.recommending.ranking._splits import row_indices
 
 # The number of scores that are sorted at a time.
 BLOCK = 1 << 22
@@ -70,27 +70,27 @@ def top_items(
             raise ValueError(f"exclude must have shape {shape} as the scores, got {exclude.shape}")
     items = None if allow is None else as_subset(allow, z.shape[-1], "allow")
     if z.ndim == 1:
-        items = _candidates(z, items, n if exclude is None else n + int(np.diff(exclude.indptr).max(initial=0)))
+        items = _best_items(z, items, n if exclude is None else n + int(np.diff(exclude.indptr).max(initial=0)))
         z = np.broadcast_to(z, (1 if exclude is None else exclude.shape[0], len(z)))
     if items is not None and exclude is not None:
         exclude = exclude[:, items]
     lists = np.full((len(z), n), -1, np.int64)
     for start in range(0, len(z), step := max(1, BLOCK // max(1, z.shape[1]))):
         block = z[start : start + step]
-        part = np.array(block if items is None else block[:, items], np.float64)
-        part[np.isnan(part)] = -np.inf
+        block_scores = np.array(block if items is None else block[:, items], np.float64)
+        block_scores[np.isnan(block_scores)] = -np.inf
         if exclude is not None:
             seen = exclude[start : start + step]
-            part[owners(seen), seen.indices] = -np.inf
-        best = np.argsort(-part, axis=1, kind="stable")[:, :n]
-        left = np.take_along_axis(part, best, axis=1) > -np.inf
-        lists[start : start + step, : best.shape[1]] = np.where(left, best if items is None else items[best], -1)
+            block_scores[row_indices(seen), seen.indices] = -np.inf
+        best = np.argsort(-block_scores, axis=1, kind="stable")[:, :n]
+        is_allowed = np.take_along_axis(block_scores, best, axis=1) > -np.inf
+        lists[start : start + step, : best.shape[1]] = np.where(is_allowed, best if items is None else items[best], -1)
     return lists
 
 
-def _candidates(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
-    """Return the `number` best of the given items, ascending. No other item can be recommended."""
+def _best_items(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
+    """Return the `number` given items with the highest scores, ascending. No other item can be recommended."""
     items = np.arange(len(scores)) if items is None else items
-    own = scores[items].astype(np.float64)
-    own[np.isnan(own)] = -np.inf
-    return np.sort(items[np.argsort(-own, kind="stable")[:number]])
+    item_scores = scores[items].astype(np.float64)
+    item_scores[np.isnan(item_scores)] = -np.inf
+    return np.sort(items[np.argsort(-item_scores, kind="stable")[:number]])
