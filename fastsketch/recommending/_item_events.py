@@ -17,7 +17,7 @@ from fastsketch._frame.batches import with_columns
 from fastsketch.data.names._id_map import IdMap, as_id_map, taken
 from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
 from fastsketch.recommending.ranking._splits import row_indices
-from fastsketch.ridge._held_out import undone
+from fastsketch.ridge._held_out import rows_per_decay_block
 
 # Positive entries are between 1 / MOST and MOST by the size of the dtype, so that their products do not overflow.
 LARGEST_ENTRY = {4: 1e30, 8: 1e140}
@@ -125,7 +125,8 @@ def column_square_sums(
 
     The result (items,) must be multiplied by ``column_decay_factor`` to get decayed sums. Instead of decaying all
     earlier rows, every row is weighted by an inverse power of the decay. Whenever the row number is a multiple of
-    ``undone(decay)``, the sums are rescaled and the power is 0 again. Results therefore do not depend on the batches.
+    ``rows_per_decay_block(decay)``, the sums are rescaled and the power is 0 again. Results therefore do not depend on
+    the batches.
 
     Parameters
     ----------
@@ -143,13 +144,13 @@ def column_square_sums(
     out = np.zeros(n_items) if previous_sums is None else previous_sums.copy()
     rescaled_rows: list[int] = []
     if decay < 1.0:
-        power: NDArray[np.int64] = np.arange(first_row, first_row + int(k)) % undone(decay)
+        power: NDArray[np.int64] = np.arange(first_row, first_row + int(k)) % rows_per_decay_block(decay)
         weights, rescaled_rows = weights * decay ** -power.astype(np.float64), np.flatnonzero(power == 0).tolist()
     row, column, square = entry_squares(events) if squares is None else squares
     weighted_squares = weights[row] * square
     for number, (start, stop) in enumerate(zip([0, *rescaled_rows], [*rescaled_rows, k], strict=True)):
         if number:
-            out *= decay ** undone(decay)
+            out *= decay ** rows_per_decay_block(decay)
         row_entries = slice(events.indptr[start], events.indptr[stop])
         np.add.at(out, column[row_entries], weighted_squares[row_entries])
     return out
@@ -157,7 +158,7 @@ def column_square_sums(
 
 def column_decay_factor(decay: float, n_rows: int) -> float:
     """Return the factor that turns the result of ``column_square_sums`` into decayed sums after n_rows rows."""
-    return decay ** ((n_rows - 1) % undone(decay))
+    return decay ** ((n_rows - 1) % rows_per_decay_block(decay))
 
 
 # -- tables by ids -----------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ from fastsketch.recommending._item_weights import (
 )
 from fastsketch.recommending._neighbours import RetainedUsers, Walks, compute_walks
 from fastsketch.ridge import _held_out as held_out
-from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
+from fastsketch.ridge._held_learner import RESERVOIR_PREFIX, SKETCH_PREFIX, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._moved_columns import with_columns as with_moved_columns
@@ -219,9 +219,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
         squares = column_square_sums(
             events, weights, self.decay, first_row=self._n, previous_sums=widened._squares, squares=squared_entries
         )
-        reservoir = held_out.empty(n_items, self._dtype) if widened._held is None else widened._held
+        reservoir = held_out.empty_reservoir(n_items, self._dtype) if widened._held is None else widened._held
         size = self.reservoir_size if self.ridge is None else 0
-        reservoir, users = held_out.offer(
+        reservoir, users = held_out.update_reservoir(
             reservoir, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay
         )
         names = self._feature_names if self._has_names(n_items) else None
@@ -230,7 +230,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
             "_retained_users": widened._retained_users.add_users(users, self._max_retained_events),
             "_feature_names": names,
         }
-        self._settle(new_state, users.rows, users.weight)
+        self._commit_update(new_state, users.rows, users.weight)
 
     @property
     def _max_retained_events(self) -> int:
@@ -263,7 +263,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
             raise ValueError(f"sample_weight leaves the range of {self._dtype}: row {row} has {sample_weight[row]:g}")
         return weights
 
-    def _faded(self, factor: float) -> dict[str, Any]:
+    def _faded_attributes(self, factor: float) -> dict[str, Any]:
         """Return the attributes of this class after all earlier rows have been multiplied by `factor` in weight."""
         assert self._squares is not None
         return {
@@ -288,8 +288,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
                 self._with_moved_items(np.arange(self.n_features or 0), len(ids)),
                 other._with_moved_items(item_columns, len(ids)),
             )
-        merged_state, sketch_rows = mine._joined(theirs)
-        self._eat(merged_state["_sketch"], sketch_rows)
+        merged_state, sketch_rows = mine._merged_attributes(theirs)
+        self._learn_held_out_rows(merged_state["_sketch"], sketch_rows)
         n = merged_state["_n"]
         retained = RetainedUsers(limit=min(self._retained_users.limit, other._retained_users.limit))
         for users in (
@@ -313,9 +313,11 @@ class ItemLearner(HeldOutLearner, abstract=True):
         moved = type(self)(**self.parameters)
         moved._n, moved._sketch = self._n, with_moved_columns(self._sketch, item_columns, width)
         if self._squares is not None and self._held is not None:
-            moved._squares, moved._held = np.zeros(width), self._held.with_items(item_columns, width)
+            moved._squares, moved._held = np.zeros(width), self._held.renumber_items(item_columns, width)
             moved._squares[item_columns] = self._squares
-            moved._retained_users = self._retained_users.map_groups(lambda users: users.with_items(item_columns, width))
+            moved._retained_users = self._retained_users.map_groups(
+                lambda users: users.renumber_items(item_columns, width)
+            )
         return moved
 
     # -- item weights ----------------------------------------------------------------------------------------------
@@ -331,12 +333,12 @@ class ItemLearner(HeldOutLearner, abstract=True):
         `arrival` replaces their row numbers, if the rows continue in another stream.
         """
         retained = self._retained_users.truncate(self._max_retained_events)
-        return retained.map_groups(lambda users: users.aged(self.decay, self._n, came=arrival)).groups
+        return retained.map_groups(lambda users: users.apply_decay(self.decay, self._n, row_number=arrival)).groups
 
     def _fitted(self) -> FittedItems:
         """Return the fitted item weights. They are computed at the first call after an update and then cached."""
         if self._last is None:
-            self._last = self._read_out(self._decayed_square_sums(), self._known_held())
+            self._last = self._read_out(self._decayed_square_sums(), self._decayed_reservoir())
             self._warn_if_short(self._last)
         return self._last
 
@@ -379,7 +381,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     def _walks(self, groups: Sequence[HeldOut]) -> Walks:
         """Compute the transition matrices of random walks over all users of the given groups."""
-        users = held_out.joined(groups)
+        users = held_out.merge_reservoirs(groups)
         return compute_walks(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
 
     def _choose_ridge_and_walk_weight(
@@ -405,12 +407,12 @@ class ItemLearner(HeldOutLearner, abstract=True):
         n = min(len(reservoir), self._n // HELD_OUT_DIVISOR)
         if n < MIN_HELD_OUT_USERS or (ridge is not None and not retained):
             return without
-        trial_users = reservoir.chosen(slice(0, n))
+        trial_users = reservoir.take(slice(0, n))
         other_squares = squares - column_square_sums(trial_users.rows, trial_users.weight)
         has_other_events = other_squares > 1e-9 * squares
         if not has_other_events.any():
             return without
-        remaining_users = reservoir.chosen(slice(n, None))
+        remaining_users = reservoir.take(slice(n, None))
         gram = self._gram_model(np.where(has_other_events, other_squares, 0.0), remaining_users)
         trial = RidgeTrial(
             gram, *split_items(trial_users, HIDDEN_SHARE), np.flatnonzero(has_other_events).astype(np.int32)
@@ -432,7 +434,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
         """
         squares = self._decayed_square_sums()
         open_items = np.flatnonzero(squares > 0).astype(np.int32)
-        trial = RidgeTrial(self._gram_model(squares, self._known_held()), *split_items(users, HIDDEN_SHARE), open_items)
+        trial = RidgeTrial(
+            self._gram_model(squares, self._decayed_reservoir()), *split_items(users, HIDDEN_SHARE), open_items
+        )
         return (
             search_ridge(trial, _starting_ridge(squares) / START_RIDGE)
             if ridges is None
@@ -448,9 +452,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
         sketch = self._sketch
         if sketch._engine is None or (self.decay != 1.0 and len(users)):
             sketch = sketch.copy()
-            self._eat(sketch, users)
+            self._learn_held_out_rows(sketch, users)
             if sketch._engine is None:  # all rows were empty
-                sketch.update(held_out.empty_rows(len(squares), self._dtype))
+                sketch.update(held_out.empty_csr(len(squares), self._dtype))
             engine = sketch._seen_engine()
         else:
             engine = sketch._engine.clone()
@@ -466,8 +470,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         if self._squares is None or self._held is None:
             return {"n_rows": 0}, {}
         retained = self._retained_users.truncate(self._max_retained_events)
-        users = retained.groups[0] if retained.groups else held_out.empty(len(self._squares), self._dtype)
-        sketch_header, reservoir_arrays, sketch_arrays = self._held_state()
+        users = retained.groups[0] if retained.groups else held_out.empty_reservoir(len(self._squares), self._dtype)
+        sketch_header, reservoir_arrays, sketch_arrays = self._sketch_and_reservoir_state()
         state = {
             "n_rows": self._n,
             "selected_ridge": self._selected,
@@ -477,7 +481,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         arrays = {
             "squares": self._squares,
             **reservoir_arrays,
-            **held_out.arrays_of(users, RETAINED_PREFIX),
+            **held_out.state_arrays(users, RETAINED_PREFIX),
             **sketch_arrays,
         }
         if self._ids is None:
@@ -491,16 +495,25 @@ class ItemLearner(HeldOutLearner, abstract=True):
             return
         of_ids = array_names(ITEM_IDS) if "ids" in state else ()
         model_arrays = {name: array for name, array in arrays.items() if name not in of_ids}
-        non_sketch_arrays = {name: array for name, array in model_arrays.items() if not name.startswith(OF_SKETCH)}
-        checks.only(non_sketch_arrays, "squares", *held_out.names_of(HELD), *held_out.names_of(RETAINED_PREFIX))
+        non_sketch_arrays = {name: array for name, array in model_arrays.items() if not name.startswith(SKETCH_PREFIX)}
+        checks.only(
+            non_sketch_arrays,
+            "squares",
+            *held_out.state_names(RESERVOIR_PREFIX),
+            *held_out.state_names(RETAINED_PREFIX),
+        )
         d = arrays["squares"].size
         checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
         checks.not_negative(model_arrays, "squares", (d,))
         if state["selected_ridge"] is not None:
             as_real(state["selected_ridge"], "selected_ridge", 0.0, RIDGE_LIMIT, low_open=True)
         size = self.reservoir_size if self.ridge is None else 0
-        self._validate_held(state, model_arrays, d, width=d, size=size, fewest=2, dtype=self._dtype)
-        held_out.validate(non_sketch_arrays, RETAINED_PREFIX, d, size=n, fewest=1, n_rows=n, dtype=self._dtype)
+        self._validate_sketch_and_reservoir(
+            state, model_arrays, d, width=d, max_rows=size, min_entries=2, dtype=self._dtype
+        )
+        held_out.validate_state_arrays(
+            non_sketch_arrays, RETAINED_PREFIX, d, max_rows=n, min_entries=1, n_rows=n, dtype=self._dtype
+        )
         checks.number_within(
             len(non_sketch_arrays[f"{RETAINED_PREFIX}_data"]), "events kept", 0, self._max_retained_events
         )
@@ -520,8 +533,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         if arrays:
             self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
-            self._restore_held(state, arrays, len(arrays["squares"]), width=len(arrays["squares"]))
-            retained = held_out.from_arrays(arrays, len(arrays["squares"]), RETAINED_PREFIX)
+            self._restore_sketch_and_reservoir(state, arrays, len(arrays["squares"]), width=len(arrays["squares"]))
+            retained = held_out.reservoir_from_arrays(arrays, len(arrays["squares"]), RETAINED_PREFIX)
             self._retained_users = RetainedUsers((retained,) if len(retained) else (), state["kept_limit"])
 
     def _keep_in_memory(self, other: Self) -> None:

@@ -27,9 +27,17 @@ from fastsketch.recommending._item_events import csr_structure
 from fastsketch.recommending._neighbours import Walks
 from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.recommending.ranking._splits import Split, row_indices, select_smallest_in_rows, split_entries
-from fastsketch.ridge._gram_model import LEAST_SHARE, GramModel, Matrix, gram_of, inner_of, quadratic, scaled_diagonal
-from fastsketch.ridge._held_out import HeldOut, mixed
-from fastsketch.ridge._path import STEP, as_good, climbed, error_of, is_as_good
+from fastsketch.ridge._gram_model import (
+    MIN_DIAGONAL_SHARE,
+    GramModel,
+    Matrix,
+    inner_inverse,
+    inverse_weighted_gram,
+    quadratic_forms,
+    scaled_diagonal,
+)
+from fastsketch.ridge._held_out import HeldOut, hash_integers
+from fastsketch.ridge._path import RIDGE_RATIO, hill_climb, is_as_good, standard_error, steps_as_good_as_best
 from fastsketch.sketching._engines import AnyEngine, SparseEngine, by_column
 from fastsketch.sketching._read_out import reads_by_feature
 
@@ -43,7 +51,7 @@ def approximate_gram(engine: AnyEngine, squares: Matrix) -> GramModel:
     shrinkage = engine.shrinkage
     z = transposed_sketch(engine)
     removed = max(shrinkage, engine.shrinkage)
-    values, vectors = np.linalg.eigh(gram_of(z))
+    values, vectors = np.linalg.eigh(inverse_weighted_gram(z))
     is_positive = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
     values, vectors = values[is_positive], vectors[:, is_positive]
     # the noise level: the smallest eigenvalue, at most what shrinks have removed, as in a shrink of Frequent Directions
@@ -51,7 +59,7 @@ def approximate_gram(engine: AnyEngine, squares: Matrix) -> GramModel:
     root = vectors * np.sqrt(np.maximum(1.0 - noise_level / values, 0.0))
     root = np.ascontiguousarray(root[:, values > noise_level])
     unit = ldexp(1.0, engine.exponent) ** 2
-    explained_squares = quadratic(z, root.astype(z.dtype), squared=True)
+    explained_squares = quadratic_forms(z, root.astype(z.dtype), squared=True)
     return GramModel(z, root, np.maximum(squares / unit - explained_squares, 0.0), unit)
 
 
@@ -203,9 +211,9 @@ def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
     """
     z, root = gram.z, gram.root
     d, level = scaled_diagonal(gram.lost + ridge / gram.unit)
-    inner = (inner_of(gram_of(z, d) / level, root) / level).astype(z.dtype)
-    h = 1.0 - quadratic(z, inner) / d
-    return ItemWeights(z, inner, (1.0 / d).astype(z.dtype), (1.0 / np.maximum(h, LEAST_SHARE)).astype(z.dtype))
+    inner = (inner_inverse(inverse_weighted_gram(z, d) / level, root) / level).astype(z.dtype)
+    h = 1.0 - quadratic_forms(z, inner) / d
+    return ItemWeights(z, inner, (1.0 / d).astype(z.dtype), (1.0 / np.maximum(h, MIN_DIAGONAL_SHARE)).astype(z.dtype))
 
 
 # -- choice of the ridge on held-out users -----------------------------------------------------------------------------
@@ -284,7 +292,7 @@ def split_items(users: HeldOut, share: float) -> Split:
     `share` is that of the hidden items. Return Split(shown, hidden).
     """
     rows, user_index = users.rows, row_indices(users.rows)
-    random_keys = mixed(rows.indices.astype(np.uint64) ^ users.key[user_index])
+    random_keys = hash_integers(rows.indices.astype(np.uint64) ^ users.key[user_index])
     n_items = np.diff(rows.indptr)
     return split_entries(
         rows, select_smallest_in_rows(rows, random_keys, np.clip(np.rint(share * n_items), 1, n_items - 1))
@@ -305,18 +313,20 @@ def search_ridge(trial: RidgeTrial, unit: float) -> RidgePath:
     roughly. Of the ridges whose score is below the best one by at most SLACK standard errors of the difference, the
     nearest to the start is chosen.
     """
-    evaluated = climbed(
-        lambda step: trial.scores(START_RIDGE * unit * STEP**step),
+    evaluated = hill_climb(
+        lambda step: trial.scores(START_RIDGE * unit * RIDGE_RATIO**step),
         SMALLEST_RIDGE / START_RIDGE,
         LARGEST_RIDGE / START_RIDGE,
     )
-    best_step = min(as_good(evaluated), key=lambda step: (abs(step), -step))
+    best_step = min(steps_as_good_as_best(evaluated), key=lambda step: (abs(step), -step))
     steps = sorted(evaluated)
-    return _ridge_path([(START_RIDGE * unit * STEP**step, evaluated[step]) for step in steps], steps.index(best_step))
+    return _ridge_path(
+        [(START_RIDGE * unit * RIDGE_RATIO**step, evaluated[step]) for step in steps], steps.index(best_step)
+    )
 
 
 def _ridge_path(evaluated: list[tuple[float, NDArray[np.float64]]], best_index: int) -> RidgePath:
     """Collect (ridge, NDCG of each user) pairs in a RidgePath; the pair at `best_index` is the chosen one."""
     ridges, values = zip(*evaluated, strict=True)
-    scores, errors = np.array([v.mean() for v in values]), np.array([error_of(v) for v in values])
+    scores, errors = np.array([v.mean() for v in values]), np.array([standard_error(v) for v in values])
     return RidgePath(ridges[best_index], np.array(ridges), scores, errors, len(values[0]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastsketch._kernels.recommending import items as kernel
 from fastsketch.recommending._item_events import csr_structure, row_square_sums
 from fastsketch.recommending.ranking._splits import row_indices
-from fastsketch.ridge._held_out import HeldOut, joined
+from fastsketch.ridge._held_out import HeldOut, merge_reservoirs
 
 LARGEST_KEY = 2**64 - 1
 # The largest number of groups of the sample. Joining groups costs more than adding a row.
@@ -45,7 +45,7 @@ class RetainedUsers:
         below_limit = (users.key < np.uint64(self.limit)) & (indptr[1:] > indptr[:-1])
         if not (max_events and below_limit.any()):
             return self
-        added = users.own() if below_limit.all() else users.chosen(np.flatnonzero(below_limit))
+        added = users.copy_rows() if below_limit.all() else users.take(np.flatnonzero(below_limit))
         groups = [*self.groups, added]
         if len(groups) >= MAX_GROUPS:
             # join the last half, and before it each group that is at most twice as large
@@ -54,7 +54,7 @@ class RetainedUsers:
             while start and groups[start - 1].n_events <= 2 * n_events:
                 start -= 1
                 n_events += groups[start].n_events
-            groups[start:] = [joined(groups[start:])]
+            groups[start:] = [merge_reservoirs(groups[start:])]
         enlarged = RetainedUsers(tuple(groups), self.limit, self.n_events + added.n_events)
         return enlarged if enlarged.n_events <= 2 * max_events else enlarged.truncate(max_events)
 
@@ -66,11 +66,11 @@ class RetainedUsers:
         """Return the sample reduced to the users with the smallest random keys, with `max_events` events at most."""
         if not self.groups:
             return self
-        users = joined(self.groups)
+        users = merge_reservoirs(self.groups)
         n = int(np.searchsorted(users.rows.indptr, max_events, side="right")) - 1
         limit = self.limit if n == len(users) else int(users.key[n])
         n = int(np.searchsorted(users.key, np.uint64(limit)))
-        return RetainedUsers((users.chosen(slice(0, n)),) if n else (), limit, int(users.rows.indptr[n]))
+        return RetainedUsers((users.take(slice(0, n)),) if n else (), limit, int(users.rows.indptr[n]))
 
 
 Array = NDArray[Any]

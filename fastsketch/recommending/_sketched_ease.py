@@ -334,7 +334,7 @@ class SketchedEASE(ItemLearner):
         users = HeldOut(
             events[splittable_users],
             np.ones(len(splittable_users)),
-            held_out.keys_of(events, 0, self.seed)[splittable_users],
+            held_out.sampling_keys(events, 0, self.seed)[splittable_users],
             splittable_users,
         )
         path = self._choose_ridge(users, values)

@@ -12,25 +12,25 @@ from fastsketch.ridge._gram_model import Matrix
 from fastsketch.ridge._moments import EPS, TINY, Moments, times
 from fastsketch.ridge._read_out import Rows, Scorer
 
-# Number of ridges of the grid in each decade.
-PER_DECADE = 4
-# One less a leverage that is at most this is rounding.
-ROUNDING = 1e-12
+# Number of ridges of the grid in a factor of ten.
+RIDGES_PER_DECADE = 4
+# If 1 - leverage is at most this, it is regarded as rounding: the other rows do not determine the row's prediction.
+MIN_LEVERAGE_COMPLEMENT = 1e-12
 
 
-def grid(least: float, largest: float, n: int) -> Matrix:
-    """Return a logarithmic grid of ridge penalties, in ascending order.
+def ridge_grid(smallest_value: float, largest_value: float, n: int) -> Matrix:
+    """Return a logarithmic grid (p,) of ridge penalties, ascending, with RIDGES_PER_DECADE in a factor of ten.
 
-    It has PER_DECADE ridges in each decade, shape (p,).
-
-    It begins at n eps times the eigenvalue `least`; below that ``numpy.linalg.matrix_rank`` regards values as rounding.
-    It ends at n times the largest eigenvalue, where coefficients are an n-th of those of regressions on single columns.
-    n is the larger side of the matrix of rows.
+    It begins at n eps times the eigenvalue `smallest_value`, the threshold of ``numpy.linalg.matrix_rank`` for zero. It
+    ends at n times the eigenvalue `largest_value`, where coefficients are an n-th of those of regressions on single
+    columns. n is the larger dimension of the matrix of rows. If `largest_value` is not positive, the grid is [1].
     """
-    if not largest > 0:  # all columns are constant: every ridge predicts the mean
+    if not largest_value > 0:  # all columns are constant: every ridge predicts the mean
         return np.ones(1)
-    first, last = np.log10(n * EPS) + np.log10(least), np.log10(n) + np.log10(largest)
-    return 10.0 ** (last - np.arange(int(PER_DECADE * (last - first)), -1, -1) / PER_DECADE)
+    first_exponent, last_exponent = np.log10(n * EPS) + np.log10(smallest_value), np.log10(n) + np.log10(largest_value)
+    return 10.0 ** (
+        last_exponent - np.arange(int(RIDGES_PER_DECADE * (last_exponent - first_exponent)), -1, -1) / RIDGES_PER_DECADE
+    )
 
 
 class GeneralisedCrossValidation:
@@ -56,164 +56,162 @@ class GeneralisedCrossValidation:
 
         `gram` (d, d) is of all n rows. It is divided by the square roots of `penalty` (d,) on both sides.
         """
-        root = _root_of_inverse(moments, penalty)
-        system = gram * root * root[:, np.newaxis]
+        inverse_root = inverse_root_penalty(moments, penalty)
+        system = gram * inverse_root * inverse_root[:, np.newaxis]
         # in units of the longest column and of the targets, so that squares cannot overflow
         self._unit = float(system.diagonal().max(initial=0.0)) or 1.0
         values, vectors = np.linalg.eigh(system / self._unit)
-        largest, side = float(values.max(initial=0.0)), max(n, len(values))
-        some = values > side * EPS * largest
-        self._values: Matrix = values[some]
-        self._turn: Matrix = (root / self._unit**0.5)[:, np.newaxis] * vectors[:, some]
-        self._lengths = np.maximum(np.sqrt(moments.target_squares), TINY)
-        self._cross: Matrix = self._turn.T @ (moments.cross / self._lengths)
+        largest, longer_side = float(values.max(initial=0.0)), max(n, len(values))
+        nonzero = values > longer_side * EPS * largest
+        self._values: Matrix = values[nonzero]
+        self._scaled_vectors: Matrix = (inverse_root / self._unit**0.5)[:, np.newaxis] * vectors[:, nonzero]
+        self._target_norms = np.maximum(np.sqrt(moments.target_squares), TINY)
+        self._cross: Matrix = self._scaled_vectors.T @ (moments.cross / self._target_norms)
         self._moments, self._center = moments, center
-        self.ridges = grid(self._unit * largest, self._unit * largest, side)
+        self.ridges = ridge_grid(self._unit * largest, self._unit * largest, longer_side)
 
-    def scores(self, shares: Matrix) -> Matrix:
+    def scores(self, target_weights: Matrix) -> Matrix:
         """Compute the generalised cross-validation (GCV) score of every ridge penalty in the grid.
 
-        The scores (p,) are summed over targets with the weights `shares` (c,). A ridge that leaves no degrees of
-        freedom scores infinity.
+        The scores (p,) are summed over targets with the weights `target_weights` (c,). The score is infinite for a
+        ridge that leaves no degrees of freedom.
         """
-        free = self._moments.n_effective - self._center - float(len(self._values))
-        trace = free + self._left().sum(axis=1)
-        squares = self._residual(shares)
-        out = np.full(len(squares), np.inf)
-        return np.divide(squares, (trace / self._moments.n_effective) ** 2, out=out, where=trace > 0)
+        free_dimensions = self._moments.n_effective - self._center - float(len(self._values))
+        trace = free_dimensions + self._left().sum(axis=1)
+        residual_squares = self._residual_squares(target_weights)
+        scores = np.full(len(residual_squares), np.inf)
+        return np.divide(residual_squares, (trace / self._moments.n_effective) ** 2, out=scores, where=trace > 0)
 
-    def leave_one_out(self, shares: Matrix, rows: Rows) -> Matrix:
+    def leave_one_out(self, target_weights: Matrix, rows: Rows) -> Matrix:
         """Estimate the leave-one-out error of every ridge penalty in the grid, from a sample of rows.
 
-        The errors (p,) are summed over targets with the weights `shares` (c,).
+        The errors (p,) are summed over targets with the weights `target_weights` (c,).
 
         This is a ratio estimate (Cochran 1977, Sampling Techniques, chapter 6): the mean squared residual of all rows,
         known exactly, times the ratio of leave-one-out errors to residuals in the sample. It is exact for a sample of
         all rows.
         """
-        mean, level = self._moments.mean @ self._turn, self._moments.target_mean
-        x, y = times(rows.x, self._turn) - mean, (rows.y - level) / self._lengths
-        by = self._left() * self._unit / self.ridges[:, np.newaxis]  # 1 / (s + r)
-        leverage = rows.weight[:, np.newaxis] * (x**2 @ by.T)
+        mean, target_mean = self._moments.mean @ self._scaled_vectors, self._moments.target_mean
+        x, y = times(rows.x, self._scaled_vectors) - mean, (rows.y - target_mean) / self._target_norms
+        inverse_values = self._left() * self._unit / self.ridges[:, np.newaxis]  # 1 / (s + r)
+        leverage = rows.weight[:, np.newaxis] * (x**2 @ inverse_values.T)
         if self._center:
             leverage += (rows.weight / self._moments.weight)[:, np.newaxis]
-        ratios = np.ones(len(by))
-        for k, of_ridge in enumerate(by):
-            squares = rows.weight * ((y - x @ (of_ridge[:, np.newaxis] * self._cross)) ** 2 @ shares)
+        ratios = np.ones(len(inverse_values))
+        for k, inverse_values_of_ridge in enumerate(inverse_values):
+            squares = rows.weight * (
+                (y - x @ (inverse_values_of_ridge[:, np.newaxis] * self._cross)) ** 2 @ target_weights
+            )
             total = float(squares.sum())
             if total > 0:
-                ratios[k] = float((squares / np.maximum(1.0 - leverage[:, k], ROUNDING) ** 2).sum()) / total
-        return self._residual(shares) * ratios
+                ratios[k] = (
+                    float((squares / np.maximum(1.0 - leverage[:, k], MIN_LEVERAGE_COMPLEMENT) ** 2).sum()) / total
+                )
+        return self._residual_squares(target_weights) * ratios
 
     def _left(self) -> Matrix:
-        """Return the factors penalty / (eigenvalue + penalty) for all ridge penalties and eigenvalues.
-
-        Shape (p, k) for p penalties and k eigenvalues.
-        """
+        """Return the factors penalty / (eigenvalue + penalty), shape (p, k), for p penalties and k eigenvalues."""
         ridges = self.ridges[:, np.newaxis] / self._unit
         return ridges / (self._values + ridges)
 
-    def _residual(self, shares: Matrix) -> Matrix:
-        """Return the relative sum of squared residuals of all rows at every ridge penalty in the grid.
+    def _residual_squares(self, target_weights: Matrix) -> Matrix:
+        """Compute the sum of squared residuals of all rows at every ridge penalty in the grid, shape (p,).
 
-        Shape (p,), summed over targets with the weights `shares`. Each target's residuals are relative to its sum of
-        squares.
+        Each target's sum is divided by the target's sum of squares. The quotients are summed over targets with the
+        weights `target_weights` (c,).
         """
         explained = self._cross**2 / self._values[:, np.newaxis]
         residual = np.maximum(1.0 - explained.sum(axis=0), 0.0) + self._left() ** 2 @ explained
-        out: Matrix = residual @ shares
-        return out
+        residual_squares: Matrix = residual @ target_weights
+        return residual_squares
 
 
 class LeaveOneOut:
     """Exact leave-one-out predictions of a ridge regression, at any penalty, from one decomposition.
 
-    X are weighted, centred rows, D a penalty, U the eigenvectors of X D^-1 X' that are orthogonal to the mean, S their
-    eigenvalues. At ridge r the leave-one-out residual of row i is (U r / (S + r) U'y)_i, the residual of its target,
-    divided by (U r / (S + r) U')_ii, one less its leverage (Allen 1974, Technometrics 16:125). With more rows than
-    columns U are the left singular vectors; the parts of targets and leverages outside their span are the same at every
-    ridge.
+    X are the weighted, centred rows, D is the diagonal penalty, U are the eigenvectors of X D^-1 X' that are orthogonal
+    to the mean, and S are their eigenvalues. At ridge r the leave-one-out residual of row i is its residual
+    (U r / (S + r) U'y)_i divided by 1 - leverage = (U r / (S + r) U')_ii (Allen 1974, Technometrics 16:125). With more
+    rows than columns U are the left singular vectors; the components of targets and leverages outside their span are
+    the same at every ridge.
     """
 
     def __init__(self, rows: Rows, moments: Moments, penalty: Matrix, *, center: bool) -> None:
         n, d = rows.x.shape
-        root, by = np.sqrt(rows.weight)[:, np.newaxis], _root_of_inverse(moments, penalty)
-        y = root * (rows.y - moments.target_mean)
+        root_weights, column_factors = np.sqrt(rows.weight)[:, np.newaxis], inverse_root_penalty(moments, penalty)
+        y = root_weights * (rows.y - moments.target_mean)
         if n <= d + 1:
-            free = np.linalg.qr(root, mode="complete")[0][:, 1:] if center else np.eye(n)
-            kernel = root * _kernel(rows.x, moments.mean, by) * root.T
-            values, vectors = np.linalg.eigh(free.T @ kernel @ free)
-            vectors = free @ vectors
-            self._left, self._own = np.zeros_like(y), np.zeros(n)
+            orthogonal_to_mean = np.linalg.qr(root_weights, mode="complete")[0][:, 1:] if center else np.eye(n)
+            row_products = root_weights * centred_row_products(rows.x, moments.mean, column_factors) * root_weights.T
+            values, vectors = np.linalg.eigh(orthogonal_to_mean.T @ row_products @ orthogonal_to_mean)
+            vectors = orthogonal_to_mean @ vectors
+            self._left, self._leverage_complement = np.zeros_like(y), np.zeros(n)
         else:
             x: Any = rows.x
             x = x.toarray() if hasattr(x, "toarray") else x
-            vectors, values, _ = np.linalg.svd(root * (x - moments.mean) * by, full_matrices=False)
+            vectors, values, _ = np.linalg.svd(root_weights * (x - moments.mean) * column_factors, full_matrices=False)
             values = values**2
-            some = values > (n * EPS) ** 2 * values.max(initial=0.0)
-            values, vectors = values[some], vectors[:, some]
+            nonzero = values > (n * EPS) ** 2 * values.max(initial=0.0)
+            values, vectors = values[nonzero], vectors[:, nonzero]
             self._left = y - vectors @ (vectors.T @ y)
-            of_mean = rows.weight / rows.weight.sum() if center else 0.0
-            self._own = np.maximum(1.0 - of_mean - (vectors**2).sum(axis=1), 0.0)
+            mean_leverage = rows.weight / rows.weight.sum() if center else 0.0
+            self._leverage_complement = np.maximum(1.0 - mean_leverage - (vectors**2).sum(axis=1), 0.0)
         self._values: Matrix = np.maximum(values, 0.0)
         self._vectors: Matrix = vectors
-        self._y, self._root = rows.y, root
-        self._turned: Matrix = vectors.T @ y
+        self._y, self._root = rows.y, root_weights
+        self._rotated_targets: Matrix = vectors.T @ y
         # if columns have different units, small ridges matter to the shortest column
-        squares, largest = moments.variance / penalty * moments.weight, float(self._values.max(initial=0.0))
-        least = float(np.min(squares, where=squares > 0, initial=largest))
-        self.ridges = grid(max(least, max(n, d) * EPS * largest), largest, max(n, d))
+        column_squares, largest = moments.variance / penalty * moments.weight, float(self._values.max(initial=0.0))
+        smallest_value = float(np.min(column_squares, where=column_squares > 0, initial=largest))
+        self.ridges = ridge_grid(max(smallest_value, max(n, d) * EPS * largest), largest, max(n, d))
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets of each row by a ridge regression on all other rows.
+        """Predict the targets (n, c) of each row by a ridge regression on all other rows.
 
-        The result has shape (n, c), and is infinite where the other rows do not determine it.
+        Predictions that the other rows do not determine are infinite, which can happen at ridge 0 only.
         """
         if ridge > 0:
-            by = 1.0 / (self._values / ridge + 1.0)
+            shrinkage = 1.0 / (self._values / ridge + 1.0)
         else:  # least squares
-            by = (self._values <= ROUNDING * self._values.max(initial=0.0)).astype(np.float64)
-        left = self._left + self._vectors @ (by[:, np.newaxis] * self._turned)
-        own = self._own + self._vectors**2 @ by
-        off = left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
+            shrinkage = (self._values <= MIN_LEVERAGE_COMPLEMENT * self._values.max(initial=0.0)).astype(np.float64)
+        target_residual = self._left + self._vectors @ (shrinkage[:, np.newaxis] * self._rotated_targets)
+        leverage_complement = self._leverage_complement + self._vectors**2 @ shrinkage
+        leave_one_out_residual = target_residual / (np.maximum(leverage_complement, TINY)[:, np.newaxis] * self._root)
         if not ridge > 0:
-            off[own <= ROUNDING] = np.inf  # the other rows do not determine the prediction
-        return self._y - off
+            leave_one_out_residual[leverage_complement <= MIN_LEVERAGE_COMPLEMENT] = (
+                np.inf
+            )  # the other rows do not determine the prediction
+        return self._y - leave_one_out_residual
 
     def errors(self, scorer: Scorer, rows: Rows) -> Matrix:
         """Compute the leave-one-out error of each row at every ridge penalty, shape (n_penalties, n_rows)."""
         return np.stack([scorer.errors(self.predict(float(ridge)), rows) for ridge in self.ridges])
 
     def residuals(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute leave-one-out residuals, each at the ridge penalty that is best for the other rows.
+        """Compute leave-one-out residuals (n, c), each at the ridge penalty that is best for the other rows.
 
-        Shape (n, c).
-
-        A ridge that a row has helped to choose makes its residual too small: for ten rows, intervals would cover a
-        tenth less.
+        If a row took part in the choice of the ridge, its residual would be too small: for ten rows, prediction
+        intervals would cover a tenth less.
         """
-        errors, out = self.errors(scorer, rows), np.empty_like(rows.y)
-        best = (errors.sum(axis=1, keepdims=True) - errors).argmin(axis=0)
-        for place in np.unique(best):
-            chosen = best == place
-            out[chosen] = (rows.y - self.predict(float(self.ridges[place])))[chosen]
-        return out
+        errors, residuals = self.errors(scorer, rows), np.empty_like(rows.y)
+        best_ridge = (errors.sum(axis=1, keepdims=True) - errors).argmin(axis=0)
+        for index in np.unique(best_ridge):
+            rows_of_ridge = best_ridge == index
+            residuals[rows_of_ridge] = (rows.y - self.predict(float(self.ridges[index])))[rows_of_ridge]
+        return residuals
 
 
-def _root_of_inverse(moments: Moments, penalty: Matrix) -> Matrix:
-    """Return penalty^(-1/2) for each column, and 0 for constant columns.
-
-    The deviations of a constant column are only rounding.
-    """
+def inverse_root_penalty(moments: Moments, penalty: Matrix) -> Matrix:
+    """Return penalty^(-1/2) for each column (d,), but 0 for constant columns, whose deviations are only rounding."""
     return np.where(moments.variance > 0, penalty**-0.5, 0.0)
 
 
-def _kernel(x: Any, mean: Matrix, by: Matrix) -> Matrix:
-    """Compute the Gram matrix (n, n) of centred rows, dense or CSR, with columns multiplied by `by`."""
+def centred_row_products(x: Any, mean: Matrix, column_factors: Matrix) -> Matrix:
+    """Compute the Gram matrix (n, n) of centred rows, dense or CSR, with columns multiplied by `column_factors`."""
     if not is_sparse(x):
-        scaled: Matrix = (x - mean) * by
+        scaled: Matrix = (x - mean) * column_factors
         return scaled @ scaled.T
-    sparse, mean = x * by, mean * by
-    level: Matrix = sparse @ mean
+    sparse, mean = x * column_factors, mean * column_factors
+    mean_products: Matrix = sparse @ mean
     products: Matrix = (sparse @ sparse.T).toarray()
-    return products - level - level[:, np.newaxis] + mean @ mean
+    return products - mean_products - mean_products[:, np.newaxis] + mean @ mean

@@ -1,11 +1,11 @@
 """Exact and sketched Gram matrices X'X, with solvers for the ridge equations (X'X + penalty) W = Z.
 
-A sketch stands for Z Q Z' + diag(lost). The columns of Z (d, t) are its rows; Q removes from every eigenvalue what the
-sketch has added to it; and lost_j restores what is missing of the sum of squares of column j, which is known exactly,
-or is the same for all columns.
+A sketch approximates X'X by Z Q Z' + diag(lost). The columns of Z (d, t) are the rows of the sketch. Q removes from
+every eigenvalue the amount that the sketch has added to it. lost_j is the part of the sum of squares of column j that
+the sketch has lost, known because these sums are kept exactly; or lost is the same number for all columns.
 
 By Woodbury's identity the inverse of Z Q Z' + D, where D = diag(lost) + a penalty, is D^-1 - D^-1 Z M Z' D^-1 with
-M = (Q^-1 + Z' D^-1 Z)^-1. Nothing larger than Z is needed.
+M = (Q^-1 + Z' D^-1 Z)^-1. No array larger than Z is needed.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ Matrix = NDArray[np.float64]
 Solver = Callable[[Matrix], Matrix]
 
 # Rows of Z multiplied at a time; such a block fits in the L2 cache.
-BLOCK = 1024
+BLOCK_ROWS = 1024
 # Entries of D below this share of their mean are rounding.
-LEAST_SHARE = 1e-12
+MIN_DIAGONAL_SHARE = 1e-12
 
 
 class GramSum(NamedTuple):
@@ -33,7 +33,7 @@ class GramSum(NamedTuple):
     def solver(self, penalty: Matrix) -> Solver:
         """Return a function that solves (X'X + diag(penalty)) W = Z for any right-hand sides Z (d, c).
 
-        A singular system has the shortest solution.
+        `penalty` has shape (d,). For a singular system it returns the solutions of least norm.
         """
         system = self.gram.copy()
         system[np.diag_indices_from(system)] += penalty
@@ -60,63 +60,68 @@ class GramModel(NamedTuple):
     def solver(self, penalty: Matrix) -> Solver:
         """Return a function that solves (approximate X'X + diag(penalty)) W = Z for any right-hand sides Z (d, c).
 
-        The approximation is Z Q Z' + diag(lost). Solutions are in the units of the rows.
+        The approximation is Z Q Z' + diag(lost). `penalty` (d,) and the solutions are in the units of the rows.
         """
-        diagonal, level = scaled_diagonal(self.lost + penalty / self.unit)
-        # M of the system divided by its level
-        inner = inner_of(gram_of(self.z, diagonal[self.columns]) / level, self.root) / level
-        by = diagonal[:, np.newaxis]
+        diagonal, mean_diagonal = scaled_diagonal(self.lost + penalty / self.unit)
+        # M of the system divided by the mean of its diagonal
+        inner = (
+            inner_inverse(inverse_weighted_gram(self.z, diagonal[self.columns]) / mean_diagonal, self.root)
+            / mean_diagonal
+        )
+        diagonal_column = diagonal[:, np.newaxis]
 
-        def solve(right: Matrix) -> Matrix:
+        def solve(right_hand_sides: Matrix) -> Matrix:
             # D^-1 - D^-1 Z M Z' D^-1
-            out = right / by
-            out[self.columns] -= (self.z @ (inner @ (self.z.T @ out[self.columns]))) / by[self.columns]
-            out /= level * self.unit
-            return out
+            solution = right_hand_sides / diagonal_column
+            solution[self.columns] -= (self.z @ (inner @ (self.z.T @ solution[self.columns]))) / diagonal_column[
+                self.columns
+            ]
+            solution /= mean_diagonal * self.unit
+            return solution
 
         return solve
 
 
 def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
-    """Divide a diagonal by its mean. Return the result, with a positive lower limit, and the mean.
+    """Divide a diagonal by its mean. Return the quotients, at least MIN_DIAGONAL_SHARE, and the mean.
 
-    So nothing overflows in float32, and nothing is zero.
+    The quotients neither overflow in float32 nor are zero.
     """
-    level = float(diagonal.mean())
-    if not level > 0:
-        level = float(np.finfo(np.float64).tiny)
-    return np.maximum(diagonal / level, LEAST_SHARE), level
+    mean = float(diagonal.mean())
+    if not mean > 0:
+        mean = float(np.finfo(np.float64).tiny)
+    return np.maximum(diagonal / mean, MIN_DIAGONAL_SHARE), mean
 
 
-def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
-    """Compute the matrix Z' diag(1 / diagonal) Z in float64, block by block."""
-    out = np.zeros((z.shape[1], z.shape[1]))
-    by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
-    for start in range(0, len(z), BLOCK):
-        part = slice(start, start + BLOCK)
-        here = z[part]
+def inverse_weighted_gram(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
+    """Compute the matrix Z' diag(1 / diagonal) Z (t, t) in float64, or Z'Z without a diagonal."""
+    gram = np.zeros((z.shape[1], z.shape[1]))
+    weights = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
+    for start in range(0, len(z), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        block_rows = z[block]
         # G += Z' diag(1 / D) Z
-        out += here.T @ (here if by is None else here * by[part, np.newaxis])
-    return (out + out.T) / 2
+        gram += block_rows.T @ (block_rows if weights is None else block_rows * weights[block, np.newaxis])
+    return (gram + gram.T) / 2
 
 
-def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> Matrix:
-    """Compute the quadratic form z' A z of every row z of a matrix, where A is `turn`.
+def quadratic_forms(z: NDArray[Any], matrix: NDArray[Any], *, squared: bool = False) -> Matrix:
+    """Compute the quadratic form x' A x of every row x of `z` (d, t), where A is `matrix`; shape (d,).
 
-    The result has shape (d,). With `squared` it is |z' A|^2 instead.
+    With `squared` compute |x' A|^2 instead.
     """
-    out = np.empty(len(z))
-    for start in range(0, len(z), BLOCK):
-        own = z[start : start + BLOCK]
-        turned = own @ turn
-        out[start : start + BLOCK] = np.einsum("ij,ij->i", turned, turned if squared else own)
-    return out
+    forms = np.empty(len(z))
+    for start in range(0, len(z), BLOCK_ROWS):
+        block = z[start : start + BLOCK_ROWS]
+        product = block @ matrix
+        forms[start : start + BLOCK_ROWS] = np.einsum("ij,ij->i", product, product if squared else block)
+    return forms
 
 
-def inner_of(products: Matrix, root: Matrix) -> Matrix:
-    """Compute (Q^-1 + G)^-1 for the Gram matrix G = `products` and Q = root root'."""
+def inner_inverse(gram: Matrix, root: Matrix) -> Matrix:
+    """Compute (Q^-1 + G)^-1 for the Gram matrix G = `gram` and Q = root root'."""
     # root (I + root' G root)^-1 root'
-    turned = root.T @ products @ root
-    turned[np.diag_indices_from(turned)] += 1.0
-    half = np.linalg.solve(np.linalg.cholesky((turned + turned.T) / 2), root.T)
-    return half.T @ half
+    inner = root.T @ gram @ root
+    inner[np.diag_indices_from(inner)] += 1.0
+    root_of_inverse = np.linalg.solve(np.linalg.cholesky((inner + inner.T) / 2), root.T)
+    return root_of_inverse.T @ root_of_inverse

@@ -14,7 +14,7 @@ from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
 
 # Prefixes of the names of arrays in a state file.
-OF_SKETCH, HELD = "sketch_", "held"
+SKETCH_PREFIX, RESERVOIR_PREFIX = "sketch_", "held"
 
 
 class HeldOutLearner(MergeableModel, abstract=True):
@@ -39,13 +39,13 @@ class HeldOutLearner(MergeableModel, abstract=True):
         """Return an empty sketch with the parameters of this model."""
         raise NotImplementedError
 
-    def _faded(self, factor: float) -> dict[str, Any]:
-        """Return the attributes that ``fade`` will set, by name, with all weights multiplied by `factor`."""
+    def _faded_attributes(self, factor: float) -> dict[str, Any]:
+        """Return the attributes, by name, that ``fade`` will replace, with all weights multiplied by `factor`."""
         raise NotImplementedError
 
-    def _rows_held(self, held: HeldOut) -> Any:
-        """Return the rows of a reservoir of held-out rows, in the form that the sketch learns."""
-        return held.rows
+    def _sketch_rows(self, reservoir: HeldOut) -> Any:
+        """Return the rows of a reservoir as the sketch learns them; subclasses drop columns that are only targets."""
+        return reservoir.rows
 
     # -- learning --------------------------------------------------------------------------------------------------
     @property
@@ -53,21 +53,22 @@ class HeldOutLearner(MergeableModel, abstract=True):
         """Return the number of rows learned, including empty rows."""
         return self._n
 
-    def _settle(self, learned: dict[str, Any], rows: Any, weights: Any) -> None:
-        """Assign new values to the learned attributes, and update the sketch among them with rows.
+    def _commit_update(self, attributes: dict[str, Any], rows: Any, weights: Any) -> None:
+        """Set the attributes of this model to the given values, then update its sketch with rows.
 
-        If the sketch refuses the rows, all attributes are restored. `learned` contains the sketch under "_sketch".
+        `attributes` maps names of attributes to values, and has the sketch as "_sketch". If the sketch raises an error
+        before it has learned the rows, all attributes are restored.
         """
-        sketch: FrequentDirections = learned["_sketch"]
-        before, n_rows = {name: getattr(self, name) for name in self.LEARNED}, sketch.n_rows
+        sketch: FrequentDirections = attributes["_sketch"]
+        previous, n_rows_before = {name: getattr(self, name) for name in self.LEARNED}, sketch.n_rows
         try:
-            # before the sketch learns, and in one step: nothing remains to be done afterwards
-            vars(self).update(learned, _last=None)
+            # in one step and before the sketch learns, so that nothing remains to be done after an interrupt
+            vars(self).update(attributes, _last=None)
             if rows.shape[0]:
-                sketch._absorb(rows, weights)  # a row of weight 0 is one that was held out; it ages the others
+                sketch._absorb(rows, weights)  # a row of weight 0 stands for a held-out one: earlier rows decay by it
         except BaseException:
-            if rows.shape[0] and sketch.n_rows == n_rows:  # the sketch has refused them, or was interrupted
-                vars(self).update(before)
+            if rows.shape[0] and sketch.n_rows == n_rows_before:  # the sketch has refused them, or was interrupted
+                vars(self).update(previous)
             raise
 
     @changes
@@ -93,27 +94,30 @@ class HeldOutLearner(MergeableModel, abstract=True):
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         if self._held is None:
             return self
-        faded, engine = {"_held": self._held.faded(factor), **self._faded(factor)}, self._sketch._engine
+        new_attributes, engine = (
+            {"_held": self._held.faded(factor), **self._faded_attributes(factor)},
+            self._sketch._engine,
+        )
         try:
             self._sketch.fade(factor)
         finally:
             if engine is None or self._sketch._engine is not engine:
-                vars(self).update(faded, _last=None)
+                vars(self).update(new_attributes, _last=None)
         return self
 
-    def _eat(self, sketch: FrequentDirections, held: HeldOut) -> FrequentDirections:
-        """Update a sketch in place with held-out rows, at their decayed weights. Return the sketch."""
-        rows = self._rows_held(held)
+    def _learn_held_out_rows(self, sketch: FrequentDirections, held: HeldOut) -> FrequentDirections:
+        """Update a sketch in place with held-out rows, at the weights of the reservoir. Return the sketch."""
+        rows = self._sketch_rows(held)
         if self.decay == 1.0:
             return sketch.update(rows, held.weight) if len(held) else sketch
-        # a separate sketch, whose decay the weights divide out; merging it ages nothing
-        step = held_out.undone(self.decay)
-        for start in range(0, len(held), step):
-            part, weight = rows[start : start + step], held.weight[start : start + step]
-            powers = self.decay ** -np.arange(len(weight) - 1.0, -1.0, -1.0)
-            block = self._empty_sketch(part.shape[1])
-            block._absorb(part, weight * powers)
-            sketch.merge(block)
+        # Learn a separate sketch, with weights that compensate its decay. Merging it makes no row decay.
+        max_rows = held_out.rows_per_decay_block(self.decay)
+        for start in range(0, len(held), max_rows):
+            block_rows, block_weights = rows[start : start + max_rows], held.weight[start : start + max_rows]
+            powers = self.decay ** -np.arange(len(block_weights) - 1.0, -1.0, -1.0)
+            block_sketch = self._empty_sketch(block_rows.shape[1])
+            block_sketch._absorb(block_rows, block_weights * powers)
+            sketch.merge(block_sketch)
         return sketch
 
     # -- merging ---------------------------------------------------------------------------------------------------
@@ -123,58 +127,68 @@ class HeldOutLearner(MergeableModel, abstract=True):
     def _state_bytes(self, n_features: int) -> int:
         return self._empty_sketch(n_features)._state_bytes(n_features)
 
-    def _known_held(self, *, came: int | None = None) -> HeldOut:
-        """Return the held-out rows with their decayed weights.
+    def _decayed_reservoir(self, *, row_number: int | None = None) -> HeldOut:
+        """Return the held-out rows with weights decayed to the present; `row_number` as in ``HeldOut.apply_decay``.
 
         At least one row must have been learned.
         """
         assert self._held is not None
-        return self._held.aged(self.decay, self._n, came=came)
+        return self._held.apply_decay(self.decay, self._n, row_number=row_number)
 
-    def _joined(self, other: Self) -> tuple[dict[str, Any], HeldOut]:
-        """Return the attributes of the merged model, and the held-out rows that do not fit in its reservoir.
+    def _merged_attributes(self, other: Self) -> tuple[dict[str, Any], HeldOut]:
+        """Merge the sketches and the reservoirs of two models, neither of which is changed.
 
-        The caller adds these rows to the merged sketch. Neither model is changed.
+        Return the attributes of the merged model by name, and a reservoir of the held-out rows that exceed its
+        `reservoir_size`. The caller adds these to the merged sketch.
         """
         n = self._n + other._n
-        rows = held_out.joined([model._known_held(came=n - 1) for model in (self, other)])
-        held, rest = rows.chosen(slice(0, self.reservoir_size)), rows.chosen(slice(self.reservoir_size, None))
+        rows = held_out.merge_reservoirs([model._decayed_reservoir(row_number=n - 1) for model in (self, other)])
+        reservoir, overflow = rows.take(slice(0, self.reservoir_size)), rows.take(slice(self.reservoir_size, None))
         sketch = self._sketch.copy().merge(other._sketch)
-        return {"_n": n, "_sketch": sketch, "_held": held, "_last": None}, rest
+        return {"_n": n, "_sketch": sketch, "_held": reservoir, "_last": None}, overflow
 
     # -- files -----------------------------------------------------------------------------------------------------
-    def _held_state(self) -> tuple[Any, Arrays, Arrays]:
+    def _sketch_and_reservoir_state(self) -> tuple[Any, Arrays, Arrays]:
         """Return the sketch and the held-out rows for a state file.
 
         The result is (JSON state of the sketch, arrays of the held-out rows, arrays of the sketch). Rows must have been
         learned.
         """
         assert self._held is not None
-        about, arrays = self._sketch._state()
-        of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
-        return about, held_out.arrays_of(self._held, HELD), of_sketch
+        sketch_state, arrays = self._sketch._state()
+        sketch_arrays = {SKETCH_PREFIX + name: array for name, array in arrays.items()}
+        return sketch_state, held_out.state_arrays(self._held, RESERVOIR_PREFIX), sketch_arrays
 
-    def _validate_held(
-        self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int, size: int, fewest: int, dtype: Any
+    def _validate_sketch_and_reservoir(
+        self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int, max_rows: int, min_entries: int, dtype: Any
     ) -> None:
-        """Raise ValueError if the state cannot be that of a sketch with d columns and its held-out rows.
+        """Raise ValueError if a saved state cannot be that of a sketch with d columns and its held-out rows.
 
-        Held-out rows have `width` columns.
+        Held-out rows have `width` columns, of type `dtype`. The other arguments are those of
+        ``_held_out.validate_state_arrays``.
         """
-        about = state["sketch"]["engine"]
-        if about is not None and about["n_features"] != d:
-            raise ValueError(f"its sketch has {about['n_features']} columns, its sums have {d}")
+        engine_state = state["sketch"]["engine"]
+        if engine_state is not None and engine_state["n_features"] != d:
+            raise ValueError(f"its sketch has {engine_state['n_features']} columns, its sums have {d}")
         n_rows = state["n_rows"]
-        held_out.validate(arrays, HELD, width, size=size, fewest=fewest, n_rows=n_rows, dtype=np.dtype(dtype))
-        self._empty_sketch(d)._validate(state["sketch"], _of_sketch(arrays))
+        held_out.validate_state_arrays(
+            arrays,
+            RESERVOIR_PREFIX,
+            width,
+            max_rows=max_rows,
+            min_entries=min_entries,
+            n_rows=n_rows,
+            dtype=np.dtype(dtype),
+        )
+        self._empty_sketch(d)._validate(state["sketch"], select_sketch_arrays(arrays))
 
-    def _restore_held(self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int) -> None:
-        """Restore the sketch and the held-out rows of this model from a state file."""
+    def _restore_sketch_and_reservoir(self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int) -> None:
+        """Restore the sketch (d columns) and the held-out rows (`width` columns) of this model from a saved state."""
         self._n, self._sketch = state["n_rows"], self._empty_sketch(d)
-        self._held = held_out.from_arrays(arrays, width, HELD)
-        self._sketch._restore(state["sketch"], _of_sketch(arrays))
+        self._held = held_out.reservoir_from_arrays(arrays, width, RESERVOIR_PREFIX)
+        self._sketch._restore(state["sketch"], select_sketch_arrays(arrays))
 
 
-def _of_sketch(arrays: Arrays) -> Arrays:
+def select_sketch_arrays(arrays: Arrays) -> Arrays:
     """Select the arrays of the sketch from a state file, with the prefix of their names removed."""
-    return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}
+    return {name.removeprefix(SKETCH_PREFIX): array for name, array in arrays.items() if name.startswith(SKETCH_PREFIX)}

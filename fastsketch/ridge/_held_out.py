@@ -19,13 +19,13 @@ from fastsketch.data.files import _checks as checks
 
 Keys = NDArray[np.uint64]
 
-# Random numbers are drawn for this many rows at a time, and rows are compared in such blocks.
-BLOCK = 4096
-# Powers of a decay are divided out up to this factor.
-MOST_UNDONE = 1e12
+# Random numbers are drawn for blocks of this many rows, and new rows are compared with the reservoir in such blocks.
+BLOCK_ROWS = 4096
+# Largest factor by which weights are divided to compensate the decay that the sketch will apply to them.
+MAX_DECAY_RATIO = 1e12
 # Constants of SplitMix64.
-STEP, LAST_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(31)
-SHUFFLES = (
+SPLITMIX_INCREMENT, SPLITMIX_LAST_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(31)
+SPLITMIX_ROUNDS = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
     (np.uint64(27), np.uint64(0x94D049BB133111EB)),
 )
@@ -33,329 +33,360 @@ SHUFFLES = (
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Reservoir of held-out rows (users), sorted by their random keys.
+    """Reservoir of held-out rows (in recommenders: users), sorted by their pseudorandom sampling keys.
 
     Immutable: methods return new objects.
     """
 
     rows: Any  # CSR (r, items), for a regression with targets as last columns; or an object array of r dense rows
-    weight: NDArray[np.float64]  # (r,) at their arrival, since then only faded
+    weight: NDArray[np.float64]  # (r,) at arrival; only ``fade`` changes it, ``decay`` is applied by ``apply_decay``
     key: Keys  # (r,) ascending
-    came: NDArray[np.int64]  # (r,) number of the row in the stream; after a merge that of the last row before it
+    row_number: NDArray[np.int64]  # (r,) number of the row in the stream; after a merge that of the last row before it
 
     def __len__(self) -> int:
         return len(self.key)
 
     @property
     def n_events(self) -> int:
-        """Return the number of stored entries of the held-out rows.
+        """Return the number of stored entries of the held-out rows, which must be CSR.
 
-        Ten times as fast as scipy's ``nnz``.
+        This is ten times as fast as scipy's ``nnz``.
         """
         return len(self.rows.data)
 
-    def chosen(self, where: slice | NDArray[np.int64]) -> "HeldOut":
-        """Return the held-out rows at the given positions, in the given order."""
-        taken = self.rows.dtype != object and isinstance(where, np.ndarray)
-        rows = lines(self.rows, cast("NDArray[np.int64]", where)) if taken else self.rows[where]
-        return HeldOut(rows, self.weight[where], self.key[where], self.came[where])
+    def take(self, positions: slice | NDArray[np.int64]) -> "HeldOut":
+        """Return a reservoir of the rows at the given positions, in the given order."""
+        by_position = self.rows.dtype != object and isinstance(positions, np.ndarray)
+        rows = take_csr_rows(self.rows, cast("NDArray[np.int64]", positions)) if by_position else self.rows[positions]
+        return HeldOut(rows, self.weight[positions], self.key[positions], self.row_number[positions])
 
-    def own(self) -> "HeldOut":
+    def copy_rows(self) -> "HeldOut":
         """Copy the arrays of the rows, which may belong to the caller, and return a new reservoir."""
         rows = copy(self.rows)
         rows.data, rows.indices, rows.indptr = rows.data.copy(), rows.indices.copy(), rows.indptr.copy()
-        return HeldOut(rows, self.weight, self.key, self.came)
+        return HeldOut(rows, self.weight, self.key, self.row_number)
 
     def faded(self, factor: float) -> "HeldOut":
         """Return the held-out rows with their weights multiplied by a factor."""
         return replace(self, weight=self.weight * factor)
 
-    def aged(self, decay: float, n_rows: int, *, came: int | None = None) -> "HeldOut":
-        """Return the held-out rows with their weights decayed to the end of a stream of `n_rows` rows.
+    def apply_decay(self, decay: float, n_rows: int, *, row_number: int | None = None) -> "HeldOut":
+        """Multiply every weight by decay**age, where the age is counted to the last of `n_rows` rows of the stream.
 
-        The result counts its rows as if they had arrived last. `came` replaces their number in the stream, if they
-        continue in another stream.
+        Return a new reservoir whose rows all have the number of that last row, so that the decay is not applied twice.
+        `row_number` is the number to use instead if the rows are to continue in another stream.
         """
-        age = (n_rows - 1 - self.came).astype(np.float64)
-        last = np.full(len(self), n_rows - 1 if came is None else came)
-        return replace(self, weight=self.weight * decay**age, came=last)
+        ages = (n_rows - 1 - self.row_number).astype(np.float64)
+        row_numbers = np.full(len(self), n_rows - 1 if row_number is None else row_number)
+        return replace(self, weight=self.weight * decay**ages, row_number=row_numbers)
 
-    def with_items(self, places: NDArray[np.int64], width: int) -> "HeldOut":
-        """Return the held-out rows with their items (columns) renumbered, in a matrix of `width` columns.
-
-        `places` has the new column of each item.
-        """
-        rows, indices = self.rows, places[self.rows.indices].astype(np.int32)
-        moved: Any = type(rows)((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
-        moved.sort_indices()
-        return replace(self, rows=moved)
+    def renumber_items(self, new_columns: NDArray[np.int64], width: int) -> "HeldOut":
+        """Return a new reservoir in which item (column) j becomes column new_columns[j] of `width` columns."""
+        rows, indices = self.rows, new_columns[self.rows.indices].astype(np.int32)
+        renumbered: Any = type(rows)((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
+        renumbered.sort_indices()
+        return replace(self, rows=renumbered)
 
 
-def empty(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
-    """Return an empty reservoir of held-out rows."""
-    return HeldOut(empty_rows(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64), np.empty(0, np.int64))
+def empty_reservoir(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
+    """Return a reservoir without rows, for CSR rows of n_items columns."""
+    return HeldOut(empty_csr(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
-def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
-    """Return a CSR matrix without stored entries."""
+def empty_csr(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
+    """Return a CSR matrix (n_rows, n_items) without stored entries."""
     from scipy.sparse import csr_array
 
     return csr_array((n_rows, n_items), dtype=dtype)
 
 
-def offer(
+def update_reservoir(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
 ) -> tuple[HeldOut, HeldOut]:
-    """Offer new CSR rows to a reservoir. Return the new reservoir, and the rows for the sketch in order.
+    """Offer new CSR rows to a reservoir. Return the new reservoir, and the rows for the sketch as a second one.
 
-    The rows have the positions `first`, `first` + 1, ... in the stream.
-
-    With decay < 1 the sketch gets one row for each that arrives, an empty one if need be, since rows age its contents.
+    The rows have the numbers `first`, `first` + 1, ... in the stream. Each new row that enters the reservoir evicts a
+    row, or none if the reservoir is not full. Evicted rows and rows that do not enter are for the sketch, in the order
+    of the stream, with decayed weights. With decay < 1 the sketch gets exactly one row for each new row, if necessary
+    an empty one, because every row that it learns makes its contents decay.
     """
     k, r = int(rows.shape[0]), len(held)
-    key, own = keys_of(rows, first, seed), np.arange(r, r + k)
-    length: NDArray[np.int64] = rows.indptr[1:] - rows.indptr[:-1]
-    able = (length >= 2) & (weight > 0)
+    keys, sources = sampling_keys(rows, first, seed), np.arange(r, r + k)
+    lengths: NDArray[np.int64] = rows.indptr[1:] - rows.indptr[:-1]
+    eligible = (lengths >= 2) & (weight > 0)
     if r >= size:
-        able &= key < held.key[-1] if size else False
-    if not able.any() and (decay < 1.0 or length.all()):  # the usual case for single rows once the reservoir is full
-        return held, HeldOut(rows, weight, key, own + (first - r))
+        eligible &= keys < held.key[-1] if size else False
+    if not eligible.any() and (
+        decay < 1.0 or lengths.all()
+    ):  # the usual case for single rows once the reservoir is full
+        return held, HeldOut(rows, weight, keys, sources + (first - r))
     # source of what the sketch gets in each place: a held-out row, r + a new row, or -1
-    given: NDArray[np.int64] = np.where((length > 0) | (decay < 1.0), own, -1)
-    kept = exchange(held.key, key, able, size=size, given=given)
-    every = stacked([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)])
-    came = np.concatenate([held.came, own + (first - r), [0]])
+    sketch_sources: NDArray[np.int64] = np.where((lengths > 0) | (decay < 1.0), sources, -1)
+    reservoir_sources = sample_bottom_k(held.key, keys, eligible, size=size, sketch_sources=sketch_sources)
+    all_rows = stack_csr([held.rows, rows, empty_csr(rows.shape[1], rows.dtype)])
+    row_numbers = np.concatenate([held.row_number, sources + (first - r), [0]])
     weights = np.concatenate([held.weight, weight, [1.0]])
-    at = np.flatnonzero((given >= 0) | (decay < 1.0))
-    source = np.where(given[at] >= 0, given[at], r + k)
-    age = np.where(source == r + k, 0, first + at - came[source])
-    keys = np.concatenate([held.key, key, np.zeros(1, np.uint64)])
-    left = HeldOut(lines(every, kept), weights[kept], keys[kept], came[kept])
-    return left, HeldOut(lines(every, source), weights[source] * decay**age, keys[source], first + at)
+    sketch_positions = np.flatnonzero((sketch_sources >= 0) | (decay < 1.0))
+    source_of_output = np.where(sketch_sources[sketch_positions] >= 0, sketch_sources[sketch_positions], r + k)
+    ages = np.where(source_of_output == r + k, 0, first + sketch_positions - row_numbers[source_of_output])
+    all_keys = np.concatenate([held.key, keys, np.zeros(1, np.uint64)])
+    new_reservoir = HeldOut(
+        take_csr_rows(all_rows, reservoir_sources),
+        weights[reservoir_sources],
+        all_keys[reservoir_sources],
+        row_numbers[reservoir_sources],
+    )
+    return new_reservoir, HeldOut(
+        take_csr_rows(all_rows, source_of_output),
+        weights[source_of_output] * decay**ages,
+        all_keys[source_of_output],
+        first + sketch_positions,
+    )
 
 
-def exchange(
-    held: Keys, key: Keys, able: NDArray[np.bool_], *, size: int, given: NDArray[np.int64]
+def sample_bottom_k(
+    held_keys: Keys, batch_keys: Keys, eligible: NDArray[np.bool_], *, size: int, sketch_sources: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Choose the rows that a reservoir keeps after a new batch. Return their source indices; `given` is changed.
+    """Select the rows of a reservoir after a new batch, those of the smallest keys (bottom-k sampling).
 
-    These are the rows of the smallest keys (a bottom-k sample), in ascending order of keys. Source i < r is position i
-    of the old reservoir of r rows, source r + j is row j of the batch.
+    Return their source indices, in ascending order of keys: i < r is row i of the old reservoir of r rows, and r + j is
+    row j of the batch. `sketch_sources` is changed in place.
 
     Parameters
     ----------
-    held : ndarray (r,)
+    held_keys : ndarray (r,)
         Keys of the reservoir before.
-    key, able : ndarray (k,)
+    batch_keys, eligible : ndarray (k,)
         Keys of the rows, and whether each may be held out.
     size : int
         Size of the reservoir.
-    given : ndarray (k,)
-        On entry the source of what the sketch gets in the place of each row. Changed in place: where a row is held out
-        it becomes the source that this row evicts, or -1 if it evicts none.
+    sketch_sources : ndarray (k,)
+        Source index of the row that the sketch learns in place of each row of the batch, on entry usually the row
+        itself. For a row that enters the reservoir it becomes the source index of the row that is evicted, or -1 if
+        none is.
     """
-    r = len(held)
-    some = np.flatnonzero(able & (key < held[-1]) if 0 < size <= r else able & (size > 0))
-    if not len(some):
+    r = len(held_keys)
+    candidates = np.flatnonzero(eligible & (batch_keys < held_keys[-1]) if 0 < size <= r else eligible & (size > 0))
+    if not len(candidates):
         return np.arange(r)
-    if len(some) == 1:  # a shortcut for single rows
-        i, full = some[0], r >= size
-        given[i] = out = r - 1 if full else -1
-        kept = np.insert(np.arange(r), np.searchsorted(held, key[i]), r + i)
-        return kept[kept != out] if full else kept
-    first, some = np.split(some, [max(size - r, 0)])  # the first ones fill the reservoir
-    given[first] = -1
-    source = np.concatenate([np.arange(r), r + first])
-    by_source = np.concatenate([held, key])
-    source = source[np.argsort(by_source[source], kind="stable")]
-    stayed, entered = (
+    if len(candidates) == 1:  # a shortcut for single rows
+        i, is_full = candidates[0], r >= size
+        sketch_sources[i] = evicted = r - 1 if is_full else -1
+        sources = np.insert(np.arange(r), np.searchsorted(held_keys, batch_keys[i]), r + i)
+        return sources[sources != evicted] if is_full else sources
+    filling, candidates = np.split(candidates, [max(size - r, 0)])  # the first ones fill the reservoir
+    sketch_sources[filling] = -1
+    source = np.concatenate([np.arange(r), r + filling])
+    all_keys = np.concatenate([held_keys, batch_keys])
+    source = source[np.argsort(all_keys[source], kind="stable")]
+    n_remaining, heap = (
         len(source),
         list[tuple[int, int]](),
     )  # a heap, largest key first; of equal keys the last row first
-    for start in range(0, len(some), BLOCK):
-        part = some[start : start + BLOCK]
-        for i in part[key[part] < by_source[source[stayed - 1]]].tolist() if stayed else part.tolist():
-            last = (~int(by_source[source[stayed - 1]]), -int(source[stayed - 1])) if stayed else entered[0]
-            top = min(last, entered[0]) if entered else last
-            if ~int(key[i]) > top[0]:
-                heapq.heappush(entered, (~int(key[i]), -(r + i)))
-                if stayed and top is last:
-                    stayed -= 1
+    for start in range(0, len(candidates), BLOCK_ROWS):
+        block = candidates[start : start + BLOCK_ROWS]
+        for i in (
+            block[batch_keys[block] < all_keys[source[n_remaining - 1]]].tolist() if n_remaining else block.tolist()
+        ):
+            largest_remaining = (
+                (~int(all_keys[source[n_remaining - 1]]), -int(source[n_remaining - 1])) if n_remaining else heap[0]
+            )
+            largest = min(largest_remaining, heap[0]) if heap else largest_remaining
+            if ~int(batch_keys[i]) > largest[0]:
+                heapq.heappush(heap, (~int(batch_keys[i]), -(r + i)))
+                if n_remaining and largest is largest_remaining:
+                    n_remaining -= 1
                 else:
-                    heapq.heappop(entered)
-                given[i] = -top[1]
-    kept = np.concatenate([source[:stayed], np.sort(np.array([-place for _, place in entered], np.int64))])
-    return kept[np.argsort(by_source[kept], kind="stable")]
+                    heapq.heappop(heap)
+                sketch_sources[i] = -largest[1]
+    sources = np.concatenate(
+        [source[:n_remaining], np.sort(np.array([-source_index for _, source_index in heap], np.int64))]
+    )
+    return sources[np.argsort(all_keys[sources], kind="stable")]
 
 
-def stacked(parts: Sequence[Any]) -> Any:
-    """Stack CSR matrices of the same width vertically.
+def stack_csr(matrices: Sequence[Any]) -> Any:
+    """Stack CSR matrices of the same width vertically, for short ones in a tenth of the time of scipy's ``vstack``."""
+    offsets: NDArray[np.int64] = np.cumsum([0, *(matrix.indptr[-1] for matrix in matrices)])
+    indptr = np.concatenate(
+        [matrices[0].indptr[:1], *(matrix.indptr[1:] + end for matrix, end in zip(matrices, offsets, strict=False))]
+    )
+    data, indices = (np.concatenate([getattr(matrix, name) for matrix in matrices]) for name in ("data", "indices"))
+    return type(matrices[0])((data, indices, indptr), shape=(len(indptr) - 1, matrices[0].shape[1]))
 
-    For short ones this takes a tenth of the time of scipy's ``vstack``.
-    """
-    ends: NDArray[np.int64] = np.cumsum([0, *(part.indptr[-1] for part in parts)])
-    indptr = np.concatenate([parts[0].indptr[:1], *(p.indptr[1:] + end for p, end in zip(parts, ends, strict=False))])
-    data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
-    return type(parts[0])((data, indices, indptr), shape=(len(indptr) - 1, parts[0].shape[1]))
 
-
-def lines(rows: Any, where: NDArray[np.int64]) -> Any:
+def take_csr_rows(rows: Any, positions: NDArray[np.int64]) -> Any:
     """Return the CSR rows at the given positions, like ``rows[where]`` but faster for few rows."""
-    before: NDArray[np.int64] = rows.indptr
-    starts = before[where]
-    lengths = before[where + 1] - starts
-    indptr = np.zeros(len(where) + 1, before.dtype)
+    row_ends: NDArray[np.int64] = rows.indptr
+    starts = row_ends[positions]
+    lengths = row_ends[positions + 1] - starts
+    indptr = np.zeros(len(positions) + 1, row_ends.dtype)
     np.cumsum(lengths, out=indptr[1:])
-    at = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
-    return type(rows)((rows.data[at], rows.indices[at], indptr), shape=(len(where), rows.shape[1]))
+    entries = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
+    return type(rows)((rows.data[entries], rows.indices[entries], indptr), shape=(len(positions), rows.shape[1]))
 
 
-def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
+def concatenate(reservoirs: Sequence[HeldOut]) -> HeldOut:
     """Concatenate reservoirs of held-out rows, in the given order.
 
     The rows stay dense if all of them are, else they become CSR.
     """
-    some = [part for part in parts if len(part)] or parts[:1]
-    apart = all(part.rows.dtype == object for part in some)
-    rows: Any = np.concatenate([p.rows for p in some]) if apart else stacked([csr_of(p) for p in some])
-    weight, key, came = (np.concatenate([getattr(part, name) for part in some]) for name in ("weight", "key", "came"))
-    return HeldOut(rows, weight, key, came)
+    nonempty = [reservoir for reservoir in reservoirs if len(reservoir)] or reservoirs[:1]
+    all_dense = all(reservoir.rows.dtype == object for reservoir in nonempty)
+    rows: Any = (
+        np.concatenate([reservoir.rows for reservoir in nonempty])
+        if all_dense
+        else stack_csr([as_csr(reservoir) for reservoir in nonempty])
+    )
+    weight, key, row_numbers = (
+        np.concatenate([getattr(reservoir, name) for reservoir in nonempty]) for name in ("weight", "key", "row_number")
+    )
+    return HeldOut(rows, weight, key, row_numbers)
 
 
-def csr_of(held: HeldOut) -> Any:
-    """Return the rows of a reservoir as a CSR matrix.
-
-    Of dense rows every entry is stored.
-    """
+def as_csr(reservoir: HeldOut) -> Any:
+    """Return the rows of a reservoir as a CSR matrix, in which every entry of dense rows is stored."""
     from scipy.sparse import csr_array
 
-    if held.rows.dtype != object:
-        return held.rows
-    rows: NDArray[np.float64] = np.vstack(held.rows)
-    r, width = len(held), int(rows.shape[1])
-    indptr = np.arange(0, width * r + 1, width)
-    return csr_array((rows.ravel(), np.tile(np.arange(width, dtype=np.int32), r), indptr), shape=rows.shape)
+    if reservoir.rows.dtype != object:
+        return reservoir.rows
+    rows: NDArray[np.float64] = np.vstack(reservoir.rows)
+    n_rows, width = len(reservoir), int(rows.shape[1])
+    indptr = np.arange(0, width * n_rows + 1, width)
+    return csr_array((rows.ravel(), np.tile(np.arange(width, dtype=np.int32), n_rows), indptr), shape=rows.shape)
 
 
-def apart(rows: NDArray[np.float64]) -> NDArray[Any]:
+def split_into_rows(rows: NDArray[np.float64]) -> NDArray[Any]:
     """Split a dense matrix into an object array with a copy of each row, so that rows can be replaced one by one."""
-    out = np.empty(len(rows), object)
-    out[:] = [row.copy() for row in rows]
-    return out
+    separate_rows = np.empty(len(rows), object)
+    separate_rows[:] = [row.copy() for row in rows]
+    return separate_rows
 
 
-def joined(parts: Sequence[HeldOut]) -> HeldOut:
-    """Merge reservoirs into one that has all their rows, sorted by keys.
+def merge_reservoirs(reservoirs: Sequence[HeldOut]) -> HeldOut:
+    """Merge reservoirs into one that has all their rows, sorted by keys; the caller cuts it to the reservoir's size.
 
-    The result does not depend on the order of the reservoirs.
-
-    Equal content at the same position of two streams has equal keys. Such rows are ordered by their values and weights.
+    The result does not depend on the order of the reservoirs: rows with equal keys, which are rows of equal content at
+    the same position of two streams, are ordered by their values and weights.
     """
-    every = concatenated(parts)
-    rows = csr_of(every) if len(every) else every.rows
-    values = _sums(rows, mixed(rows.data.astype(np.float64).view(np.uint64) ^ _names(rows)))
-    return every.chosen(np.lexsort((every.weight, values, every.key)))
+    all_rows = concatenate(reservoirs)
+    matrix = as_csr(all_rows) if len(all_rows) else all_rows.rows
+    value_hashes = sum_rows(
+        matrix, hash_integers(matrix.data.astype(np.float64).view(np.uint64) ^ hash_columns(matrix))
+    )
+    return all_rows.take(np.lexsort((all_rows.weight, value_hashes, all_rows.key)))
 
 
-def undone(decay: float) -> int:
-    """Return the number of rows over which powers of a decay can be divided out without loss of precision."""
-    return max(1, int(np.log(MOST_UNDONE) / -np.log(decay))) if decay < 1.0 else 2**62
+def rows_per_decay_block(decay: float) -> int:
+    """Return the largest number of rows n for which decay**-n stays below MAX_DECAY_RATIO, at least 1.
+
+    Weights of so many rows can be divided by powers of the decay without loss of precision.
+    """
+    return max(1, int(np.log(MAX_DECAY_RATIO) / -np.log(decay))) if decay < 1.0 else 2**62
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
-def keys_of(rows: Any, first: int, seed: int) -> Keys:
+def sampling_keys(rows: Any, first: int, seed: int) -> Keys:
     """Return the pseudorandom sampling keys (k,) of CSR rows `first`, `first` + 1, ... of a stream."""
-    return numbered(_sums(rows, _names(rows)), first, seed)
+    return sampling_keys_of_hashes(sum_rows(rows, hash_columns(rows)), first, seed)
 
 
-def numbered(content: Keys, first: int, seed: int) -> Keys:
-    """Return the pseudorandom sampling keys of rows `first`, `first` + 1, ... of a stream.
+def sampling_keys_of_hashes(hashes: Keys, first: int, seed: int) -> Keys:
+    """Return the pseudorandom sampling keys (k,) of rows `first`, `first` + 1, ... of a stream, given their hashes.
 
-    `content` has a hash of the content of each row; the keys have the same shape (k,).
+    Each key is the exclusive or of a random number, which depends on the seed and the row's number, and of a hash of
+    the content of the row (`hashes`, (k,)).
     """
-    k = len(content)
+    k = len(hashes)
     if k == 0:
         return np.empty(0, np.uint64)
-    drawn: list[Keys] = []
-    for block in range(first // BLOCK, (first + k - 1) // BLOCK + 1):
-        start, stop = max(first - block * BLOCK, 0), min(first + k - block * BLOCK, BLOCK)
-        drawn.append(raw_block(seed, Key.HELD_OUT, block, BLOCK)[start:stop])
-    return (drawn[0] if len(drawn) == 1 else np.concatenate(drawn)) ^ mixed(content)
+    random_blocks: list[Keys] = []
+    for block in range(first // BLOCK_ROWS, (first + k - 1) // BLOCK_ROWS + 1):
+        start, stop = max(first - block * BLOCK_ROWS, 0), min(first + k - block * BLOCK_ROWS, BLOCK_ROWS)
+        random_blocks.append(raw_block(seed, Key.HELD_OUT, block, BLOCK_ROWS)[start:stop])
+    return (random_blocks[0] if len(random_blocks) == 1 else np.concatenate(random_blocks)) ^ hash_integers(hashes)
 
 
-def _names(rows: Any) -> Keys:
-    """Return a hash of the column number of every stored entry.
-
-    The sum over a row distinguishes sets of columns.
-    """
-    return mixed(rows.indices.astype(np.uint64))
+def hash_columns(rows: Any) -> Keys:
+    """Hash the column number of every stored entry of CSR rows, so that sums over a row distinguish column sets."""
+    return hash_integers(rows.indices.astype(np.uint64))
 
 
-def _sums(rows: Any, values: Keys) -> Keys:
-    """Sum one value of each stored entry over every CSR row, modulo 2**64."""
-    sums = np.zeros(len(values) + 1, np.uint64)
-    np.add.accumulate(values, out=sums[1:])
-    at = sums[rows.indptr]
-    return at[1:] - at[:-1]
+def sum_rows(rows: Any, values: Keys) -> Keys:
+    """Sum values of the stored entries over each CSR row, modulo 2**64; the result has shape (n_rows,)."""
+    cumulative = np.zeros(len(values) + 1, np.uint64)
+    np.add.accumulate(values, out=cumulative[1:])
+    at_row_ends = cumulative[rows.indptr]
+    return at_row_ends[1:] - at_row_ends[:-1]
 
 
-def mixed(values: Keys) -> Keys:
+def hash_integers(values: Keys) -> Keys:
     """Hash 64-bit integers by a permutation that looks random.
 
     These are the last steps of SplitMix64 (Steele, Lea, Flood 2014).
     """
-    out = values + STEP
-    for shift, factor in SHUFFLES:
-        out ^= out >> shift
-        out *= factor
-    out ^= out >> LAST_SHIFT
-    return out
+    hashes = values + SPLITMIX_INCREMENT
+    for shift, factor in SPLITMIX_ROUNDS:
+        hashes ^= hashes >> shift
+        hashes *= factor
+    hashes ^= hashes >> SPLITMIX_LAST_SHIFT
+    return hashes
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
-def names_of(prefix: str) -> list[str]:
+def state_names(prefix: str) -> list[str]:
     """Return the names that the arrays of a reservoir have in a state file."""
     return [f"{prefix}_{name}" for name in ("indptr", "indices", "data", "weight", "key", "came")]
 
 
-def arrays_of(held: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
+def state_arrays(reservoir: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a reservoir by name, for a state file."""
-    rows = csr_of(held)
+    rows = as_csr(reservoir)
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    arrays = indptr, indices, rows.data, held.weight, held.key, held.came
-    return dict(zip(names_of(prefix), arrays, strict=True))
+    arrays = indptr, indices, rows.data, reservoir.weight, reservoir.key, reservoir.row_number
+    return dict(zip(state_names(prefix), arrays, strict=True))
 
 
-def from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
-    """Restore a reservoir from the arrays that ``arrays_of`` returned."""
+def reservoir_from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
+    """Restore a reservoir from the arrays that ``state_arrays`` returned."""
     from scipy.sparse import csr_array
 
-    indptr, indices, data, weight, key, came = (arrays[name] for name in names_of(prefix))
+    indptr, indices, data, weight, key, came = (arrays[name] for name in state_names(prefix))
     return HeldOut(csr_array((data, indices, indptr), shape=(len(key), n_items)), weight, key, came)
 
 
-def validate(
-    arrays: checks.Arrays, prefix: str, n_items: int, *, size: int, fewest: int, n_rows: int, dtype: np.dtype[Any]
+def validate_state_arrays(
+    arrays: checks.Arrays,
+    prefix: str,
+    n_items: int,
+    *,
+    max_rows: int,
+    min_entries: int,
+    n_rows: int,
+    dtype: np.dtype[Any],
 ) -> None:
-    """Raise ValueError if the arrays cannot be a reservoir of a stream of n_rows rows.
+    """Raise ValueError if the arrays of a state file cannot be a reservoir of a stream of n_rows rows.
 
-    It has at most `size` rows, each with `fewest` positive entries or more. With `fewest` 0 entries may be any numbers.
+    The reservoir must have at most `max_rows` rows, each with at least `min_entries` positive entries. If `min_entries`
+    is 0, entries may be any finite numbers.
     """
-    of_indptr, of_indices, of_data, of_weight, of_key, of_came = names_of(prefix)
-    key = checks.array_of(arrays, of_key, arrays[of_key].shape[:1], np.uint64)
-    r, stored = len(key), len(arrays[of_data])
-    checks.number_within(r, f"users {prefix}", 0, min(size, n_rows))
-    if (key[1:] < key[:-1]).any():
+    indptr_name, indices_name, data_name, weight_name, key_name, row_number_name = state_names(prefix)
+    keys = checks.array_of(arrays, key_name, arrays[key_name].shape[:1], np.uint64)
+    n_held, n_stored = len(keys), len(arrays[data_name])
+    checks.number_within(n_held, f"users {prefix}", 0, min(max_rows, n_rows))
+    if (keys[1:] < keys[:-1]).any():
         raise ValueError(f"the keys of the users {prefix} are not in order")
-    checks.not_negative(arrays, of_weight, (r,))
-    came = checks.array_of(arrays, of_came, (r,), np.int64)
-    if r and not 0 <= came.min() <= came.max() < n_rows:
-        raise ValueError(f"array '{of_came}' must lie in [0, {n_rows}), got {came.min()} and {came.max()}")
-    data = checks.finite(arrays, of_data, (stored,), dtype)
-    if stored and fewest and data.min() <= 0:
-        raise ValueError(f"array '{of_data}' must be positive, got {data.min()}")
-    indptr = checks.array_of(arrays, of_indptr, (r + 1,), np.int64)
-    indices = checks.array_of(arrays, of_indices, (stored,), np.int32)
-    checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_items, what=f"the users {prefix}")
-    if r and np.diff(indptr).min() < fewest:
-        raise ValueError(f"users {prefix} must have {fewest} items at least")
+    checks.not_negative(arrays, weight_name, (n_held,))
+    row_numbers = checks.array_of(arrays, row_number_name, (n_held,), np.int64)
+    if n_held and not 0 <= row_numbers.min() <= row_numbers.max() < n_rows:
+        raise ValueError(
+            f"array '{row_number_name}' must lie in [0, {n_rows}), got {row_numbers.min()} and {row_numbers.max()}"
+        )
+    data = checks.finite(arrays, data_name, (n_stored,), dtype)
+    if n_stored and min_entries and data.min() <= 0:
+        raise ValueError(f"array '{data_name}' must be positive, got {data.min()}")
+    indptr = checks.array_of(arrays, indptr_name, (n_held + 1,), np.int64)
+    indices = checks.array_of(arrays, indices_name, (n_stored,), np.int32)
+    checks.csr_rows(indptr, indices, n_stored=n_stored, n_columns=n_items, what=f"the users {prefix}")
+    if n_held and np.diff(indptr).min() < min_entries:
+        raise ValueError(f"users {prefix} must have {min_entries} items at least")

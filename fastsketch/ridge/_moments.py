@@ -19,10 +19,10 @@ Matrix = NDArray[np.float64]
 FLOAT64 = np.dtype(np.float64)
 
 TINY = float(np.finfo(np.float64).tiny)
-# A difference of weights below this share of the total is rounding.
-LEAST_SHARE = 1e-12
-# Mean deviations of at most this share of a mean are rounding.
+# A difference of weights below this share of the total weight is regarded as rounding.
+MIN_WEIGHT_SHARE = 1e-12
 EPS = float(np.finfo(np.float64).eps)
+# Mean deviations of at most this share of a mean are regarded as rounding.
 ROUNDING = 64 * EPS
 
 
@@ -30,19 +30,19 @@ def times(rows: Any, right: Matrix) -> Matrix:
     """Compute the matrix product X B of dense or CSR rows X (n, d) and B (d, c)."""
     right = np.ascontiguousarray(right)
     if is_sparse(rows):
-        return rows_times(*_entries(rows), right)
+        return rows_times(*_csr_arrays(rows), right)
     return product(np.ascontiguousarray(rows, np.float64), right)
 
 
-def turned_times(rows: Any, right: Matrix) -> Matrix:
+def transposed_times(rows: Any, right: Matrix) -> Matrix:
     """Compute the matrix product X'B of dense or CSR rows X (n, d) and B (n, c)."""
     right = np.ascontiguousarray(right)
     if is_sparse(rows):
-        return turned_rows_times(*_entries(rows), right, rows.shape[1])
+        return turned_rows_times(*_csr_arrays(rows), right, rows.shape[1])
     return product(np.ascontiguousarray(rows, np.float64), right, turned=True)
 
 
-def _entries(rows: Any) -> tuple[Any, Any, Any]:
+def _csr_arrays(rows: Any) -> tuple[Any, Any, Any]:
     """Return the three arrays of a CSR matrix, in the dtypes that the compiled kernels take."""
     return in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), in_place(rows.data, np.float64)
 
@@ -67,51 +67,53 @@ class Moments(NamedTuple):
         total = float(weights.sum())
         mean, target_mean = np.zeros(rows.shape[1]), np.zeros(targets.shape[1])
         if center and total > 0:
-            mean, target_mean = turned_times(rows, weights[:, np.newaxis])[:, 0] / total, weights @ targets / total
+            mean, target_mean = transposed_times(rows, weights[:, np.newaxis])[:, 0] / total, weights @ targets / total
             targets = targets - target_mean
         if is_sparse(rows):
             entry_weights = np.repeat(weights, np.diff(rows.indptr))
             # around the mean, entry by entry, and the zeros together: avoids the difference of large sums
-            apart = entry_weights * (rows.data - mean[rows.indices]) ** 2
-            squares: Matrix = np.bincount(rows.indices, apart, rows.shape[1]).astype(np.float64, copy=False)
-            stored = np.bincount(rows.indices, entry_weights, rows.shape[1])
+            squared_deviations = entry_weights * (rows.data - mean[rows.indices]) ** 2
+            squares: Matrix = np.bincount(rows.indices, squared_deviations, rows.shape[1]).astype(
+                np.float64, copy=False
+            )
+            stored_weight = np.bincount(rows.indices, entry_weights, rows.shape[1])
             has_zeros = np.bincount(rows.indices, minlength=rows.shape[1]) < rows.shape[0]
-            squares = squares + np.where(has_zeros, np.maximum(total - stored, 0.0), 0.0) * mean * mean
+            squares = squares + np.where(has_zeros, np.maximum(total - stored_weight, 0.0), 0.0) * mean * mean
             weighted = weights[:, np.newaxis] * targets
         else:
-            root = np.sqrt(weights)
-            rows, weighted = settled(plain_rows(rows, FLOAT64), mean, root, 1.0)[0], root[:, np.newaxis] * targets
+            root_weights = np.sqrt(weights)
+            rows, weighted = (
+                settled(plain_rows(rows, FLOAT64), mean, root_weights, 1.0)[0],
+                root_weights[:, np.newaxis] * targets,
+            )
             squares = np.einsum("ij,ij->j", rows, rows)
         target_squares = weights @ (targets * targets)
         weight_norm = float(column_lengths(weights[:, np.newaxis])[0])
-        return cls(total, weight_norm, mean, target_mean, squares, target_squares, turned_times(rows, weighted))
+        return cls(total, weight_norm, mean, target_mean, squares, target_squares, transposed_times(rows, weighted))
 
     def plus(self, other: Self) -> Self:
-        """Return the moments of two sets of rows together.
-
-        If the total weight is 0 the result is `self`.
-        """
+        """Return the moments of the union of two sets of rows, or `self` if its weight and that of `other` cancel."""
         total = self.weight + other.weight
-        if total <= LEAST_SHARE * self.weight:
+        if total <= MIN_WEIGHT_SHARE * self.weight:
             return self
-        share = other.weight / total
-        step, target_step = other.mean - self.mean, other.target_mean - self.target_mean
-        weight = self.weight * share
-        cross = np.outer(step, weight * target_step)
+        other_share = other.weight / total
+        mean_step, target_step = other.mean - self.mean, other.target_mean - self.target_mean
+        weight = self.weight * other_share
+        cross = np.outer(mean_step, weight * target_step)
         cross += self.cross
         cross += other.cross
         return type(self)(
             total,
             hypot(self.weight_norm, other.weight_norm),
-            self.mean + share * step,
-            self.target_mean + share * target_step,
-            np.maximum(self.squares + other.squares + weight * step * step, 0.0),
+            self.mean + other_share * mean_step,
+            self.target_mean + other_share * target_step,
+            np.maximum(self.squares + other.squares + weight * mean_step * mean_step, 0.0),
             np.maximum(self.target_squares + other.target_squares + weight * target_step * target_step, 0.0),
             cross,
         )
 
     def without(self, other: Self) -> Self:
-        """Return the moments with the rows of `other` removed; these must be among the rows of `self`."""
+        """Return the moments of the rows of `self` without those of `other`, which must be among them."""
         weight_norm = sqrt(max(self.weight_norm - other.weight_norm, 0.0) * (self.weight_norm + other.weight_norm))
         return self.plus(other.faded(-1.0))._replace(weight_norm=weight_norm)
 
@@ -163,25 +165,26 @@ class Moments(NamedTuple):
 
 def column_lengths(matrix: Matrix) -> Matrix:
     """Compute the Euclidean norm of each column, without overflow or underflow of the squares."""
-    top = np.maximum(np.abs(matrix).max(axis=0, initial=0.0), TINY)
-    return top * np.linalg.norm(matrix / top, axis=0)
+    largest = np.maximum(np.abs(matrix).max(axis=0, initial=0.0), TINY)
+    return largest * np.linalg.norm(matrix / largest, axis=0)
 
 
-class LeftOut:
-    """Contribution of left-out rows to the Gram matrix X'X of all rows, centred on the mean of all rows.
+class ExcludedRowsGram:
+    """Difference between the centred Gram matrix X'X of all rows and that without some excluded rows, as an operator.
 
-    X'X of the other rows, around their own mean mu' and of weight W', is H less sum w (x - mu)(x - mu)' of the left-out
-    rows less W' (mu' - mu)(mu' - mu)'.
+    Let H be X'X of all rows, centred on their mean mu, and let the remaining rows have the mean mu' and the weight W'.
+    Their X'X, centred on mu', is H - sum w (x - mu)(x - mu)' - W' (mu' - mu)(mu' - mu)', where the sum is over the
+    excluded rows. This class multiplies vectors by the two subtracted terms.
     """
 
-    def __init__(self, whole: Moments, rest: Moments, rows: Any, weights: Matrix) -> None:
-        self._rows, self._weights, self._mean = rows, weights[:, np.newaxis], whole.mean
-        self._moved: Matrix = rest.weight**0.5 * (rest.mean - whole.mean)
+    def __init__(self, all_moments: Moments, remaining_moments: Moments, rows: Any, weights: Matrix) -> None:
+        self._rows, self._weights, self._mean = rows, weights[:, np.newaxis], all_moments.mean
+        self._weighted_mean_shift: Matrix = remaining_moments.weight**0.5 * (remaining_moments.mean - all_moments.mean)
 
-    def times(self, right: Matrix) -> Matrix:
-        """Multiply the left-out rows' contribution to X'X by vectors (d, c)."""
-        of_rows = self._weights * (times(self._rows, right) - self._mean @ right)
-        out = turned_times(self._rows, of_rows)
-        out -= self._mean[:, np.newaxis] * of_rows.sum(axis=0)
-        out += self._moved[:, np.newaxis] * (self._moved @ right)
+    def times(self, vectors: Matrix) -> Matrix:
+        """Multiply vectors (d, c) by the difference of the two Gram matrices."""
+        weighted_products = self._weights * (times(self._rows, vectors) - self._mean @ vectors)
+        out = transposed_times(self._rows, weighted_products)
+        out -= self._mean[:, np.newaxis] * weighted_products.sum(axis=0)
+        out += self._weighted_mean_shift[:, np.newaxis] * (self._weighted_mean_shift @ vectors)
         return out

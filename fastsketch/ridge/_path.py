@@ -1,6 +1,6 @@
-"""Hill-climbing search for the ridge penalty of the best held-out score, and which other penalties are as good.
+"""Hill-climbing search for the ridge penalty with the best held-out score, and a test which other ones are as good.
 
-A few hundred rows determine the best ridge only roughly, so a loss below their standard error does not count.
+A few hundred rows determine the best ridge only roughly. A deficit below its standard error is therefore ignored.
 """
 
 from collections.abc import Callable
@@ -10,58 +10,68 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 
-# Ratio of neighbouring ridges of a search.
-STEP = 10.0**0.5
-# Number of standard errors within which a loss against the best ridge does not count.
-SLACK = 0.5
+# Ratio of neighbouring ridges in a search.
+RIDGE_RATIO = 10.0**0.5
+# Mean deficits of at most this many standard errors against the best ridge are ignored.
+SLACK_STANDARD_ERRORS = 0.5
 
 
-def climbed(
-    scores: Callable[[float], Values], least: float, most: float, *, start: float = 0.0, gain: float = 0.0
+def hill_climb(
+    scores: Callable[[float], Values],
+    lower_limit: float,
+    upper_limit: float,
+    *,
+    first_step: float = 0.0,
+    min_relative_gain: float = 0.0,
 ) -> dict[float, Values]:
-    """Search for the best score by hill-climbing on a logarithmic grid of ridge penalties.
+    """Search for the ridge penalty of the best mean score by hill-climbing on a logarithmic grid.
 
-    Return the scores of all steps tried, as {step: scores}.
+    Parameters
+    ----------
+    scores : callable
+        Maps a step to the scores (k,) of k rows at the ridge RIDGE_RATIO**step, in units of a ridge that the caller
+        chooses.
+    lower_limit, upper_limit : float
+        Smallest and largest RIDGE_RATIO**step that may be tried, except for the first step and its two neighbours.
+    first_step : float, default 0.0
+    min_relative_gain : float, default 0.0
+        If positive, the search also ends when a step improves the mean score by less than this share.
 
-    The search moves towards better scores until they are worse again.
-
-    `scores(step)` gives the score of every row (k,) at STEP**step times the first ridge, and STEP**step stays in
-    [least, most]. With `gain` the search also ends where a step improves the mean score by less than this share.
+    Returns
+    -------
+    dict
+        The scores of all steps tried, {step: scores}.
     """
-    tried = {start + step: scores(start + step) for step in (-1.0, 0.0, 1.0)}
+    scores_by_step = {first_step + step: scores(first_step + step) for step in (-1.0, 0.0, 1.0)}
     while True:
-        best = best_step(tried)
-        ahead = best - 1 if best == min(tried) else best + 1 if best == max(tried) else None
-        if ahead is None or not least <= STEP**ahead <= most:
-            return tried
-        level = tried[best].mean()
-        if gain and level - tried[2 * best - ahead].mean() <= gain * abs(level):
-            return tried
-        tried[ahead] = scores(ahead)
+        best = best_step(scores_by_step)
+        next_step = best - 1 if best == min(scores_by_step) else best + 1 if best == max(scores_by_step) else None
+        if next_step is None or not lower_limit <= RIDGE_RATIO**next_step <= upper_limit:
+            return scores_by_step
+        best_mean = scores_by_step[best].mean()
+        if min_relative_gain and best_mean - scores_by_step[2 * best - next_step].mean() <= min_relative_gain * abs(
+            best_mean
+        ):
+            return scores_by_step
+        scores_by_step[next_step] = scores(next_step)
 
 
-def best_step(tried: dict[float, Values]) -> float:
+def best_step(scores_by_step: dict[float, Values]) -> float:
     """Return the grid step of the highest mean score; among equal ones the largest step."""
-    return max(tried, key=lambda step: (tried[step].mean(), step))
+    return max(scores_by_step, key=lambda step: (scores_by_step[step].mean(), step))
 
 
-def as_good(tried: dict[float, Values]) -> list[float]:
-    """Return the grid steps whose scores are statistically as good as the best, in ascending order.
-
-    The criterion is ``is_as_good``.
-    """
-    best = tried[best_step(tried)]
-    return [step for step in sorted(tried) if is_as_good(best - tried[step])]
+def steps_as_good_as_best(scores_by_step: dict[float, Values]) -> list[float]:
+    """Return the steps whose scores are as good as the best by ``is_as_good``, in ascending order."""
+    best = scores_by_step[best_step(scores_by_step)]
+    return [step for step in sorted(scores_by_step) if is_as_good(best - scores_by_step[step])]
 
 
-def is_as_good(behind: Values) -> bool:
-    """Return True if the mean deficit against the best score is at most SLACK standard errors.
-
-    `behind` has the deficit of each row.
-    """
-    return behind.mean() <= SLACK * error_of(behind)
+def is_as_good(deficits: Values) -> bool:
+    """Return True if the mean of the rows' deficits (n,) against the best score is at most half a standard error."""
+    return deficits.mean() <= SLACK_STANDARD_ERRORS * standard_error(deficits)
 
 
-def error_of(values: Values) -> float:
-    """Return the standard error of the mean of independent values."""
+def standard_error(values: Values) -> float:
+    """Return the standard error of the mean of independent values (n,)."""
     return float(values.std()) / max(1, len(values) - 1) ** 0.5

@@ -9,25 +9,27 @@ import numpy as np
 
 from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix, Solver
 from fastsketch.ridge._moments import TINY, Moments, times
-from fastsketch.ridge._path import STEP, best_step, climbed, error_of
+from fastsketch.ridge._path import RIDGE_RATIO, best_step, hill_climb, standard_error
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import columns_of
 
 # Range of the ridges, in units of the mean squared length of a row.
-LEAST, MOST = 1e-14, 1e6
-# The search ends when a step lowers the error by less than this share; tol of scikit-learn's MLPRegressor.
-GAIN = 1e-4
-# Steps between the ridges of the coarse grid.
-APART = 4
-# A sketch that lacks at most this share of the squares has lost them by rounding.
-LOST = 1e-9
-# A ridge below this share of the mean squares lost by a sketch, and fewer rows than this many times the columns, have
-# another preconditioner.
-FAR_BELOW, TWICE = 0.1, 2
-# The largest weights count equally in a choice, this many of them. Otherwise decay would leave it to one or two rows.
-FEWEST = 20
-# Steps to the factor of scores, and its limit in units of the largest score, since separable labels have no optimum.
-NEWTON_STEPS, MOST_FACTOR = 50, 1e4
+MIN_RIDGE_RATIO, MAX_RIDGE_RATIO = 1e-14, 1e6
+# The search ends when a step lowers the error by less than this share, as `tol` of scikit-learn's MLPRegressor.
+MIN_RELATIVE_GAIN = 1e-4
+# The ridges of the coarse grid are this many steps (factors of RIDGE_RATIO) apart.
+COARSE_STEP = 4
+# If a sketch lacks at most this share of the sums of squares, they are regarded as lost by rounding.
+ROUNDING_LOSS = 1e-9
+# Another preconditioner is used if the ridge is below this share of the mean squares lost by a sketch, and if there are
+# fewer rows than this many times the columns.
+SMALL_RIDGE_RATIO, MIN_ROWS_PER_COLUMN = 0.1, 2
+# When a ridge is chosen, this many of the largest weights are cut to the smallest of them. Otherwise one or two rows
+# would decide alone when weights decay.
+MIN_ROWS = 20
+# Newton steps for the factor on scores, and its upper limit relative to 1 / the largest score: for separable labels the
+# log loss has no minimum.
+NEWTON_STEPS, MAX_FACTOR = 50, 1e4
 
 
 class RidgePath(NamedTuple):
@@ -79,19 +81,19 @@ class Rows(NamedTuple):
         """Return the first n held-out rows."""
         return type(self)(*(array[:n] for array in self))
 
-    def counted(self) -> Matrix:
-        """Return the weight of each row for choosing the ridge penalty, with the largest weights clipped.
+    def clipped_weights(self) -> Matrix:
+        """Return the weight (n,) of each row in the choice of the ridge penalty, with a mean of 1.
 
-        The weights are 1 on average. The FEWEST largest ones are cut to the smallest of them.
+        The MIN_ROWS largest weights are clipped to the smallest of them. With at most so many rows all weights are 1.
         """
-        if len(self.weight) <= FEWEST:
+        if len(self.weight) <= MIN_ROWS:
             return np.ones(len(self.weight))
-        top = np.partition(self.weight, -FEWEST)[-FEWEST]
-        counts = np.minimum(self.weight, top) / top if top > 0 else np.ones(len(self.weight))
-        return counts / counts.mean()
+        clip = np.partition(self.weight, -MIN_ROWS)[-MIN_ROWS]
+        weights = np.minimum(self.weight, clip) / clip if clip > 0 else np.ones(len(self.weight))
+        return weights / weights.mean()
 
 
-class Problem(NamedTuple):
+class NormalEquations(NamedTuple):
     """Normal equations of ridge regression, with an exact or a sketched Gram matrix X'X.
 
     They are (A + ridge diag(penalty)) W = X'Y, where A is X'X or its approximation.
@@ -102,129 +104,137 @@ class Problem(NamedTuple):
     scaled: bool
 
     def solver(self, ridge: float) -> Solver:
-        """Return a function that solves the normal equations at a ridge penalty, for any right-hand sides."""
-        penalty = ridge * penalty_of(self.moments, scaled=self.scaled)
+        """Return a function that solves the normal equations at a ridge penalty, for right-hand sides (d, c)."""
+        penalty = ridge * penalty_diagonal(self.moments, scaled=self.scaled)
         if isinstance(self.gram, GramModel):  # the divisors must exceed rounding
-            penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost * self.gram.unit)
+            penalty = np.maximum(penalty, ROUNDING_LOSS * self.moments.squares - self.gram.lost * self.gram.unit)
         return self.gram.solver(penalty)
 
     def preconditioner(self, ridge: float, *, n_rows: int) -> Solver:
-        """Return a function that approximately solves the normal equations of all n_rows rows, as a preconditioner.
+        """Return a preconditioner: a function that solves the normal equations of all n_rows rows approximately.
 
-        If the ridge is far below the squares that a sketch has lost, and rows are few, a diagonal of these squares
-        slows convergence down: it leads into directions of which the rows say nothing. Then the same mean is added for
-        all columns.
+        If the ridge is far below the squares that a sketch has lost, and there are few rows, the diagonal of these
+        squares makes convergence slow, since it leads into directions that the rows do not determine. Then their mean
+        replaces the diagonal, the same for all columns.
         """
-        penalty = penalty_of(self.moments, scaled=self.scaled)
-        if isinstance(self.gram, GramModel) and n_rows < TWICE * len(penalty):
-            level = float((self.gram.lost / penalty).mean())
-            if ridge < FAR_BELOW * level * self.gram.unit:
-                return self._replace(gram=self.gram._replace(lost=level * penalty)).solver(ridge)
+        penalty = penalty_diagonal(self.moments, scaled=self.scaled)
+        if isinstance(self.gram, GramModel) and n_rows < MIN_ROWS_PER_COLUMN * len(penalty):
+            mean_loss = float((self.gram.lost / penalty).mean())
+            if ridge < SMALL_RIDGE_RATIO * mean_loss * self.gram.unit:
+                return self._replace(gram=self.gram._replace(lost=mean_loss * penalty)).solver(ridge)
         return self.solver(ridge)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
-        """Solve the normal equations for the coefficients and intercepts at a ridge penalty."""
-        return completed(self.solver(ridge)(self.moments.cross), self.moments, rank)
+        """Solve the normal equations at a ridge penalty. Return coefficients of rank `rank` at most, and intercepts."""
+        return with_intercepts(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return True if the Gram matrix X'X is complete, not reduced by a lossy sketch."""
         return isinstance(self.gram, GramSum) or not self.gram.lost.any()
 
 
 class Scorer(NamedTuple):
-    """Error measure for predictions, with the rescaling of the coefficients that minimises it."""
+    """Error of predictions on held-out rows, after multiplying the predictions by the factor that minimises it."""
 
     scoring: str
     moments: Moments  # of the rows learned
-    is_whole: bool
+    is_complete: bool
 
-    def factor(self, predicted: Matrix, rows: Rows) -> float:
+    def score_factor(self, predicted: Matrix, rows: Rows) -> float:
         """Return the factor on the coefficients that minimises the squared error of held-out rows.
 
-        It is 1 if nothing of X'X was lost.
-
-        A sketch lacks a part of X'X but X'Y is complete, so coefficients are too long.
+        It is needed because a sketch loses a part of X'X while X'Y is complete, so that coefficients are too long. The
+        factor is 1 if X'X is complete.
         """
-        if self.is_whole:
+        if self.is_complete:
             return 1.0
-        predicted, wanted = predicted - self.moments.target_mean, rows.y - self.moments.target_mean
-        by = rows.counted()[:, np.newaxis] * self.shares()
-        above, below = float((by * predicted * wanted).sum()), float((by * predicted * predicted).sum())
-        return above / below if above > 0 and below > 0 else 1.0
+        predicted, targets = predicted - self.moments.target_mean, rows.y - self.moments.target_mean
+        weights = rows.clipped_weights()[:, np.newaxis] * self.target_weights()
+        numerator, denominator = (
+            float((weights * predicted * targets).sum()),
+            float((weights * predicted * predicted).sum()),
+        )
+        return numerator / denominator if numerator > 0 and denominator > 0 else 1.0
 
     def errors(self, predicted: Matrix, rows: Rows) -> Matrix:
-        """Compute the error of each held-out row times its weight (n,), after the best rescaling of the predictions."""
+        """Compute the error of each held-out row times its clipped weight, shape (n,), for predictions (n, c)."""
         if self.scoring == "log_loss":
-            errors = log_losses(predicted, rows.y, rows.counted())
+            errors = log_losses(predicted, rows.y, rows.clipped_weights())
         else:
             mean = self.moments.target_mean
-            errors = (rows.y - mean - self.factor(predicted, rows) * (predicted - mean)) ** 2 @ self.shares()
-        return errors * rows.counted()
+            errors = (
+                rows.y - mean - self.score_factor(predicted, rows) * (predicted - mean)
+            ) ** 2 @ self.target_weights()
+        return errors * rows.clipped_weights()
 
-    def relative_shares(self) -> Matrix:
-        """Return the weight of each target's error, where errors are already divided by the target's variance.
+    def relative_target_weights(self) -> Matrix:
+        """Return the weights (c,) of the targets' errors if these are already divided by the target's variance.
 
-        Shape (c,): 1 over the number of varying targets, or 0 for constant targets.
+        They are 1 / (number of targets that vary), and 0 for constant targets.
         """
         varies = self.moments.target_variance > 0
         return varies / max(1.0, float(np.count_nonzero(varies)))
 
-    def shares(self) -> Matrix:
-        """Return the weight of each target's squared error, inversely proportional to the target's variance.
+    def target_weights(self) -> Matrix:
+        """Return the weights (c,) of the targets' squared errors, inversely proportional to the targets' variances.
 
-        Shape (c,): 1 / (variance c), or 0 for constant targets.
+        They are 1 / (variance * number of targets that vary), and 0 for constant targets.
         """
         variance = self.moments.target_variance
         return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
 
 
 def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
-    """Compute the log loss of each row, after multiplying all scores by the factor of the smallest mean loss.
+    """Compute the log loss of each row, after multiplying all scores by the factor with the smallest mean loss.
 
-    If each row of the labels (n, c) has exactly one 1, the loss is that of the softmax of the scores; otherwise it is
-    the mean of c logistic losses. The factor is found by Newton's method.
+    Scores and labels have the shape (n, c), labels are -1 or 1, and the losses have the shape (n,). If c > 1 and each
+    row of labels has exactly one 1, the loss is that of the softmax of the scores. Otherwise it is the mean of c
+    logistic losses. The factor is found by Newton's method, with `weights` (n,) in the mean.
     """
     n, c = labels.shape
     if c == 1 or ((labels > 0).sum(axis=1) != 1).any():  # each column has two classes
-        scores, right = np.stack([predicted, -predicted], axis=-1).reshape(-1, 2) / 2, (labels < 0).ravel()
+        scores, true_class = np.stack([predicted, -predicted], axis=-1).reshape(-1, 2) / 2, (labels < 0).ravel()
         weights = np.repeat(weights, c)
     else:
-        scores, right = predicted, labels.argmax(axis=1)
-    scores = scores - scores[np.arange(len(scores)), right.astype(np.intp)][:, np.newaxis]
-    level = max(float(np.abs(scores).max(initial=0.0)), TINY)
-    scores, factor = scores / level, 1.0
+        scores, true_class = predicted, labels.argmax(axis=1)
+    scores = scores - scores[np.arange(len(scores)), true_class.astype(np.intp)][:, np.newaxis]
+    largest = max(float(np.abs(scores).max(initial=0.0)), TINY)
+    scores, factor = scores / largest, 1.0
     for _ in range(NEWTON_STEPS):
         # first and second derivative of w'log sum exp(f s) by f
-        share = np.exp(factor * scores - (factor * scores).max(axis=1, keepdims=True))
-        share /= share.sum(axis=1, keepdims=True)
-        mean = (share * scores).sum(axis=1)
-        slope, curvature = float(weights @ mean), float(weights @ ((share * scores**2).sum(axis=1) - mean**2))
-        old, factor = factor, min(max(factor - slope / max(curvature, TINY), factor / 4), factor * 4, MOST_FACTOR)
-        if abs(factor - old) <= 1e-6 * old:
+        probabilities = np.exp(factor * scores - (factor * scores).max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        mean = (probabilities * scores).sum(axis=1)
+        slope, curvature = float(weights @ mean), float(weights @ ((probabilities * scores**2).sum(axis=1) - mean**2))
+        previous_factor, factor = (
+            factor,
+            min(max(factor - slope / max(curvature, TINY), factor / 4), factor * 4, MAX_FACTOR),
+        )
+        if abs(factor - previous_factor) <= 1e-6 * previous_factor:
             break
     return np.logaddexp.reduce(factor * scores, axis=1).reshape(n, -1).mean(axis=1)
 
 
-def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
-    """Return the diagonal that a ridge penalty of 1 adds to X'X: column variances if `scaled`, else ones.
+def penalty_diagonal(moments: Moments, *, scaled: bool) -> Matrix:
+    """Return the diagonal (d,) that a ridge penalty of 1 adds to X'X: column variances if `scaled`, else ones.
 
-    A constant column has 1 in both cases.
+    The entry of a constant column is 1 in both cases.
     """
     variance = moments.variance if scaled else np.ones(len(moments.mean))
     return np.where(variance > 0, variance, 1.0)
 
 
-def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
-    """Return the coefficients with their intercepts, after reducing them to `rank` unless it is None."""
-    coef = coef if rank is None else reduced(coef, moments.cross, rank)
+def with_intercepts(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
+    """Reduce coefficients (d, c) to `rank` unless it is None, and compute the intercepts that belong to them."""
+    coef = coef if rank is None else reduce_rank(coef, moments.cross, rank)
     return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
 def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
-    """Return an approximation of X'X: the sketch plus the diagonal that restores the columns' exact sums of squares."""
-    reading = sketch._read()
-    z, columns = reading.vt.T * reading.s, columns_of(sketch._seen_engine())
+    """Return the sketch plus the diagonal that restores the columns' exact sums of squares (d,), to approximate X'X."""
+    decomposition = sketch._read()
+    z, columns = decomposition.vt.T * decomposition.s, columns_of(sketch._seen_engine())
     # in units of a power of two, so that no product overflows
     unit = np.ldexp(1.0, int(np.frexp(np.abs(z).max(initial=0.0))[1]))
     z /= unit
@@ -232,7 +242,7 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
     lost = squares.copy()
     lost[columns] -= np.einsum("ij,ij->i", z, z)
     lost = np.maximum(lost, 0.0)
-    if lost.sum() <= LOST * squares.sum():
+    if lost.sum() <= ROUNDING_LOSS * squares.sum():
         lost = np.zeros_like(lost)
     return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, float(unit * unit), columns)
 
@@ -242,110 +252,134 @@ class Choice(NamedTuple):
 
     ridge: float
     path: RidgePath | None
-    # the ridge at which residuals are measured, chosen by other rows (the same ridge for labels); None: not yet chosen
-    apart: float | None
+    # the ridge at which residuals are measured, chosen on other rows (for labels it is `ridge`); None: not chosen yet
+    residual_ridge: float | None
 
 
-def least_of(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
-    """Choose the ridge penalty of least error; among equal errors the largest penalty.
-
-    The result is a ``RidgePath`` with this choice.
-    """
-    best = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
-    return RidgePath(best, ridges, errors, standard_errors, n_rows)
+def choose_least_error(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
+    """Choose the ridge penalty of least error, the largest among equals. Return a ``RidgePath`` with this choice."""
+    best_ridge = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
+    return RidgePath(best_ridge, ridges, errors, standard_errors, n_rows)
 
 
-def chosen(
-    predict: Callable[[float], Matrix], scorer: Scorer, rows: Rows, first: float, *, low: float, least: float = LEAST
+def search_ridge(
+    predict: Callable[[float], Matrix],
+    scorer: Scorer,
+    rows: Rows,
+    first_ridge: float,
+    *,
+    low_ridge: float,
+    min_ratio: float = MIN_RIDGE_RATIO,
 ) -> Choice:
-    """Choose the ridge penalty with the least error on held-out rows.
+    """Search for the ridge penalty with the least error on held-out rows.
+
+    The search starts at the best ridge of a coarse grid. It goes up or down by factors of RIDGE_RATIO until the error
+    rises, and then tries half a step to both sides.
 
     Parameters
     ----------
     predict : callable
-        Returns the predictions for the held-out rows at a ridge.
+        Maps a ridge to the predictions (n, c) for the held-out rows.
     scorer, rows : Scorer and Rows
-    first : float
-        Largest ridge of the coarse grid, a factor STEP**APART apart, down to below `low`. Its best ridge starts the
-        search, which goes up or down by factors of STEP until the error rises, and then tries half a step to both
-        sides.
-    least : float
-        Smallest ridge that may be tried, as a share of `first`.
+    first_ridge : float
+        Largest ridge of the coarse grid, whose ridges differ by factors of RIDGE_RATIO**COARSE_STEP.
+    low_ridge : float
+        The grid goes down to a ridge below this.
+    min_ratio : float
+        Smallest ridge that may be tried, as a share of `first_ridge`.
 
     Returns
     -------
     Choice
-        ``apart`` is the best ridge for the first half of the rows, at which the residuals of the second half are
-        measured.
+        ``residual_ridge`` is the best ridge for the first half of the rows, at which the residuals of the second half
+        are measured.
     """
-    of_half: dict[float, Matrix] = {}
-    half = rows.first(len(rows.y) // 2)
+    scores_of_half: dict[float, Matrix] = {}
+    first_half = rows.first(len(rows.y) // 2)
 
     def scores(step: float) -> Matrix:
-        predicted = predict(first * STEP**step)
-        of_half[step] = -scorer.errors(predicted[: len(half.y)], half)
+        predicted = predict(first_ridge * RIDGE_RATIO**step)
+        scores_of_half[step] = -scorer.errors(predicted[: len(first_half.y)], first_half)
         return -scorer.errors(predicted, rows)
 
-    # between the first ridge and `low` the error may have several minima
-    n_apart = int(np.log(first / max(min(low, first), first * least)) / np.log(STEP) / APART) + 1
-    coarse = (-float(APART * k) for k in range(n_apart + 1))
-    start = best_step({step: scores(step) for step in coarse if STEP**step >= least})
-    of_half.clear()
-    tried = climbed(scores, least, MOST, start=start, gain=GAIN)
-    best = best_step(tried)
-    tried |= {step: scores(step) for step in (best - 0.5, best + 0.5)}
-    steps = sorted(tried)
-    errors, standard_errors = (np.array([of(-tried[step]) for step in steps]) for of in (np.mean, error_of))
-    ridges = first * STEP ** np.array(steps)
-    path = RidgePath(first * STEP ** best_step(tried), ridges, errors, standard_errors, len(rows.y))
+    # between the first ridge and `low_ridge` the error may have several minima
+    n_coarse_steps = (
+        int(
+            np.log(first_ridge / max(min(low_ridge, first_ridge), first_ridge * min_ratio))
+            / np.log(RIDGE_RATIO)
+            / COARSE_STEP
+        )
+        + 1
+    )
+    coarse_steps = (-float(COARSE_STEP * k) for k in range(n_coarse_steps + 1))
+    start = best_step({step: scores(step) for step in coarse_steps if RIDGE_RATIO**step >= min_ratio})
+    scores_of_half.clear()
+    scores_by_step = hill_climb(
+        scores, min_ratio, MAX_RIDGE_RATIO, first_step=start, min_relative_gain=MIN_RELATIVE_GAIN
+    )
+    best = best_step(scores_by_step)
+    scores_by_step |= {step: scores(step) for step in (best - 0.5, best + 0.5)}
+    steps = sorted(scores_by_step)
+    errors, standard_errors = (
+        np.array([statistic(-scores_by_step[step]) for step in steps]) for statistic in (np.mean, standard_error)
+    )
+    ridges = first_ridge * RIDGE_RATIO ** np.array(steps)
+    path = RidgePath(
+        first_ridge * RIDGE_RATIO ** best_step(scores_by_step), ridges, errors, standard_errors, len(rows.y)
+    )
     # the log loss leaves the length of scores open, so residuals need the same ridge
-    apart = path.ridge if scorer.scoring == "log_loss" else first * STEP ** best_step(of_half)
-    return Choice(path.ridge, path, apart)
+    residual_ridge = (
+        path.ridge if scorer.scoring == "log_loss" else first_ridge * RIDGE_RATIO ** best_step(scores_of_half)
+    )
+    return Choice(path.ridge, path, residual_ridge)
 
 
-def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
-    """Reduce coefficients to a given rank with the least loss of fit (reduced-rank regression).
+def reduce_rank(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
+    """Reduce coefficients W (d, c) to a given rank with the least increase of the error (reduced-rank regression).
 
-    W is projected onto the leading eigenvectors of W'Z, where Z = `cross` is X'Y. With more targets than columns these
-    are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
+    W is projected onto the leading eigenvectors of W'Z, where Z = `cross` (d, c) is X'Y. With more targets than columns
+    these eigenvectors are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
     """
     if rank >= min(coef.shape):
         return coef
     if coef.shape[1] > len(coef):
         basis, triangle = np.linalg.qr(cross.T)
-        leading = basis @ _leading(triangle @ (coef @ basis), rank)
+        leading = basis @ leading_eigenvectors(triangle @ (coef @ basis), rank)
     else:
-        leading = _leading(coef.T @ cross, rank)
+        leading = leading_eigenvectors(coef.T @ cross, rank)
     return (coef @ leading) @ leading.T
 
 
-def _leading(matrix: Matrix, rank: int) -> Matrix:
+def leading_eigenvectors(matrix: Matrix, rank: int) -> Matrix:
     """Return the leading eigenvectors of the symmetric part of a matrix, as columns."""
     return np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :rank]
 
 
-def quantile(residuals: Matrix, weights: Matrix, coverage: float, *, aged: bool = False) -> Matrix:
+def conformal_quantile(residuals: Matrix, weights: Matrix, coverage: float, *, decayed: bool = False) -> Matrix:
     """Compute the split-conformal quantile of the absolute residuals of each target, shape (c,).
 
-    It is the quantile of level `coverage` of the residuals and one more row, whose residual may have any size. That row
-    weighs as much, on average, as a row drawn in proportion to the weights; with `aged`, as much as the heaviest row.
+    The quantile of level `coverage` is taken over the rows' residuals (n, c) and that of one new row, which may have
+    any size. The new row has the expected weight of a row drawn in proportion to the weights (n,), or with `decayed`
+    the largest weight.
 
     Raises
     ------
     ValueError
         If there are too few rows for this coverage.
     """
-    sizes, top = np.abs(residuals), float(weights.max(initial=0.0))
-    weights = weights / top if top > 0 else weights
+    absolute_residuals, largest_weight = np.abs(residuals), float(weights.max(initial=0.0))
+    weights = weights / largest_weight if largest_weight > 0 else weights
     # number of rows in units of the weight of a new one; without decay Kish's effective number
-    m = float(weights.sum() if aged else weights.sum() ** 2 / (weights @ weights)) if top > 0 else 0.0
-    if coverage > m / (m + 1) * (1 + 1e-12):
-        least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
+    n_effective = (
+        float(weights.sum() if decayed else weights.sum() ** 2 / (weights @ weights)) if largest_weight > 0 else 0.0
+    )
+    if coverage > n_effective / (n_effective + 1) * (1 + 1e-12):
+        n_required = int(np.ceil(coverage / (1 - coverage) - 1e-9))
         raise ValueError(
-            f"coverage={coverage:g} needs the residuals of {least} rows that chose nothing, and there are {m:.3g}, a "
-            "tenth of all rows, by weight: learn more rows, or raise reservoir_size"
+            f"coverage={coverage:g} needs the residuals of {n_required} rows that chose nothing, and there are "
+            f"{n_effective:.3g}, a tenth of all rows, by weight: learn more rows, or raise reservoir_size"
         )
-    order = np.argsort(sizes, axis=0, kind="stable")
-    reached = np.cumsum(weights[order], axis=0) / (weights.sum() * (1 + 1 / m))
-    place = np.minimum((reached < coverage * (1 - 1e-12)).sum(axis=0), len(sizes) - 1)
-    return np.take_along_axis(sizes, np.take_along_axis(order, place[np.newaxis], 0), 0)[0]
+    order = np.argsort(absolute_residuals, axis=0, kind="stable")
+    cumulative_weights = np.cumsum(weights[order], axis=0) / (weights.sum() * (1 + 1 / n_effective))
+    position = np.minimum((cumulative_weights < coverage * (1 - 1e-12)).sum(axis=0), len(absolute_residuals) - 1)
+    return np.take_along_axis(absolute_residuals, np.take_along_axis(order, position[np.newaxis], 0), 0)[0]

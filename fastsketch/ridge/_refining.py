@@ -8,15 +8,16 @@ import numpy as np
 
 from fastsketch._core.validation import check_finite, is_sparse
 from fastsketch.ridge._gram_model import Matrix, Solver
-from fastsketch.ridge._moments import ROUNDING, TINY, Moments, column_lengths, times, turned_times
-from fastsketch.ridge._path import STEP
-from fastsketch.ridge._read_out import LEAST, MOST, Choice
+from fastsketch.ridge._moments import ROUNDING, TINY, Moments, column_lengths, times, transposed_times
+from fastsketch.ridge._path import RIDGE_RATIO
+from fastsketch.ridge._read_out import MAX_RIDGE_RATIO, MIN_RIDGE_RATIO, Choice
 from fastsketch.sketching._rereading import Product, StoredForm
 
-# Largest difference of a column's mean and standard deviation, in standard deviations, between passes over equal rows.
-SAME = 1e-6
-# Largest residual, relative to Z, at a ridge that may be chosen.
-KNOWN = 0.03
+# Largest difference of a column's mean and standard deviation, in standard deviations, at which the rows of a further
+# pass are accepted as those learned.
+COLUMN_TOLERANCE = 1e-6
+# Largest residual of the normal equations, relative to Z, at which the error of a ridge can be judged.
+MAX_RESIDUAL = 0.03
 
 
 class Refinement(NamedTuple):
@@ -44,7 +45,7 @@ class Refinement(NamedTuple):
 class ConjugateGradients(NamedTuple):
     """State of preconditioned conjugate gradients for ridge equations (X'X + penalty) W = Z.
 
-    Each column has step lengths of its own.
+    Each of the m columns of Z has step lengths of its own.
     """
 
     solution: Matrix  # (d, m)
@@ -55,29 +56,36 @@ class ConjugateGradients(NamedTuple):
     passes: int
 
     @classmethod
-    def start(cls, right: Matrix, solve: Solver) -> Self:
-        """Return the initial state, with the solution 0."""
-        first = solve(right)
-        return cls(np.zeros_like(right), right, first, np.einsum("ij,ij->j", right, first), np.zeros(right.shape[1]), 0)
+    def start(cls, right_hand_sides: Matrix, solve: Solver) -> Self:
+        """Return the initial state for right-hand sides (d, m), with the solution 0; `solve` is the preconditioner."""
+        direction = solve(right_hand_sides)
+        return cls(
+            np.zeros_like(right_hand_sides),
+            right_hand_sides,
+            direction,
+            np.einsum("ij,ij->j", right_hand_sides, direction),
+            np.zeros(right_hand_sides.shape[1]),
+            0,
+        )
 
     def step(self, image: Matrix, solve: Solver) -> Self:
         """Return the state after one conjugate gradient step; the old one is unchanged.
 
-        `image` is the product of X'X + penalty with the direction.
+        `image` is the product of X'X + penalty with ``direction``, and `solve` is the preconditioner.
         """
         # alpha = r'z / p'Hp; x += alpha p; r -= alpha H p; p = z + (r'z after / before) p
-        alpha = _ratio(self.product, np.einsum("ij,ij->j", self.direction, image))
+        alpha = divide_or_zero(self.product, np.einsum("ij,ij->j", self.direction, image))
         residual = self.residual - alpha * image
-        better = solve(residual)
-        after = np.einsum("ij,ij->j", residual, better)
-        direction = better + _ratio(after, self.product) * self.direction
+        preconditioned = solve(residual)
+        new_product = np.einsum("ij,ij->j", residual, preconditioned)
+        direction = preconditioned + divide_or_zero(new_product, self.product) * self.direction
         step = alpha * self.direction
         travelled = self.travelled + column_lengths(step)
-        return type(self)(self.solution + step, residual, direction, after, travelled, self.passes + 1)
+        return type(self)(self.solution + step, residual, direction, new_product, travelled, self.passes + 1)
 
 
 def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, largest_penalty: float) -> Matrix:
-    """Bound the difference between recursive and true residuals of conjugate gradients, for each target.
+    """Bound the difference between recursive and true residuals of conjugate gradients, for each target (c,).
 
     Greenbaum (1997, SIAM J. Matrix Anal. Appl. 18:535): conjugate gradients update the solution and the residual
     separately, and the two drift apart by the rounding of every update and of every product with A = X'X + penalty. A
@@ -90,10 +98,12 @@ def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, large
     c = len(moments.target_mean)
     rows = float(moments.squares.sum() + moments.weight * (moments.mean @ moments.mean))
     targets = moments.target_squares + moments.weight * moments.target_mean**2
-    unit = float(np.finfo(np.float64).eps) / 2
-    of_rows, of_columns = (unit * min(m, 10.0 * sqrt(m)) for m in (n_rows, len(moments.mean)))
-    updated = (rows + largest_penalty) * steps.travelled[:c] + column_lengths(moments.cross)
-    return (of_rows + of_columns + 8 * (steps.passes + 1) * unit) * updated + of_rows * sqrt(rows) * np.sqrt(targets)
+    unit_roundoff = float(np.finfo(np.float64).eps) / 2
+    row_rounding, column_rounding = (unit_roundoff * min(m, 10.0 * sqrt(m)) for m in (n_rows, len(moments.mean)))
+    rounded_size = (rows + largest_penalty) * steps.travelled[:c] + column_lengths(moments.cross)
+    return (
+        row_rounding + column_rounding + 8 * (steps.passes + 1) * unit_roundoff
+    ) * rounded_size + row_rounding * sqrt(rows) * np.sqrt(targets)
 
 
 class Refined(NamedTuple):
@@ -109,83 +119,86 @@ class Refined(NamedTuple):
         return self.to_choose + self.steps.passes
 
 
-class Krylov:
-    """Lanczos iteration on X'X for each target, which predicts held-out rows at every ridge penalty.
+class LanczosIteration:
+    """Lanczos iteration on H = X'X for each target, to predict held-out rows at every ridge penalty.
 
-    With S = D^(-1/2) of the penalty D, each step on S H S adds a direction to V, which starts at S z. In the basis V, S
-    H S is a tridiagonal matrix T, and S V (T + ridge)^-1 V'S z are the coefficients after as many steps of conjugate
-    gradients, at every ridge. V itself is not kept: its products with the held-out rows are enough to choose a ridge.
+    Let D be the diagonal penalty, S = D^(-1/2), and z a target's column of X'Y. Each step adds a vector to the
+    orthonormal basis V of a Krylov space of S H S, which starts with S z. In this basis S H S is a tridiagonal matrix
+    T, and S V (T + ridge)^-1 V'S z are the coefficients after as many steps of conjugate gradients, for any ridge. V
+    itself is not stored: its products with the held-out rows are enough to choose a ridge.
     """
 
     def __init__(self, moments: Moments, penalty: Matrix, rows: Any) -> None:
         self._moments, self._rows, self._root = moments, rows, penalty[:, np.newaxis] ** -0.5
         start = self._root * moments.cross
         self._length = column_lengths(start)
-        self._old, self._v = np.zeros_like(start), start / np.maximum(self._length, TINY)
+        self._previous_v, self._v = np.zeros_like(start), start / np.maximum(self._length, TINY)
         self._diagonal: list[Matrix] = []
-        self._beside: list[Matrix] = [np.zeros(start.shape[1])]
-        self._seen: list[Matrix] = []
+        self._off_diagonal: list[Matrix] = [np.zeros(start.shape[1])]
+        self._row_products: list[Matrix] = []
 
     @property
     def direction(self) -> Matrix:
-        """Return the vectors (d, c) to be multiplied by X'X for the next step."""
+        """Return the vectors (d, c), one for each target, that the caller must multiply by X'X for the next step."""
         return self._root * self._v
 
-    def take(self, image: Matrix) -> None:
+    def step(self, image: Matrix) -> None:
         """Make one Lanczos step, given `image`, the product of X'X with ``direction``.
 
         The state is changed in place.
         """
         # r = S H S v - b v_before; a = v'r; r -= a v; b = |r|; v = r / b
-        self._seen.append(times(self._rows, self.direction) - self._moments.mean @ self.direction)
-        rest = self._root * image - self._beside[-1] * self._old
-        self._diagonal.append(np.einsum("ij,ij->j", self._v, rest))
-        rest -= self._diagonal[-1] * self._v
-        self._beside.append(column_lengths(rest))
-        self._old, self._v = self._v, rest / np.maximum(self._beside[-1], TINY)
+        self._row_products.append(times(self._rows, self.direction) - self._moments.mean @ self.direction)
+        remainder = self._root * image - self._off_diagonal[-1] * self._previous_v
+        self._diagonal.append(np.einsum("ij,ij->j", self._v, remainder))
+        remainder -= self._diagonal[-1] * self._v
+        self._off_diagonal.append(column_lengths(remainder))
+        self._previous_v, self._v = self._v, remainder / np.maximum(self._off_diagonal[-1], TINY)
 
-    def path(self) -> "KrylovPath":
-        """Return an object that predicts the held-out rows at any ridge penalty, from the steps made so far."""
-        k, beside = len(self._diagonal), np.array(self._beside[1:])
+    def solutions(self) -> "LanczosSolutions":
+        """Return the solutions for all ridge penalties in the Krylov space of the steps so far, which predict rows."""
+        k, off_diagonal = len(self._diagonal), np.array(self._off_diagonal[1:])
         tridiagonal = np.zeros((self._v.shape[1], k, k))
-        at = np.arange(k)
-        tridiagonal[:, at, at] = np.array(self._diagonal).T
-        tridiagonal[:, at[1:], at[:-1]] = tridiagonal[:, at[:-1], at[1:]] = beside[:-1].T
+        index = np.arange(k)
+        tridiagonal[:, index, index] = np.array(self._diagonal).T
+        tridiagonal[:, index[1:], index[:-1]] = tridiagonal[:, index[:-1], index[1:]] = off_diagonal[:-1].T
         values, vectors = np.linalg.eigh(tridiagonal)
-        seen = np.einsum("knc,ckj->ncj", np.array(self._seen), vectors)
-        return KrylovPath(np.maximum(values, 0.0), vectors, seen, self._length, beside[-1], self._moments.target_mean)
+        row_products = np.einsum("knc,ckj->ncj", np.array(self._row_products), vectors)
+        return LanczosSolutions(
+            np.maximum(values, 0.0), vectors, row_products, self._length, off_diagonal[-1], self._moments.target_mean
+        )
 
 
-class KrylovPath(NamedTuple):
-    """Lanczos solutions for each target, as eigenvalues and eigenvectors, which predict held-out rows.
+class LanczosSolutions(NamedTuple):
+    """Solutions of the ridge equations after k Lanczos steps for each of c targets, which predict n held-out rows.
 
-    Eigenvalues are (c, k), eigenvectors (c, k, k), and rows (n, c, k) after k steps.
+    They are stored in the eigenvector basis of the tridiagonal matrices T (k, k), so that any ridge can be solved.
     """
 
-    values: Matrix
-    vectors: Matrix
-    seen: Matrix
+    values: Matrix  # (c, k) eigenvalues of T
+    vectors: Matrix  # (c, k, k) eigenvectors of T
+    row_products: Matrix  # (n, c, k) products of the held-out rows with the basis
     length: Matrix  # (c,) |S z|
-    beyond: Matrix  # (c,) the next off-diagonal entry of T
+    next_off_diagonal: Matrix  # (c,) the next off-diagonal entry of T
     target_mean: Matrix
 
     def predict(self, ridge: float) -> Matrix:
         """Predict the targets (n, c) of the held-out rows at a ridge penalty."""
-        return self.target_mean + np.einsum("ncj,cj->nc", self.seen, self._solution(ridge))
+        return self.target_mean + np.einsum("ncj,cj->nc", self.row_products, self._solution(ridge))
 
     def residual(self, ridge: float) -> float:
-        """Return the residual of the normal equations relative to their right-hand side, averaged over targets."""
-        last = np.einsum("cj,cj->c", self.vectors[:, -1], self._solution(ridge))
-        return float((np.abs(last) * (self.beyond / np.maximum(self.length, TINY))).mean())
+        """Return the residual of the normal equations at a ridge, relative to Z, averaged over targets."""
+        last_component = np.einsum("cj,cj->c", self.vectors[:, -1], self._solution(ridge))
+        return float((np.abs(last_component) * (self.next_off_diagonal / np.maximum(self.length, TINY))).mean())
 
-    def least(self, first: float) -> float:
-        """Return the smallest ridge penalty at which the equations are solved accurately enough to judge it.
+    def smallest_accurate_ridge(self, first_ridge: float) -> float:
+        """Return the smallest ridge penalty at which the relative residual is at most MAX_RESIDUAL.
 
-        Ridges are reduced by factors of STEP; the residual must be at most KNOWN.
+        It is searched downwards from `first_ridge` times MAX_RIDGE_RATIO, by factors of RIDGE_RATIO.
         """
-        ridge = first * MOST
-        while ridge > first * LEAST and self.residual(ridge / STEP) <= KNOWN:
-            ridge /= STEP
+        ridge = first_ridge * MAX_RIDGE_RATIO
+        while ridge > first_ridge * MIN_RIDGE_RATIO and self.residual(ridge / RIDGE_RATIO) <= MAX_RESIDUAL:
+            ridge /= RIDGE_RATIO
         return ridge
 
     def _solution(self, ridge: float) -> Matrix:
@@ -194,19 +207,20 @@ class KrylovPath(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeasuredForm(StoredForm):
-    """Multiplication of the rows in a further pass, which in the first one also sums up their moments.
+class MomentCheckingProduct(StoredForm):
+    """Multiplication of vectors by X'X in a further pass over the rows, which also checks that the rows are the same.
 
-    So they can be compared with the rows learned.
+    The moments of the rows are computed during the first pass, and compared with those of the rows learned.
     """
 
     center: bool
-    measured: list[Moments]  # moments of the rows so far; empty once they have been compared
+    moments_read: list[Moments]  # moments of the rows so far; empty once they have been compared
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
-        """Multiply a block of rows: return X'X q, where X are these rows, and their number.
+        """Compute X'W X q for a block X of rows, centred, with weights W (n,) or none, and vectors q (d, m).
 
-        In the first pass this also adds the block's moments to ``measured``; sparse rows stay sparse.
+        Return the product and the number of rows. During the first pass the block's moments are added to
+        ``moments_read``. Sparse rows stay sparse.
         """
         n = int(rows.shape[0])
         if is_sparse(rows):
@@ -214,36 +228,41 @@ class MeasuredForm(StoredForm):
             # X'W (X - 1 mu') q, then the mean is subtracted: no dense copy of the rows
             z: Matrix = times(rows, q) - self.mean @ q
             z = z if weights is None else weights[:, np.newaxis] * z
-            of_q: Matrix = turned_times(rows, z)
-            np.subtract(of_q, np.outer(self.mean, z.sum(axis=0)), out=of_q)
-            out = Product(of_q, 0.0, n, 0.0)
+            product: Matrix = transposed_times(rows, z)
+            np.subtract(product, np.outer(self.mean, z.sum(axis=0)), out=product)
+            result = Product(product, 0.0, n, 0.0)
         else:
-            out = super().multiply(rows, weights, q, offset=offset)
-        if self.measured:
+            result = super().multiply(rows, weights, q, offset=offset)
+        if self.moments_read:
             block = Moments.of(rows, np.zeros((n, 1)), np.ones(n) if weights is None else weights, center=self.center)
-            self.measured[0] = self.measured[0].plus(block)
-        return out
+            self.moments_read[0] = self.moments_read[0].plus(block)
+        return result
 
-    def require(self, known: Moments, n_rows: int, n_read: int) -> None:
-        """Raise ValueError if the rows read in the first pass differ from those learned, by number or moments.
+    def check_same_rows(self, learned: Moments, n_rows: int, n_read: int) -> None:
+        """Raise ValueError if the rows of the first pass differ from those learned, in number, mean or deviation.
 
-        The measured moments are discarded, so later calls check nothing.
+        `learned` are the moments of the n_rows rows learned, and n_read is the number of rows read. The moments of the
+        first pass are then discarded, so that later calls check nothing.
         """
-        if not self.measured:
+        if not self.moments_read:
             return
-        read, weight = self.measured.pop(), max(known.weight, TINY)
-        columns = (known.mean, read.mean), (np.sqrt(known.squares / weight), np.sqrt(read.squares / weight))
-        allowed = SAME * columns[1][0] + ROUNDING * np.abs(known.mean)
-        for what, (own, other) in zip(("mean", "standard deviation"), columns, strict=True):
-            wrong = np.abs(own - other) > allowed
-            if n_read != n_rows or wrong.any():
-                j = int(wrong.argmax())
+        moments_read, weight = self.moments_read.pop(), max(learned.weight, TINY)
+        statistics = (
+            (learned.mean, moments_read.mean),
+            (np.sqrt(learned.squares / weight), np.sqrt(moments_read.squares / weight)),
+        )
+        allowed = COLUMN_TOLERANCE * statistics[1][0] + ROUNDING * np.abs(learned.mean)
+        for statistic, (learned_values, read_values) in zip(("mean", "standard deviation"), statistics, strict=True):
+            differs = np.abs(learned_values - read_values) > allowed
+            if n_read != n_rows or differs.any():
+                j = int(differs.argmax())
                 raise ValueError(
-                    f"refine has read {n_read} rows, whose column {j} has a {what} of {other[j]:.9g}, and the model "
-                    f"has seen {n_rows}, of {own[j]:.9g}: these are not the same rows with their weights"
+                    f"refine has read {n_read} rows, whose column {j} has a {statistic} of {read_values[j]:.9g}, and "
+                    f"the model has seen {n_rows}, of {learned_values[j]:.9g}: these are not the same rows with their "
+                    "weights"
                 )
 
 
-def _ratio(above: Matrix, below: Matrix) -> Matrix:
-    """Divide elementwise, with the result 0 where `below` is 0 because a column has converged."""
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+def divide_or_zero(numerator: Matrix, denominator: Matrix) -> Matrix:
+    """Divide elementwise, with the result 0 where `denominator` is not positive because a column has converged."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

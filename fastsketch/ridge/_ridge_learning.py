@@ -30,7 +30,7 @@ from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming
 from fastsketch.ridge import _held_out as held_out
-from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
+from fastsketch.ridge._held_learner import RESERVOIR_PREFIX, SKETCH_PREFIX, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut, Keys
 from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._read_out import Choice, RidgePath
@@ -38,19 +38,19 @@ from fastsketch.ridge._refining import ConjugateGradients, Refined
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._exact_products import column_products
 
-# Names of arrays in a state file.
-OF_STEPS = ("solution", "residual", "direction", "product", "travelled")
-OF_PATH = RidgePath._fields[1:4]
-SUMS = Moments._fields[2:]
-# A batch of at least this many sparse rows is added to X'X by a sparse product. Fewer rows cost less than the copy of
-# the sum that this takes.
-MANY = 256
-MOST_RIDGE = 1e300
-# The numbering of rows for keys: bits for the rows of a block, and the end of all blocks.
-BLOCK_BITS, MOST_PLACE = 32, 1 << 62
-# If no number is larger than this, squares underflow.
-SMALLEST = 1e-145
-# Share of nonzeros above which held-out rows are multiplied as arrays.
+# Names of arrays in a state file: of conjugate gradients, of the ridges that were tried, and of the moments.
+STEP_ARRAYS = ("solution", "residual", "direction", "product", "travelled")
+PATH_ARRAYS = RidgePath._fields[1:4]
+MOMENT_ARRAYS = Moments._fields[2:]
+# A batch of at least this many sparse rows is added to X'X by a sparse product. This needs a copy of X'X, which costs
+# more than adding fewer rows one by one.
+MIN_ROWS_FOR_SPARSE_PRODUCT = 256
+MAX_RIDGE = 1e300
+# Rows are numbered for their sampling keys: bits for the rows of a block, and a limit for the number of a first row.
+BLOCK_BITS, MAX_FIRST_ROW_NUMBER = 32, 1 << 62
+# If all numbers are smaller than this in absolute value, their squares underflow.
+MIN_SQUARABLE = 1e-145
+# Share of nonzeros above which held-out CSR rows are converted to dense arrays.
 DENSE_ABOVE = 0.3
 DOUBLE = np.dtype(np.float64)
 
@@ -59,7 +59,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     """State of a ridge regression that is learned in one pass over rows and targets."""
 
     sketch_size: int = integer(default=128, at_least=2, below=1 << 16, kw_only=False)
-    ridge: float | None = real(default=None, high=MOST_RIDGE)
+    ridge: float | None = real(default=None, high=MAX_RIDGE)
     rank: int | None = integer(default=None, at_least=1)
     scale: bool | None = flag(default=None)
     fit_intercept: bool = flag(default=True)
@@ -70,13 +70,13 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     decay: float = real(default=1.0, high=1.0, low_open=True)
     seed: int = seed(default=0)
 
-    LEARNED = (*HeldOutLearner.LEARNED, "_moments", "_refined", "_flat", "_scaled")
+    LEARNED = (*HeldOutLearner.LEARNED, "_moments", "_refined", "_targets_are_vectors", "_scaled")
 
     def _begin(self) -> None:
         super()._begin()  # an exact sum has all rows, a sketch those that are not held out
         self._moments: Moments | None = None  # of all rows, at their current (decayed) weights
-        self._place = 0  # number of the first row, for keys
-        self._flat = True  # targets are vectors
+        self._first_row_number = 0  # number of the first row, for keys
+        self._targets_are_vectors = True  # targets are vectors
         self._scaled = self.scale is True  # columns are standardised
         self._refined: Refined | None = None
         self._residuals: Any = None
@@ -85,13 +85,13 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         """Return an empty sketch of the rows, or an empty exact sum of X'X if that is used instead."""
         return FrequentDirections(
             self.sketch_size,
-            solver="exact" if self._sums(n_features) else "gram",
+            solver="exact" if self._sums_exactly(n_features) else "gram",
             center=self.fit_intercept,
             decay=self.decay,
             dtype=DOUBLE,
         )
 
-    def _sums(self, n_features: int) -> bool:
+    def _sums_exactly(self, n_features: int) -> bool:
         """Return True if X'X is summed exactly instead of being sketched."""
         return self.solver == "exact" or (self.solver == "auto" and 8 * n_features * n_features <= self.max_memory)
 
@@ -111,7 +111,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
         None before the first batch.
         """
-        return None if self.n_features is None else self._sums(self.n_features)
+        return None if self.n_features is None else self._sums_exactly(self.n_features)
 
     @property
     def total_weight(self) -> float:
@@ -169,92 +169,105 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
         A copy learns, and replaces the state at the end.
         """
-        work, beside = self._copied(), targets is None
-        if beside and source.beside is None and not source.labelled:
+        copy, targets_in_source = self._copied(), targets is None
+        if targets_in_source and source.beside is None and not source.labelled:
             raise TypeError(
                 f"targets must be given: no column lies beside the rows of {source.name}; "
                 "open_rows(..., beside=COLUMNS) puts some there, and so does fs.run(..., target=COLUMNS)"
             )
-        work._feature_names = agreed(source.feature_names, self._feature_names, source.name)
-        row, values = 0, None if beside else as_array(targets, "targets")
+        copy._feature_names = agreed(source.feature_names, self._feature_names, source.name)
+        start, values = 0, None if targets_in_source else as_array(targets, "targets")
         if values is not None and values.ndim == 0:
             raise TypeError(
                 f"targets must be numbers, one for each row, got {targets!r}: columns of a source are targets by "
                 "open_rows(..., beside=COLUMNS)"
             )
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        for part in source.chunks_beside() if beside else source.chunks():
-            stop = row + part[0].shape[0]
-            own = part[1] if values is None else values[row:stop]
-            with naming(source, row):
-                work._learn(part[0], own, weights if weights is None or weights.ndim == 0 else weights[row:stop])
-            row = stop
-        for name, given in (("targets", values), ("sample_weight", weights)):
-            if given is not None and given.ndim and len(given) != row:
-                raise ValueError(f"{name} must have one entry for each of the {row} rows, got {len(given)}")
+        for chunk in source.chunks_beside() if targets_in_source else source.chunks():
+            stop = start + chunk[0].shape[0]
+            chunk_targets = chunk[1] if values is None else values[start:stop]
+            with naming(source, start):
+                copy._learn(
+                    chunk[0], chunk_targets, weights if weights is None or weights.ndim == 0 else weights[start:stop]
+                )
+            start = stop
+        for name, entries in (("targets", values), ("sample_weight", weights)):
+            if entries is not None and entries.ndim and len(entries) != start:
+                raise ValueError(f"{name} must have one entry for each of the {start} rows, got {len(entries)}")
         # one step, so that an interrupt finds the state before or after
-        vars(self).update({name: value for name, value in vars(work).items() if name not in ("notes", "_guard")})
+        vars(self).update({name: value for name, value in vars(copy).items() if name not in ("notes", "_guard")})
         return self
 
     def _learn(self, rows: Any, targets: Any, sample_weight: Any) -> None:
-        """Check rows in memory with their targets and learn them, or none of them if an error occurs.
+        """Validate rows in memory with their targets and learn all of them, or none if an error occurs.
 
-        With a sketch some rows go to the reservoir instead, see ``_hold_out``. With an exact sum the reservoir has
-        copies.
+        A sketch does not learn the rows that are held out in the reservoir, see ``_hold_out``. An exact sum learns all
+        rows, and the reservoir has copies of some.
         """
         x = as_rows(rows, self.n_features)
         n, d = x.shape
         check_finite(x)
-        y, flat = self._as_targets(targets, n, d)
-        x, given, y = rows_with_weight(x, as_weights(sample_weight, n), y, checked=True)
+        targets_2d, is_vector = self._validate_targets(targets, n, d)
+        x, nonzero_weights, targets_2d = rows_with_weight(x, as_weights(sample_weight, n), targets_2d, checked=True)
         n = x.shape[0]
         if not n and self._moments is not None:
             return
-        weights = np.ones(n) if given is None else given
+        weights = np.ones(n) if nonzero_weights is None else nonzero_weights
         ages = np.arange(n - 1.0, -1.0, -1.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            moments = Moments.of(x, y, weights * self.decay**ages, center=self.fit_intercept)
+            moments = Moments.of(x, targets_2d, weights * self.decay**ages, center=self.fit_intercept)
             if self._moments is not None:
                 moments = self._moments.faded(self.decay**n).plus(moments)
             if not moments.is_finite():
                 raise ValueError("the squares of these rows or targets leave the range of numbers: divide them")
-            for squares, values in ((moments.squares, x.data if is_sparse(x) else x), (moments.target_squares, y)):
-                if squares.max() < SMALLEST**2 and 0 < np.abs(values).max(initial=0.0) < SMALLEST:
+            for squares, values in (
+                (moments.squares, x.data if is_sparse(x) else x),
+                (moments.target_squares, targets_2d),
+            ):
+                if squares.max() < MIN_SQUARABLE**2 and 0 < np.abs(values).max(initial=0.0) < MIN_SQUARABLE:
                     raise ValueError("the squares of these rows or targets leave the range of numbers: multiply them")
         sketch = self._empty_sketch(d) if self._moments is None else self._sketch
-        held = held_out.empty(d + y.shape[1], DOUBLE) if self._held is None else self._held
-        exact = self._sums(d)
-        held, x, weights = self._hold_out(held, x, y, weights, exact=exact)
-        if exact and is_sparse(x) and n >= MANY and self.decay == 1.0:
-            sketch, x = self._with_products(sketch, x, weights), x[:0]
-        learned = {"_n": self._n + n, "_moments": moments, "_held": held, "_sketch": sketch, "_flat": flat}
+        held = held_out.empty_reservoir(d + targets_2d.shape[1], DOUBLE) if self._held is None else self._held
+        exact = self._sums_exactly(d)
+        held, x, weights = self._hold_out(held, x, targets_2d, weights, exact=exact)
+        if exact and is_sparse(x) and n >= MIN_ROWS_FOR_SPARSE_PRODUCT and self.decay == 1.0:
+            sketch, x = self._add_sparse_products(sketch, x, weights), x[:0]
+        learned = {
+            "_n": self._n + n,
+            "_moments": moments,
+            "_held": held,
+            "_sketch": sketch,
+            "_targets_are_vectors": is_vector,
+        }
         if self._moments is None and self.scale is None:
             learned["_scaled"] = not is_sparse(x)
-        self._settle({**learned, "_refined": None}, x, weights)
+        self._commit_update({**learned, "_refined": None}, x, weights)
 
-    def _with_products(self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]) -> FrequentDirections:
-        """Return a copy of the exact X'X with sparse rows added, computed from products of their nonzeros."""
-        block = self._empty_sketch(rows.shape[1])
-        block._begin_with(column_products(rows, weights, block._setting).engine)
-        return sketch.copy().merge(block)
+    def _add_sparse_products(
+        self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]
+    ) -> FrequentDirections:
+        """Return a copy of `sketch`, an exact X'X, to which X'X of sparse rows is added; `sketch` is unchanged."""
+        batch_sum = self._empty_sketch(rows.shape[1])
+        batch_sum._begin_with(column_products(rows, weights, batch_sum._setting).engine)
+        return sketch.copy().merge(batch_sum)
 
-    def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
-        """Check targets. Return them as a float64 matrix, and whether they were a vector."""
+    def _validate_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
+        """Validate the targets of n rows of d columns. Return them as float64 (n, c), and True if given as a vector."""
         if is_sparse(targets):
             raise TypeError("targets must be an array of numbers, got a sparse one")
         y = as_array(targets, "targets")
-        y = _numbers(y) if y.dtype.kind in "OU" else y  # strings
+        y = parse_numbers(y) if y.dtype.kind in "OU" else y  # strings
         if y.dtype.kind not in "fiub":
             raise TypeError(f"targets must hold real numbers, got dtype {y.dtype}")
         y = y[np.newaxis] if y.ndim == 0 and n == 1 else y
         if y.ndim not in (1, 2) or len(y) != n or (y.ndim == 2 and not y.shape[1]):
             raise ValueError(f"targets must have one entry, or one row, for each of the {n} rows, got shape {y.shape}")
-        flat = y.ndim == 1
-        y = np.ascontiguousarray(without_long_double(y[:, np.newaxis] if flat else y), np.float64)
+        is_vector = y.ndim == 1
+        y = np.ascontiguousarray(without_long_double(y[:, np.newaxis] if is_vector else y), np.float64)
         c = y.shape[1]
-        if self._moments is not None and (flat, c) != (self._flat, self.n_targets):
-            before = "one number" if self._flat else f"{self.n_targets} targets"
-            raise ValueError(f"targets must have {before} a row as the rows before, got {'one' if flat else c}")
+        if self._moments is not None and (is_vector, c) != (self._targets_are_vectors, self.n_targets):
+            expected = "one number" if self._targets_are_vectors else f"{self.n_targets} targets"
+            raise ValueError(f"targets must have {expected} a row as the rows before, got {'one' if is_vector else c}")
         if (need := 8 * c * d) > self.max_memory:
             raise ValueError(
                 f"{d:,} columns for {c:,} targets take {need:,} bytes, more than max_memory={self.max_memory:,}: raise "
@@ -262,96 +275,104 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             )
         if self.scoring == "log_loss" and not np.isin(y, (-1.0, 1.0)).all():
             raise ValueError("targets must be -1 and 1 with scoring='log_loss'")
-        wrong = ~np.isfinite(y)
-        if wrong.any():
-            row, target = (int(place) for place in np.argwhere(wrong)[0])
-            where = "" if flat else f" for target {target}"
+        invalid = ~np.isfinite(y)
+        if invalid.any():
+            row, target = (int(place) for place in np.argwhere(invalid)[0])
+            where = "" if is_vector else f" for target {target}"
             raise ValueError(f"targets must be finite: row {row} holds {y[row, target]}{where}")
-        return y, flat
+        return y, is_vector
 
     def _hold_out(
-        self, held: HeldOut, x: Any, y: NDArray[np.float64], weights: NDArray[np.float64], *, exact: bool
+        self, reservoir: HeldOut, x: Any, y: NDArray[np.float64], weights: NDArray[np.float64], *, exact: bool
     ) -> tuple[HeldOut, Any, NDArray[np.float64]]:
-        """Offer rows to the reservoir. Return the new reservoir, the rows for the sketch, and their weights.
+        """Offer rows to the reservoir. Return the new reservoir, the rows that the sketch learns, and their weights.
 
-        An exact sum learns all rows. A sketch learns those that are not in the reservoir: the row that a new one evicts
-        takes the new row's position, with the weight to which it has decayed, or with decay a row of weight 0 does.
+        An exact sum learns all rows as they are. A sketch learns only rows that are not in the reservoir. In place of a
+        row that enters the reservoir it learns the row that is evicted, at its decayed weight. If none is evicted, the
+        sketch learns nothing, or with decay a row of weight 0, so that earlier rows decay by it.
         """
-        k, r = len(weights), len(held)
-        given: NDArray[np.int64] = r + np.arange(k)
-        key = held_out.numbered(_content(y), self._place + self._n, self.seed)
-        kept = held_out.exchange(held.key, key, weights > 0, size=self.reservoir_size, given=given)
-        is_new = kept >= r
+        n_rows, n_held = len(weights), len(reservoir)
+        sketch_sources: NDArray[np.int64] = n_held + np.arange(n_rows)
+        keys = held_out.sampling_keys_of_hashes(hash_targets(y), self._first_row_number + self._n, self.seed)
+        reservoir_sources = held_out.sample_bottom_k(
+            reservoir.key, keys, weights > 0, size=self.reservoir_size, sketch_sources=sketch_sources
+        )
+        is_new = reservoir_sources >= n_held
         if not is_new.any():
-            return held, x, weights
-        coming = kept[is_new] - r
-        entered = HeldOut(_beside(x[coming], y[coming]), weights[coming], key[coming], self._n + coming)
-        places = kept.copy()
-        places[is_new] = r + np.arange(len(coming))
-        left = held_out.concatenated([held, entered]).chosen(places)
+            return reservoir, x, weights
+        entering_rows = reservoir_sources[is_new] - n_held
+        entering = HeldOut(
+            join_targets(x[entering_rows], y[entering_rows]),
+            weights[entering_rows],
+            keys[entering_rows],
+            self._n + entering_rows,
+        )
+        positions = reservoir_sources.copy()
+        positions[is_new] = n_held + np.arange(len(entering_rows))
+        new_reservoir = held_out.concatenate([reservoir, entering]).take(positions)
         if exact:
-            return left, x, weights
-        # a row that enters the reservoir is replaced by the one that leaves it, or with decay by a row of weight 0
-        at = np.flatnonzero((given >= 0) | (self.decay < 1.0))
-        source = given[at]
-        old = np.flatnonzero((source >= 0) & (source < r))
-        out = x[np.where(source >= r, source - r, at)]
-        if len(old):
-            out = _with_rows(out, old, self._rows_held(held.chosen(source[old])))
-        came = np.concatenate([held.came, self._n + np.arange(k)])
-        age = np.where(source < 0, 0, self._n + at - came[source])
-        out_weights = np.concatenate([held.weight, weights])[source] * self.decay**age
-        out_weights[source < 0] = 0.0
-        return left, out, out_weights
+            return new_reservoir, x, weights
+        # The sketch learns the evicted row in place of each row that enters, or with decay a row of weight 0.
+        sketch_positions = np.flatnonzero((sketch_sources >= 0) | (self.decay < 1.0))
+        source_of_row = sketch_sources[sketch_positions]
+        from_reservoir = np.flatnonzero((source_of_row >= 0) & (source_of_row < n_held))
+        sketch_rows = x[np.where(source_of_row >= n_held, source_of_row - n_held, sketch_positions)]
+        if len(from_reservoir):
+            sketch_rows = replace_rows(
+                sketch_rows, from_reservoir, self._sketch_rows(reservoir.take(source_of_row[from_reservoir]))
+            )
+        row_numbers = np.concatenate([reservoir.row_number, self._n + np.arange(n_rows)])
+        ages = np.where(source_of_row < 0, 0, self._n + sketch_positions - row_numbers[source_of_row])
+        sketch_weights = np.concatenate([reservoir.weight, weights])[source_of_row] * self.decay**ages
+        sketch_weights[source_of_row < 0] = 0.0
+        return new_reservoir, sketch_rows, sketch_weights
 
-    def _faded(self, factor: float) -> dict[str, Any]:
-        """Return the moments with all weights multiplied by `factor`, and no refinement, as attributes by name."""
-        return {"_moments": self._known().faded(factor), "_refined": None}
+    def _faded_attributes(self, factor: float) -> dict[str, Any]:
+        """Return the attributes, by name, that ``fade`` will replace: the faded moments, and no refinement."""
+        return {"_moments": self._known_moments().faded(factor), "_refined": None}
 
-    def _rows_held(self, held: HeldOut) -> Any:
-        """Return the features of held-out rows, without their targets."""
-        return self._split(held)[0]
+    def _sketch_rows(self, reservoir: HeldOut) -> Any:
+        """Return the features (n, d) of held-out rows, without their targets."""
+        return self._split_targets(reservoir)[0]
 
-    def _split(self, held: HeldOut) -> tuple[Any, NDArray[np.float64]]:
-        """Return the features and the targets of held-out rows.
+    def _split_targets(self, reservoir: HeldOut) -> tuple[Any, NDArray[np.float64]]:
+        """Return the features (n, d) and the targets (n, c) of held-out rows.
 
-        Features are CSR if at most DENSE_ABOVE of them are nonzero.
+        Features are a CSR matrix if the rows are sparse and at most DENSE_ABOVE of them are nonzero, otherwise an
+        array.
         """
-        d, c = self._known().cross.shape
-        if held.rows.dtype == object:
-            every = np.vstack(held.rows) if len(held) else np.zeros((0, d + c))
-            return np.ascontiguousarray(every[:, :d]), every[:, d:]
-        rows, targets = held.rows[:, :d], held.rows[:, d:].toarray()
-        return rows.toarray() if rows.nnz > DENSE_ABOVE * len(held) * d else rows, targets
+        d, c = self._known_moments().cross.shape
+        if reservoir.rows.dtype == object:
+            all_rows = np.vstack(reservoir.rows) if len(reservoir) else np.zeros((0, d + c))
+            return np.ascontiguousarray(all_rows[:, :d]), all_rows[:, d:]
+        rows, targets = reservoir.rows[:, :d], reservoir.rows[:, d:].toarray()
+        return rows.toarray() if rows.nnz > DENSE_ABOVE * len(reservoir) * d else rows, targets
 
     def _for_block(self, number: int) -> Self:
-        # otherwise rows of two blocks with equal targets and positions would have equal keys
         """Return an empty model that learns block `number` of a stream.
 
-        Its rows are numbered apart from those of other blocks.
+        Its rows are numbered from another start than those of other blocks. Otherwise rows of two blocks with equal
+        targets and positions would have equal sampling keys.
         """
         model = super()._for_block(number)
-        model._place = (number << BLOCK_BITS) % MOST_PLACE
+        model._first_row_number = (number << BLOCK_BITS) % MAX_FIRST_ROW_NUMBER
         return model
 
     def _merge(self, other: Self) -> None:
-        """Merge another model into this one.
-
-        Rows that leave the common reservoir go to the sketch.
-        """
-        if (self._flat, self.n_targets) != (other._flat, other.n_targets):
+        """Merge another model into this one. A sketch also learns the held-out rows that exceed the reservoir."""
+        if (self._targets_are_vectors, self.n_targets) != (other._targets_are_vectors, other.n_targets):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
         if self._scaled != other._scaled:
             raise ValueError(
                 "one model has learned dense rows, whose columns are standardised, the other sparse ones, which are "
                 "not: give both the same scale="
             )
-        joined, rest = self._joined(other)
+        merged, overflow = self._merged_attributes(other)
         if not self.is_exact:
-            self._eat(joined["_sketch"], rest)
-        vars(self).update(joined, _moments=self._known().plus(other._known()), _refined=None)
+            self._learn_held_out_rows(merged["_sketch"], overflow)
+        vars(self).update(merged, _moments=self._known_moments().plus(other._known_moments()), _refined=None)
 
-    def _known(self) -> Moments:
+    def _known_moments(self) -> Moments:
         """Return the moments of all rows; raise ValueError if no rows have been learned."""
         if self._moments is None:
             raise ValueError("the model has seen no rows: call update first")
@@ -361,42 +382,53 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the state for a file: a dict of JSON values, and arrays by name."""
         if self._moments is None:
-            return {"n_rows": 0, "place": self._place}, {}
+            return {"n_rows": 0, "place": self._first_row_number}, {}
         weight, weight_norm, *sums = self._moments
-        about, of_held, of_sketch = self._held_state()
-        state: dict[str, Any] = {"n_rows": self._n, "place": self._place, "weight": weight, "weight_norm": weight_norm}
-        state |= {"flat": self._flat, "scaled": self._scaled, "sketch": about}
-        arrays = {**dict(zip(SUMS, sums, strict=True)), **of_held, **of_sketch}
+        sketch_state, reservoir_arrays, sketch_arrays = self._sketch_and_reservoir_state()
+        state: dict[str, Any] = {
+            "n_rows": self._n,
+            "place": self._first_row_number,
+            "weight": weight,
+            "weight_norm": weight_norm,
+        }
+        state |= {"flat": self._targets_are_vectors, "scaled": self._scaled, "sketch": sketch_state}
+        arrays = {**dict(zip(MOMENT_ARRAYS, sums, strict=True)), **reservoir_arrays, **sketch_arrays}
         if self._refined is not None:
-            (*steps, passes), (ridge, path, apart), to_choose = self._refined
-            state |= {"passes": passes, "to_choose": to_choose, "ridge": ridge, "apart": apart}
-            arrays |= dict(zip(OF_STEPS, steps, strict=True))
+            (*steps, passes), (ridge, path, residual_ridge), to_choose = self._refined
+            state |= {"passes": passes, "to_choose": to_choose, "ridge": ridge, "apart": residual_ridge}
+            arrays |= dict(zip(STEP_ARRAYS, steps, strict=True))
             if path is not None:
                 state["n_choosing"] = path.n_rows
-                arrays |= dict(zip(OF_PATH, path[1:4], strict=True))
+                arrays |= dict(zip(PATH_ARRAYS, path[1:4], strict=True))
         return state, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Raise ValueError for a state that no model with these parameters can have."""
+        """Raise ValueError if no model with these parameters can have this saved state."""
         n = checks.as_count(state["n_rows"], "n_rows")
-        as_integer(state["place"], "place", 0, MOST_PLACE)
+        as_integer(state["place"], "place", 0, MAX_FIRST_ROW_NUMBER)
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        steps = OF_STEPS if "passes" in state else ()
-        path = OF_PATH if "n_choosing" in state else ()
+        steps = STEP_ARRAYS if "passes" in state else ()
+        path = PATH_ARRAYS if "n_choosing" in state else ()
         for name in ("passes", "to_choose", *(["n_choosing"] if path else [])) if steps else ():
             checks.as_count(state[name], name)
         for name in ("ridge", "apart") if steps else ():
-            as_real(state[name], name, 0.0, MOST_RIDGE)
-        own = [name for name in arrays if not name.startswith(OF_SKETCH)]
-        checks.only(dict.fromkeys(own, arrays["mean"]), *SUMS, *held_out.names_of(HELD), *steps, *path)
+            as_real(state[name], name, 0.0, MAX_RIDGE)
+        own_arrays = [name for name in arrays if not name.startswith(SKETCH_PREFIX)]
+        checks.only(
+            dict.fromkeys(own_arrays, arrays["mean"]),
+            *MOMENT_ARRAYS,
+            *held_out.state_names(RESERVOIR_PREFIX),
+            *steps,
+            *path,
+        )
         d, c, flat = arrays["mean"].size, arrays["target_mean"].size, state["flat"]
         checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
         checks.number_within(c, "targets", 1, 1 if as_flag(flat, "flat") else max(1, self.max_memory // (8 * d)))
-        as_real(state["weight"], "weight", 0.0, MOST_RIDGE)
+        as_real(state["weight"], "weight", 0.0, MAX_RIDGE)
         as_flag(state.get("scaled", False), "scaled")
-        as_real(state.get("weight_norm", 0.0), "weight_norm", 0.0, MOST_RIDGE)
+        as_real(state.get("weight_norm", 0.0), "weight_norm", 0.0, MAX_RIDGE)
         shapes = {"mean": (d,), "target_mean": (c,), "cross": (d, c), "squares": (d,), "target_squares": (c,)}
         for name, shape in {
             **shapes,
@@ -406,80 +438,81 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         }.items():
             not_negative = "squares" in name or name == "travelled"
             (checks.not_negative if not_negative else checks.finite)(arrays, name, shape)
-        self._validate_held(state, arrays, d, width=d + c, size=self.reservoir_size, fewest=0, dtype=DOUBLE)
+        self._validate_sketch_and_reservoir(
+            state, arrays, d, width=d + c, max_rows=self.reservoir_size, min_entries=0, dtype=DOUBLE
+        )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Restore all attributes from the result of ``_state``."""
+        """Restore all learned attributes from the result of ``_state``, or from a state of an earlier version."""
         self._begin()
-        self._place = state["place"]
+        self._first_row_number = state["place"]
         if arrays:
-            self._flat = state["flat"]
+            self._targets_are_vectors = state["flat"]
             self._scaled = state.get("scaled", self._scaled)  # earlier versions had it as a parameter
-            sums = [arrays[name] for name in SUMS]
+            sums = [arrays[name] for name in MOMENT_ARRAYS]
             d, c = arrays["cross"].shape
-            self._restore_held(state, arrays, d, width=d + c)
-            self._moments = Moments(state["weight"], state.get("weight_norm", self._norm_of_sample(state)), *sums)
-            held = self._held
-            if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows are arrays again
-                self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
+            self._restore_sketch_and_reservoir(state, arrays, d, width=d + c)
+            self._moments = Moments(state["weight"], state.get("weight_norm", self._estimate_weight_norm(state)), *sums)
+            reservoir = self._held
+            if (
+                reservoir is not None and len(reservoir) and reservoir.n_events == len(reservoir) * (d + c)
+            ):  # dense rows are arrays again
+                self._held = replace(reservoir, rows=held_out.split_into_rows(reservoir.rows.toarray()))
             if "passes" in state:
-                steps = ConjugateGradients(**{name: arrays[name] for name in OF_STEPS}, passes=state["passes"])
+                steps = ConjugateGradients(**{name: arrays[name] for name in STEP_ARRAYS}, passes=state["passes"])
                 path = None
                 if "n_choosing" in state:
-                    ridges, errors, standard_errors = (arrays[name] for name in OF_PATH)
+                    ridges, errors, standard_errors = (arrays[name] for name in PATH_ARRAYS)
                     path = RidgePath(state["ridge"], ridges, errors, standard_errors, state["n_choosing"])
                 choice = Choice(state["ridge"], path, state["apart"])
                 self._refined = Refined(steps, choice, state["to_choose"])
 
-    def _norm_of_sample(self, state: dict[str, Any]) -> float:
-        """Estimate the root of the sum of squared row weights from the held-out rows.
+    def _estimate_weight_norm(self, state: dict[str, Any]) -> float:
+        """Estimate the square root of the sum of squared row weights from the held-out rows.
 
-        It is missing in state files of earlier versions.
+        State files of earlier versions do not have this number.
         """
-        weights = self._known_held().weight
-        top = float(weights.max(initial=0.0))
-        if not top > 0:
+        weights = self._decayed_reservoir().weight
+        largest = float(weights.max(initial=0.0))
+        if not largest > 0:
             return float(state["weight"] / max(1, self._n) ** 0.5)
-        shares = weights / top  # the sum of w^2 is the total weight times the mean w, weighted by w, of the sample
-        return float((state["weight"] * top * (shares @ shares / shares.sum())) ** 0.5)
+        shares = weights / largest  # the sum of w^2 is the total weight times the mean w, weighted by w, of the sample
+        return float((state["weight"] * largest * (shares @ shares / shares.sum())) ** 0.5)
 
 
-def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert an array of strings or objects to float64.
-
-    ValueError names the first row that is not a number.
-    """
-    for place, word in np.ndenumerate(words):
+def parse_numbers(texts: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert an array of strings or objects to float64; raise ValueError for the first entry that is not a number."""
+    for index, text in np.ndenumerate(texts):
         try:
-            float(word)
+            float(text)
         except (TypeError, ValueError, OverflowError):  # an integer of Python that exceeds float64
-            row = place[0] if place else 0
-            raise ValueError(f"targets must hold real numbers: row {row} holds {str(word)!r}") from None
-    return words.astype(np.float64)
+            row = index[0] if index else 0
+            raise ValueError(f"targets must hold real numbers: row {row} holds {str(text)!r}") from None
+    return texts.astype(np.float64)
 
 
-def _content(targets: NDArray[np.float64]) -> Keys:
+def hash_targets(targets: NDArray[np.float64]) -> Keys:
     """Return a 64-bit hash of the targets of each row, shape (n,)."""
-    return held_out.mixed(np.ascontiguousarray(targets + 0.0).view(np.uint64)).sum(axis=1, dtype=np.uint64)
+    return held_out.hash_integers(np.ascontiguousarray(targets + 0.0).view(np.uint64)).sum(axis=1, dtype=np.uint64)
 
 
-def _beside(rows: Any, targets: NDArray[np.float64]) -> Any:
-    """Join rows and targets to a float64 matrix (n, d + c): CSR, or an object array of dense rows."""
+def join_targets(rows: Any, targets: NDArray[np.float64]) -> Any:
+    """Append targets (n, c) to rows (n, d) as columns. Return CSR for sparse rows, else an object array of n rows."""
     if not is_sparse(rows):
-        return held_out.apart(np.hstack([rows, targets]))
+        return held_out.split_into_rows(np.hstack([rows, targets]))
     from scipy.sparse import csr_array, hstack
 
     return hstack([csr_array(rows, dtype=np.float64), csr_array(targets)], format="csr")
 
 
-def _with_rows(rows: Any, places: NDArray[np.int64], others: Any) -> Any:
-    """Replace the rows of a matrix at the given positions, and return it. A dense one may be changed in place."""
+def replace_rows(rows: Any, positions: NDArray[np.int64], new_rows: Any) -> Any:
+    """Replace the rows at the given positions by `new_rows`. Return the matrix; a dense one may be changed in place."""
     if not is_sparse(rows):
-        out = rows.astype(np.float64, copy=False)
-        out[places] = others.toarray() if is_sparse(others) else others
-        return out
+        replaced = rows.astype(np.float64, copy=False)
+        replaced[positions] = new_rows.toarray() if is_sparse(new_rows) else new_rows
+        return replaced
     from scipy.sparse import csr_array, vstack
 
-    source: NDArray[np.int64] = np.arange(int(rows.shape[0]))
-    source[places] = rows.shape[0] + np.arange(len(places))
-    return vstack([rows, csr_array(others)], format="csr")[source]
+    row_sources: NDArray[np.int64] = np.arange(int(rows.shape[0]))
+    row_sources[positions] = rows.shape[0] + np.arange(len(positions))
+    return vstack([rows, csr_array(new_rows)], format="csr")[row_sources]

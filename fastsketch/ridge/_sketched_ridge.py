@@ -19,48 +19,57 @@ from fastsketch._core.warning import warn_caller
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.ridge._cross_validation import GeneralisedCrossValidation, LeaveOneOut
 from fastsketch.ridge._gram_model import GramSum, Matrix
-from fastsketch.ridge._moments import TINY, LeftOut, Moments, column_lengths
-from fastsketch.ridge._path import STEP, error_of, is_as_good
+from fastsketch.ridge._moments import TINY, ExcludedRowsGram, Moments, column_lengths
+from fastsketch.ridge._path import RIDGE_RATIO, is_as_good, standard_error
 from fastsketch.ridge._read_out import (
-    FEWEST,
+    MIN_ROWS,
     Choice,
     Coefficients,
-    Problem,
+    NormalEquations,
     RidgePath,
     Rows,
     Scorer,
-    chosen,
-    completed,
+    choose_least_error,
+    conformal_quantile,
     gram_of_sketch,
-    least_of,
-    penalty_of,
-    quantile,
+    penalty_diagonal,
+    search_ridge,
+    with_intercepts,
 )
-from fastsketch.ridge._refining import ConjugateGradients, Krylov, MeasuredForm, Refined, Refinement, residual_gap
-from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
+from fastsketch.ridge._refining import (
+    ConjugateGradients,
+    LanczosIteration,
+    MomentCheckingProduct,
+    Refined,
+    Refinement,
+    residual_gap,
+)
+from fastsketch.ridge._ridge_learning import DOUBLE, MAX_RIDGE, RidgeLearner
 from fastsketch.sketching._frequent_directions import SecondPass
 from fastsketch.sketching._rereading import Readable as Source
 from fastsketch.sketching._rereading import RowsAgain
 
-# One of so many rows is held out: half of these measure residuals, and the other half chooses the ridge of a sketch, a
-# tenth of all rows each, as `validation_fraction` of scikit-learn's models. None if both are fewer than FEWEST.
-ONE_OF = 5
-# Smallest number of rows for leave-one-out, and the weight of a row that counts, relative to the largest.
-FEWEST_ALONE, LEAST_SHARE = 3, 1e-12
-# Kish's number of rows that is relatively this close to their number is that of equal weights, up to rounding.
-SAME_WEIGHT = 1e-9
-# Passes of a refinement between two choices of the ridge.
+# One of this many rows is held out: half of these measure residuals, and the other half chooses the ridge of a sketch.
+# Each is a tenth of all rows, as `validation_fraction` of scikit-learn's models. Both are empty if together they have
+# fewer than MIN_ROWS rows.
+HELD_OUT_EVERY = 5
+# Smallest number of rows for leave-one-out. Rows of a smaller weight than this share of the largest are ignored.
+MIN_ROWS_LEAVE_ONE_OUT, MIN_WEIGHT_RATIO = 3, 1e-12
+# Weights are regarded as equal if Kish's effective number of rows is relatively this close to the number of rows.
+EQUAL_WEIGHT_TOLERANCE = 1e-9
+# Passes of a refinement between two evaluations of the ridges.
 CHOOSE_EVERY = 4
 # Largest share of the passes of a refinement that may choose the ridge.
-TO_CHOOSE = 0.6
-# Numbers kept for the held-out rows during that choice; with very many targets fewer rows choose.
-MOST_NUMBERS = 1 << 25
+MAX_CHOOSING_SHARE = 0.6
+# Largest number of float64 numbers stored for held-out rows during that choice; with very many targets fewer rows are
+# used.
+MAX_HELD_OUT_NUMBERS = 1 << 25
 # Residual relative to X'y at which the passes of ``fit`` and of jobs end; tol of scikit-learn's Ridge.
 TOLERANCE = 1e-4
 
 
 class FittedRidge(NamedTuple):
-    """Coefficients at the chosen ridge penalty, and how it was chosen; a cache for queries."""
+    """Coefficients at the chosen ridge penalty, and the record of its choice, cached until more is learned."""
 
     fit: Coefficients
     choice: Choice
@@ -194,7 +203,7 @@ class SketchedRidge(RidgeLearner):
         ((1, 2), True)
         """
         fit = self._coefficients(ridge)
-        return self._shaped(fit.predict(self._as_read(rows)))
+        return self._in_target_shape(fit.predict(self._validate_query_rows(rows)))
 
     @reads
     def predict_interval(self, rows: Readable, *, coverage: float = 0.9) -> PredictionInterval:
@@ -237,9 +246,11 @@ class SketchedRidge(RidgeLearner):
         True
         """
         coverage = as_real(coverage, "coverage", 0.0, 1.0, low_open=True, high_open=True)
-        middle = self._coefficients(None).predict(self._as_read(rows))
-        half = quantile(*self._known_residuals(), coverage, aged=self.decay < 1.0)
-        return PredictionInterval(self._shaped(middle - half), self._shaped(middle + half))
+        predicted = self._coefficients(None).predict(self._validate_query_rows(rows))
+        half_width = conformal_quantile(*self._cached_residuals(), coverage, decayed=self.decay < 1.0)
+        return PredictionInterval(
+            self._in_target_shape(predicted - half_width), self._in_target_shape(predicted + half_width)
+        )
 
     @reads
     def coef(self, ridge: float | None = None) -> NDArray[np.float64]:
@@ -263,7 +274,7 @@ class SketchedRidge(RidgeLearner):
         [1.0, 0.0, -2.0]
         """
         coef = self._coefficients(ridge).coef.T
-        return coef[0].copy() if self._flat else coef.copy()
+        return coef[0].copy() if self._targets_are_vectors else coef.copy()
 
     @reads
     def intercept(self, ridge: float | None = None) -> Any:
@@ -286,7 +297,7 @@ class SketchedRidge(RidgeLearner):
         7.0
         """
         intercept = self._coefficients(ridge).intercept
-        return float(intercept[0]) if self._flat else intercept.copy()
+        return float(intercept[0]) if self._targets_are_vectors else intercept.copy()
 
     @reads
     def score_path(self) -> RidgePath:
@@ -311,23 +322,23 @@ class SketchedRidge(RidgeLearner):
         >>> path.n_rows, path.ridge in path.ridges
         (1000, True)
         """
-        path = self._fitted().choice.path
+        path = self._cached_fit().choice.path
         if path is None:
-            why = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few for cross-validation"
-            raise ValueError(f"no ridge has been tried: {why}")
-        own = {name: getattr(path, name).copy() for name in ("ridges", "errors", "standard_errors")}
-        return path._replace(**own)
+            reason = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few for cross-validation"
+            raise ValueError(f"no ridge has been tried: {reason}")
+        copies = {name: getattr(path, name).copy() for name in ("ridges", "errors", "standard_errors")}
+        return path._replace(**copies)
 
-    def _as_read(self, rows: Any) -> Any:
-        """Check rows of a query and return them as an array or CSR matrix."""
+    def _validate_query_rows(self, rows: Any) -> Any:
+        """Validate the rows of a query and return them as an array or CSR matrix (n, d)."""
         self._require_columns(rows)
         x = as_rows(rows, self.n_features)
         check_finite(x)
         return x
 
-    def _shaped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return predictions (n, c) in the shape of the learned targets: as a vector if these were one."""
-        return values[:, 0] if self._flat else values
+    def _in_target_shape(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Convert predictions (n, c) to the shape of the learned targets: to a vector (n,) if these were one."""
+        return values[:, 0] if self._targets_are_vectors else values
 
     # -- reading the rows again ------------------------------------------------------------------------------------
     @changes
@@ -390,273 +401,302 @@ class SketchedRidge(RidgeLearner):
         passes, tolerance = as_integer(passes, "passes", 1), as_real(tolerance, "tolerance", 0.0, 1.0, low_open=True)
         self._check_passes(passes)
         self._read_again(rows, sample_weight, passes=passes, tolerance=tolerance)
-        return self._refinement_so_far(tolerance)
+        return self._measure_refinement(tolerance)
 
-    def _refinement_so_far(self, tolerance: float) -> Refinement:
-        """Return the residuals and error bounds of the refined coefficients."""
-        moments, refined = self._known(), self._refined
+    def _measure_refinement(self, tolerance: float) -> Refinement:
+        """Compute the residuals and error bounds of the refined coefficients; `tolerance` decides ``converged``."""
+        moments, refined = self._known_moments(), self._refined
         assert refined is not None
-        lengths = column_lengths(refined.steps.residual[:, : self.n_targets])
-        relative = lengths / np.maximum(column_lengths(moments.cross), TINY)
+        residual_norms = column_lengths(refined.steps.residual[:, : self.n_targets])
+        relative_residuals = residual_norms / np.maximum(column_lengths(moments.cross), TINY)
         with np.errstate(divide="ignore"):
-            penalty = refined.choice.ridge * penalty_of(moments, scaled=self._scaled)
-            gap = residual_gap(refined.steps, moments, self._n, float(penalty.max()))
-            least = float(penalty.min())
-            bound = (lengths + gap) / np.sqrt(least) if least else np.full(len(lengths), np.inf)
-        return Refinement(refined.passes, relative, bound, bool((relative <= tolerance).all()))
+            penalty = refined.choice.ridge * penalty_diagonal(moments, scaled=self._scaled)
+            rounding_gap = residual_gap(refined.steps, moments, self._n, float(penalty.max()))
+            smallest_penalty = float(penalty.min())
+            bound = (
+                (residual_norms + rounding_gap) / np.sqrt(smallest_penalty)
+                if smallest_penalty
+                else np.full(len(residual_norms), np.inf)
+            )
+        return Refinement(refined.passes, relative_residuals, bound, bool((relative_residuals <= tolerance).all()))
 
     # -- reading out -----------------------------------------------------------------------------------------------
     def _coefficients(self, ridge: float | None) -> Coefficients:
         """Return the coefficients and intercepts at the given ridge penalty, or at the chosen one if it is None.
 
-        A warning is given if the chosen ridge's coefficients are refined and the returned ones are not.
+        It warns if the coefficients at the chosen ridge are refined, but those at the given ridge are not.
         """
-        fitted = self._fitted()
-        if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.choice.ridge:
+        fitted = self._cached_fit()
+        if ridge is None or as_real(ridge, "ridge", 0.0, MAX_RIDGE) == fitted.choice.ridge:
             return fitted.fit
         if self._refined is not None and not self.is_exact:
             warn_caller(
                 f"coefficients at ridge={ridge:g} are those of the sketch: rows were read again for ridge="
                 f"{fitted.choice.ridge:g}; a model of this ridge can refine them"
             )
-        return self._solved(ridge)
+        return self._solve(ridge)
 
     @one_blas_thread
-    def _solved(self, ridge: float, *, measured: bool = False, trial: Problem | None = None) -> Coefficients:
+    def _solve(
+        self, ridge: float, *, exclude_residual_rows: bool = False, trial: NormalEquations | None = None
+    ) -> Coefficients:
         """Solve the normal equations for the coefficients and intercepts at a ridge penalty.
 
         Parameters
         ----------
         ridge : float
-        measured : bool, default False
-            Whether to leave out the rows that measure residuals.
+        exclude_residual_rows : bool, default False
+            Whether to exclude the held-out rows on which residuals are measured.
         trial : Problem, optional
-            The normal equations without any held-out row, from which the factor on coefficients is estimated. They are
-            computed if they are needed and not given.
+            The normal equations without any held-out row, with which the factor on coefficients is estimated on these
+            rows. They are computed if they are needed and not given.
         """
-        measuring, whole = self._measuring(), self._problem(self._measuring() if measured else slice(0, 0))
-        fit, n = whole.coefficients(ridge, self.rank), measuring.start if measured else measuring.stop
+        residual_slice, equations = (
+            self._residual_slice(),
+            self._normal_equations(self._residual_slice() if exclude_residual_rows else slice(0, 0)),
+        )
+        fit, n = (
+            equations.coefficients(ridge, self.rank),
+            residual_slice.start if exclude_residual_rows else residual_slice.stop,
+        )
         if self.is_exact or not n or self.scoring != "squared_error":
             return fit
-        trial, rows = trial or self._problem(slice(0, measuring.stop)), self._rows_of(slice(0, n))
-        factor = self._scorer(trial).factor(trial.coefficients(ridge, self.rank).predict(rows.x), rows)
-        return completed(factor * fit.coef, whole.moments, None)
+        trial, rows = trial or self._normal_equations(slice(0, residual_slice.stop)), self._held_out_rows(slice(0, n))
+        factor = self._scorer(trial).score_factor(trial.coefficients(ridge, self.rank).predict(rows.x), rows)
+        return with_intercepts(factor * fit.coef, equations.moments, None)
 
-    def _fitted(self) -> FittedRidge:
+    def _cached_fit(self) -> FittedRidge:
         """Return the coefficients and the chosen ridge penalty; cached until more is learned."""
         if self._last is None:
             moments = self._require_rows()
             if self._refined is None:
-                self._last = self._read_out()
+                self._last = self._choose_and_solve()
             else:
                 coef = self._refined.steps.solution[:, : self.n_targets]
-                self._last = FittedRidge(completed(coef, moments, self.rank), self._refined.choice)
+                self._last = FittedRidge(with_intercepts(coef, moments, self.rank), self._refined.choice)
             self._residuals = None
         return self._last
 
     @one_blas_thread
-    def _read_out(self) -> FittedRidge:
+    def _choose_and_solve(self) -> FittedRidge:
         """Choose the ridge penalty and compute the coefficients, from the sketch or the exact X'X."""
-        choice, trial = self._settled_choice(), None
+        choice, trial = self._choose_without_held_out_rows(), None
         if choice is None:
-            trial = self._problem(slice(0, self._measuring().stop))
-            choice = self._chosen_by(trial)
-        weigh = self._known().n_effective if self.ridge is None and self.decay < 1.0 else np.inf
-        if weigh < min(FEWEST, len(self._known().mean)):
+            trial = self._normal_equations(slice(0, self._residual_slice().stop))
+            choice = self._choose_on_held_out_rows(trial)
+        n_effective = self._known_moments().n_effective if self.ridge is None and self.decay < 1.0 else np.inf
+        if n_effective < min(MIN_ROWS, len(self._known_moments().mean)):
             warn_caller(
-                f"decay={self.decay:g} leaves the weight of {weigh:.3g} rows to choose a ridge for "
+                f"decay={self.decay:g} leaves the weight of {n_effective:.3g} rows to choose a ridge for "
                 f"{self.n_features} columns, which may be far from the best: give ridge=, or a decay nearer to 1"
             )
-        return FittedRidge(self._solved(choice.ridge, trial=trial), choice)
+        return FittedRidge(self._solve(choice.ridge, trial=trial), choice)
 
     @one_blas_thread
-    def _chosen_by(self, trial: Problem) -> Choice:
-        """Choose the ridge penalty of least error on held-out rows, given the normal equations without these rows."""
-        rows, scorer = self._rows_of(slice(0, self._measuring().stop)), self._scorer(trial)
-        first, low = self._first_ridge(trial.moments), self._low_ridge(trial.moments)
-        return chosen(lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x), scorer, rows, first, low=low)
+    def _choose_on_held_out_rows(self, trial: NormalEquations) -> Choice:
+        """Choose the ridge penalty of least error on held-out rows; `trial` are normal equations without these rows."""
+        rows, scorer = self._held_out_rows(slice(0, self._residual_slice().stop)), self._scorer(trial)
+        first_ridge, low_ridge = self._first_ridge(trial.moments), self._low_ridge(trial.moments)
+        return search_ridge(
+            lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x),
+            scorer,
+            rows,
+            first_ridge,
+            low_ridge=low_ridge,
+        )
 
     def _require_rows(self) -> Moments:
         """Return the moments of all rows; raise ValueError if no rows have been learned."""
         if not self._n:
             raise ValueError("the model has seen no rows: call update first")
-        return self._known()
+        return self._known_moments()
 
-    def _settled_choice(self) -> Choice | None:
-        """Choose the ridge penalty without held-out rows; return None if only held-out rows can choose it.
+    def _choose_without_held_out_rows(self) -> Choice | None:
+        """Choose the ridge penalty without held-out rows, or return None if held-out rows must be used.
 
-        It is the given one, or is chosen by leave-one-out or generalised cross-validation. Too few rows take a default.
+        The result is the ridge given as a parameter, or is chosen by leave-one-out or generalised cross-validation. If
+        there are too few rows for these and for held-out rows, it is ``_first_ridge``.
         """
         if self.ridge is not None:
             return Choice(self.ridge, None, self.ridge)
-        rows, moments = self._rows_at_hand(), self._known()
+        rows, moments = self._rows_if_all_held(), self._known_moments()
         if rows is not None:
-            of_rows = self._leave_one_out(rows)
-            errors = of_rows.errors(Scorer(self.scoring, moments, is_whole=True), rows)
-            standard_errors = np.array([error_of(of_ridge) for of_ridge in errors])
-            path = least_of(of_rows.ridges, errors.mean(axis=1), standard_errors, len(rows.y))
+            leave_one_out = self._leave_one_out(rows)
+            errors = leave_one_out.errors(Scorer(self.scoring, moments, is_complete=True), rows)
+            standard_errors = np.array([standard_error(errors_of_ridge) for errors_of_ridge in errors])
+            path = choose_least_error(leave_one_out.ridges, errors.mean(axis=1), standard_errors, len(rows.y))
             return Choice(path.ridge, path, path.ridge)
-        if self._is_validated_by_sums():
-            return self._generalised(slice(0, 0))
-        if self._measuring().stop:
+        if self._can_use_gcv():
+            return self._choose_by_gcv(slice(0, 0))
+        if self._residual_slice().stop:
             return None
         ridge = self._first_ridge(moments)
         return Choice(ridge, None, ridge)
 
-    def _is_validated_by_sums(self) -> bool:
+    def _can_use_gcv(self) -> bool:
         """Return True if generalised cross-validation can choose the ridge penalty.
 
-        It needs X'X, squared errors and coefficients of full rank. With unequal weights it also needs more rows, by
-        Kish's number, than coefficients: otherwise small ridges would leave no degrees of freedom, but much of the
-        targets.
+        It needs the exact X'X, squared errors and coefficients of full rank. With unequal weights it also needs more
+        rows (Kish's effective number) than coefficients. Otherwise small ridges would leave no degrees of freedom, but
+        large residuals.
         """
-        if not self.is_exact or self.scoring != "squared_error" or self.rank is not None or self._n < FEWEST_ALONE:
+        if (
+            not self.is_exact
+            or self.scoring != "squared_error"
+            or self.rank is not None
+            or self._n < MIN_ROWS_LEAVE_ONE_OUT
+        ):
             return False
-        moments = self._known()
-        weighs_equally = moments.n_effective >= (1.0 - SAME_WEIGHT) * self._n
+        moments = self._known_moments()
+        weighs_equally = moments.n_effective >= (1.0 - EQUAL_WEIGHT_TOLERANCE) * self._n
         return weighs_equally or moments.n_effective >= len(moments.mean) + self.fit_intercept + 1
 
     @one_blas_thread
-    def _generalised(self, left_out: slice) -> Choice:
-        """Choose the ridge penalty by generalised cross-validation of all rows except some held-out ones.
-
-        The slice `left_out` selects these among the held-out rows.
-        """
-        n = self._n - (left_out.stop - left_out.start)
-        problem = self._problem(left_out)
+    def _choose_by_gcv(self, excluded: slice) -> Choice:
+        """Choose the ridge penalty by generalised cross-validation, on all rows but those in a reservoir slice."""
+        n = self._n - (excluded.stop - excluded.start)
+        problem = self._normal_equations(excluded)
         assert isinstance(problem.gram, GramSum)
         moments = problem.moments
-        penalty = penalty_of(moments, scaled=problem.scaled)
+        penalty = penalty_diagonal(moments, scaled=problem.scaled)
         gcv = GeneralisedCrossValidation(problem.gram.gram, moments, penalty, n=n, center=self.fit_intercept)
-        shares = Scorer(self.scoring, moments, is_whole=True).relative_shares()
-        sample = np.delete(np.arange(len(self._known_held())), left_out)
-        if self.decay < 1.0 or not len(sample):  # with decay hardly a row of the sample has weight
+        shares = Scorer(self.scoring, moments, is_complete=True).relative_target_weights()
+        retained = np.delete(np.arange(len(self._decayed_reservoir())), excluded)
+        if self.decay < 1.0 or not len(retained):  # with decay hardly a row of the sample has weight
             errors = gcv.scores(shares)
         else:
-            errors = gcv.leave_one_out(shares, self._rows_of(sample))
-        path = least_of(gcv.ridges, errors, errors * (2.0 / moments.n_effective) ** 0.5, n)
+            errors = gcv.leave_one_out(shares, self._held_out_rows(retained))
+        path = choose_least_error(gcv.ridges, errors, errors * (2.0 / moments.n_effective) ** 0.5, n)
         return Choice(path.ridge, path, None)
 
-    def _ridge_apart(self, choice: Choice) -> float:
+    def _residual_ridge(self, choice: Choice) -> float:
         """Return the ridge penalty at which residuals for prediction intervals are measured.
 
-        The rows that measure them have not taken part in its choice.
+        It is chosen without the rows whose residuals are measured, except with scoring="log_loss".
         """
-        if choice.apart is not None:
-            return choice.apart
-        measuring = self._measuring()
-        return self._generalised(measuring).ridge if len(self._rows_of(measuring).weight) else choice.ridge
+        if choice.residual_ridge is not None:
+            return choice.residual_ridge
+        residual_slice = self._residual_slice()
+        return (
+            self._choose_by_gcv(residual_slice).ridge
+            if len(self._held_out_rows(residual_slice).weight)
+            else choice.ridge
+        )
 
-    def _rows_at_hand(self) -> Rows | None:
-        """Return all learned rows if the reservoir still has all of them, for exact leave-one-out; otherwise None.
+    def _rows_if_all_held(self) -> Rows | None:
+        """Return all learned rows if the reservoir still has all of them, for exact leave-one-out, else None.
 
-        Rows of weight 0 are dropped. None also if X'X has lost something, and with decay or a rank.
+        Rows of negligible weight are dropped. The result is also None with decay, with a rank, with fewer than
+        MIN_ROWS_LEAVE_ONE_OUT rows, and if a sketch may have lost a part of X'X.
         """
-        weight = self._known_held().weight
+        weight = self._decayed_reservoir().weight
         if self.decay < 1 or self.rank is not None or not 0 < len(weight) == self._n:
             return None
-        weighs = np.flatnonzero(weight > LEAST_SHARE * weight.max())
-        if len(weighs) < FEWEST_ALONE or not (self.is_exact or len(weight) <= self.sketch_size):
+        positions = np.flatnonzero(weight > MIN_WEIGHT_RATIO * weight.max())
+        if len(positions) < MIN_ROWS_LEAVE_ONE_OUT or not (self.is_exact or len(weight) <= self.sketch_size):
             return None
-        return self._rows_of(weighs)
+        return self._held_out_rows(positions)
 
     @one_blas_thread
     def _leave_one_out(self, rows: Rows) -> LeaveOneOut:
-        """Prepare leave-one-out predictions; `rows` must be all rows of the model."""
-        moments = self._known()
-        return LeaveOneOut(rows, moments, penalty_of(moments, scaled=self._scaled), center=self.fit_intercept)
+        """Prepare exact leave-one-out predictions; `rows` must be all rows that the model has learned."""
+        moments = self._known_moments()
+        return LeaveOneOut(rows, moments, penalty_diagonal(moments, scaled=self._scaled), center=self.fit_intercept)
 
-    def _scorer(self, trial: Problem) -> Scorer:
-        """Return an object that scores predictions made from the given normal equations."""
-        return Scorer(self.scoring, trial.moments, trial.is_whole)
+    def _scorer(self, trial: NormalEquations) -> Scorer:
+        """Return the error measure for predictions that are made from the given normal equations."""
+        return Scorer(self.scoring, trial.moments, trial.is_complete)
 
     def _first_ridge(self, moments: Moments) -> float:
-        """Return the ridge penalty from which the search starts: the mean squared length of a weighted row.
+        """Return the ridge penalty at which the search starts: the mean squared norm of a row, in weighted units.
 
-        At this ridge noise equals signal.
+        At this ridge noise equals signal. If all columns are constant it is 1.
         """
-        length = float((moments.variance / penalty_of(moments, scaled=self._scaled)).sum())
+        mean_square = float((moments.variance / penalty_diagonal(moments, scaled=self._scaled)).sum())
         if moments.weight > 0:  # for a unit of weight: sum(w^2) / sum(w)
-            length *= moments.weight_norm * (moments.weight_norm / moments.weight)
-        return length if length > 0 else 1.0
+            mean_square *= moments.weight_norm * (moments.weight_norm / moments.weight)
+        return mean_square if mean_square > 0 else 1.0
 
     def _low_ridge(self, moments: Moments) -> float:
-        """Return a lower ridge penalty from which to search, for columns of very different scales.
+        """Return a lower ridge penalty for the start of the search, for columns of very different scales.
 
-        It is ``_first_ridge`` as if all columns had the geometric mean of their squares.
-
-        A column in much larger units then counts less. Far above this ridge every ridge of a path predicts the mean
-        alone, and their errors do not tell in which direction to search.
+        It is ``_first_ridge`` with the arithmetic mean of the columns' variances replaced by their geometric mean, so
+        that a column in much larger units has less influence. Far above this ridge every ridge predicts the mean only,
+        and the errors do not show in which direction to search.
         """
-        squares = moments.variance / penalty_of(moments, scaled=self._scaled)
+        squares = moments.variance / penalty_diagonal(moments, scaled=self._scaled)
         squares = squares[squares > 0]
         if not len(squares):
             return self._first_ridge(moments)
         share = np.exp(np.log(squares).mean()) / squares.mean()
         return float(share) * self._first_ridge(moments)
 
-    def _measuring(self) -> slice:
-        """Return the slice of the held-out rows on which residuals are measured.
+    def _residual_slice(self) -> slice:
+        """Return the slice of the reservoir whose rows measure residuals; the rows before it choose the ridge.
 
-        It is the second of two tenths of all rows, and is empty if these are few.
+        Each part has up to a tenth of all rows. Both are empty if together they have fewer than MIN_ROWS rows.
         """
-        n = min(len(self._known_held()), self._n // ONE_OF) // 2
-        return slice(n, 2 * n) if 2 * n >= FEWEST else slice(0, 0)
+        n = min(len(self._decayed_reservoir()), self._n // HELD_OUT_EVERY) // 2
+        return slice(n, 2 * n) if 2 * n >= MIN_ROWS else slice(0, 0)
 
-    def _rows_of(self, which: slice | NDArray[np.int64]) -> Rows:
+    def _held_out_rows(self, selection: slice | NDArray[np.int64]) -> Rows:
         """Return the selected held-out rows, with their targets and decayed weights."""
-        held = self._known_held().chosen(which)
-        return Rows(*self._split(held), held.weight)
+        reservoir = self._decayed_reservoir().take(selection)
+        return Rows(*self._split_targets(reservoir), reservoir.weight)
 
-    def _problem(self, left_out: slice) -> Problem:
-        """Return the normal equations of all rows except some held-out ones.
-
-        The slice `left_out` selects these among the held-out rows.
-        """
-        rest, out = self._rest(left_out)
+    def _normal_equations(self, excluded: slice) -> NormalEquations:
+        """Return the normal equations of all rows but those in a slice of the reservoir."""
+        remaining_moments, excluded_gram = self._moments_excluding(excluded)
         if self.is_exact:
             gram = self._sketch.gram()
-            return Problem(GramSum(gram - out.times(np.eye(len(gram))) if left_out.stop else gram), rest, self._scaled)
-        held = self._known_held()
-        sketch = self._eat(self._sketch.copy(), held.chosen(np.delete(np.arange(len(held)), left_out)))
-        return Problem(gram_of_sketch(sketch, rest.squares), rest, self._scaled)
+            return NormalEquations(
+                GramSum(gram - excluded_gram.times(np.eye(len(gram))) if excluded.stop else gram),
+                remaining_moments,
+                self._scaled,
+            )
+        reservoir = self._decayed_reservoir()
+        sketch = self._learn_held_out_rows(
+            self._sketch.copy(), reservoir.take(np.delete(np.arange(len(reservoir)), excluded))
+        )
+        return NormalEquations(gram_of_sketch(sketch, remaining_moments.squares), remaining_moments, self._scaled)
 
-    def _rest(self, left_out: slice) -> tuple[Moments, LeftOut]:
-        """Return the moments without some held-out rows, and these rows' contribution to X'X."""
-        moments, rows = self._known(), self._rows_of(left_out)
-        rest = moments
+    def _moments_excluding(self, excluded: slice) -> tuple[Moments, ExcludedRowsGram]:
+        """Return the moments of all rows but those in a slice of the reservoir, and what these contribute to X'X."""
+        moments, rows = self._known_moments(), self._held_out_rows(excluded)
+        remaining_moments = moments
         if len(rows.weight):
-            rest = moments.without(Moments.of(*rows, center=self.fit_intercept))
-        return rest, LeftOut(moments, rest, rows.x, rows.weight)
+            remaining_moments = moments.without(Moments.of(*rows, center=self.fit_intercept))
+        return remaining_moments, ExcludedRowsGram(moments, remaining_moments, rows.x, rows.weight)
 
-    def _known_residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _cached_residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the residuals (m, c) and weights (m,) for prediction intervals; cached."""
-        fitted = self._fitted()
+        fitted = self._cached_fit()
         if self._residuals is None:
-            self._residuals = self._measured(fitted)
+            self._residuals = self._compute_residuals(fitted)
         return self._residuals
 
-    def _measured(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _compute_residuals(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute the residuals (m, c) and weights (m,) for prediction intervals.
 
-        They are leave-one-out residuals of all rows, or residuals of held-out rows by a fit without them.
+        They are leave-one-out residuals of all rows if the reservoir has them all, otherwise residuals of held-out rows
+        in a fit without them.
         """
-        at_hand = self._rows_at_hand()
-        if at_hand is not None:
-            of_rows = self._leave_one_out(at_hand)
+        all_rows = self._rows_if_all_held()
+        if all_rows is not None:
+            leave_one_out = self._leave_one_out(all_rows)
             if self.ridge is not None:
-                return at_hand.y - of_rows.predict(self.ridge), at_hand.weight
-            scorer = Scorer(self.scoring, self._known(), is_whole=True)
-            return of_rows.residuals(scorer, at_hand), at_hand.weight
-        measuring = self._measuring()
-        rows = self._rows_of(measuring)
+                return all_rows.y - leave_one_out.predict(self.ridge), all_rows.weight
+            scorer = Scorer(self.scoring, self._known_moments(), is_complete=True)
+            return leave_one_out.residuals(scorer, all_rows), all_rows.weight
+        residual_slice = self._residual_slice()
+        rows = self._held_out_rows(residual_slice)
         if not len(rows.weight):
             return rows.y, rows.weight
         if self._refined is None:
-            fit = self._solved(self._ridge_apart(fitted.choice), measured=True)
+            fit = self._solve(self._residual_ridge(fitted.choice), exclude_residual_rows=True)
         else:
             coef = np.ascontiguousarray(self._refined.steps.solution[:, self.n_targets :])
-            fit = completed(coef, self._rest(measuring)[0], self.rank)
+            fit = with_intercepts(coef, self._moments_excluding(residual_slice)[0], self.rank)
         return rows.y - fit.predict(rows.x), rows.weight
 
     # -- reading the rows again ------------------------------------------------------------------------------------
@@ -668,134 +708,157 @@ class SketchedRidge(RidgeLearner):
     def _read_again(
         self, rows: Source, sample_weight: Any, *, passes: int, tolerance: float, if_better: bool = False
     ) -> None:
-        """Refine the coefficients in further passes over the rows.
+        """Refine the coefficients in at most `passes` further passes over the rows, and store them in this model.
 
-        With `if_better` the refinement is kept only if it lowers the error on held-out rows.
+        With `if_better` the refinement is stored only if it lowers the error on held-out rows.
         """
-        moments, steps = self._require_rows(), self._refinement(passes, tolerance, if_better=if_better)
-        view = MeasuredForm(len(moments.mean), DOUBLE, moments.mean, 1.0, self.fit_intercept, [moments.faded(0.0)])
-        again = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names)
-        image: Any = None  # nothing at the start
+        moments, steps = (
+            self._require_rows(),
+            self._refine_by_conjugate_gradients(passes, tolerance, if_better=if_better),
+        )
+        checked_product = MomentCheckingProduct(
+            len(moments.mean), DOUBLE, moments.mean, 1.0, self.fit_intercept, [moments.faded(0.0)]
+        )
+        rereader = RowsAgain(rows, checked_product, sample_weight, feature_names=self._feature_names)
+        image: Any = None  # a generator is first sent None
         try:
             while True:
-                read = again.multiply(steps.send(image))
-                view.require(moments, self._n, read.n_rows)
+                read = rereader.multiply(steps.send(image))
+                checked_product.check_same_rows(moments, self._n, read.n_rows)
                 image = read.product
         except StopIteration as end:
             self._refined, self._last, self._residuals = end.value, None, None
 
-    def _refinement(
+    def _refine_by_conjugate_gradients(
         self, passes: int, tolerance: float, *, if_better: bool
     ) -> Generator[Matrix, Matrix, Refined | None]:
-        """Refine the coefficients by conjugate gradients, as a generator that asks its caller for products with X'X.
+        """Refine the coefficients by conjugate gradients, as a generator that requests products with X'X.
 
-        It yields vectors (d, m) and is sent their products with X'X of all rows. It returns the result, or None if with
-        `if_better` the coefficients of the sketch have the smaller error on held-out rows.
+        It yields vectors (d, m), and its caller must send their products with X'X of all rows. It returns the refined
+        state. With `if_better` it returns None if the sketch's coefficients have no larger error on held-out rows.
         """
-        moments, refined, made, problem = self._known(), self._refined, 0, None
-        choice = of_sketch = self._settled_choice() if refined is None else refined.choice
+        moments, refined, n_choosing, problem = self._known_moments(), self._refined, 0, None
+        choice = sketch_choice = self._choose_without_held_out_rows() if refined is None else refined.choice
         if choice is None:
-            made, choice = yield from self._choice_again(int(TO_CHOOSE * passes))
+            n_choosing, choice = yield from self._choose_by_lanczos(int(MAX_CHOOSING_SHARE * passes))
             if if_better:
-                problem = self._problem(slice(0, self._measuring().stop))
-                of_sketch = self._chosen_by(problem)
-                if least_error(of_sketch) < least_error(choice):
+                problem = self._normal_equations(slice(0, self._residual_slice().stop))
+                sketch_choice = self._choose_on_held_out_rows(problem)
+                if least_error(sketch_choice) < least_error(choice):
                     return None
-        choice = choice._replace(apart=self._ridge_apart(choice))
-        rest, out = self._rest(self._measuring())
+        choice = choice._replace(residual_ridge=self._residual_ridge(choice))
+        remaining_moments, excluded_gram = self._moments_excluding(self._residual_slice())
         if problem is None:  # a sketch without the held-out rows is as good a preconditioner
-            problem = self._problem(slice(0, 0 if self.is_exact else self._measuring().stop))
-        c, penalty = len(moments.target_mean), penalty_of(moments, scaled=self._scaled)[:, np.newaxis]
-        added = choice.ridge * penalty, self._ridge_apart(choice) * penalty
+            problem = self._normal_equations(slice(0, 0 if self.is_exact else self._residual_slice().stop))
+        c, penalty = len(moments.target_mean), penalty_diagonal(moments, scaled=self._scaled)[:, np.newaxis]
+        penalties = choice.ridge * penalty, self._residual_ridge(choice) * penalty
 
-        def images(right: Matrix) -> Generator[Matrix, Matrix, Matrix]:
-            image = yield right
-            image[:, :c] += added[0] * right[:, :c]
-            image[:, c:] += added[1] * right[:, c:]
-            image[:, c:] -= out.times(np.ascontiguousarray(right[:, c:]))  # rows that measure residuals
+        def images(right_hand_sides: Matrix) -> Generator[Matrix, Matrix, Matrix]:
+            image = yield right_hand_sides
+            image[:, :c] += penalties[0] * right_hand_sides[:, :c]
+            image[:, c:] += penalties[1] * right_hand_sides[:, c:]
+            image[:, c:] -= excluded_gram.times(
+                np.ascontiguousarray(right_hand_sides[:, c:])
+            )  # rows that measure residuals
             return image
 
         # the second half of the columns is the fit without the rows that measure residuals
-        right = np.hstack([moments.cross, rest.cross])
-        lengths = np.maximum(column_lengths(right), TINY)
+        right_hand_sides = np.hstack([moments.cross, remaining_moments.cross])
+        lengths = np.maximum(column_lengths(right_hand_sides), TINY)
         solve = one_blas_thread(problem.preconditioner(choice.ridge, n_rows=self._n))
-        steps = ConjugateGradients.start(right, solve) if refined is None else refined.steps
-        for k in range(passes - made):
+        steps = ConjugateGradients.start(right_hand_sides, solve) if refined is None else refined.steps
+        for k in range(passes - n_choosing):
             if (column_lengths(steps.residual) <= tolerance * lengths).all():
-                if k or made:
+                if k or n_choosing:
                     break
                 # already converged: compute the residual from the rows
-                remaining = right - (yield from images(steps.solution))
-                steps = steps._replace(residual=remaining, passes=steps.passes + 1)
+                residual = right_hand_sides - (yield from images(steps.solution))
+                steps = steps._replace(residual=residual, passes=steps.passes + 1)
             else:
                 steps = steps.step((yield from images(steps.direction)), solve)
         if if_better and (column_lengths(steps.residual) > tolerance * lengths).any():
-            by_sketch = self._errors_apart(None, self._ridge_apart(of_sketch or choice))
-            behind = by_sketch - self._errors_apart(steps.solution[:, c:])
-            if len(behind) and is_as_good(behind):
+            sketch_errors = self._errors_on_residual_rows(None, self._residual_ridge(sketch_choice or choice))
+            deficits = sketch_errors - self._errors_on_residual_rows(steps.solution[:, c:])
+            if len(deficits) and is_as_good(deficits):
                 return None
-        return Refined(steps, choice, made if refined is None else refined.to_choose)
+        return Refined(steps, choice, n_choosing if refined is None else refined.to_choose)
 
-    def _errors_apart(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
-        """Return the errors on held-out rows that have not chosen the ridge penalty.
+    def _errors_on_residual_rows(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
+        """Compute the errors (n,) on the held-out rows that have not chosen the ridge penalty.
 
-        Predictions are by the coefficients `coef` (d, c), or by the sketch at `ridge` if they are None.
+        The predictions use the coefficients `coef` (d, c), or if it is None those of the sketch at `ridge`.
         """
-        rows, (rest, _) = self._rows_of(self._measuring()), self._rest(self._measuring())
+        rows, (remaining_moments, _) = (
+            self._held_out_rows(self._residual_slice()),
+            self._moments_excluding(self._residual_slice()),
+        )
         if not len(rows.weight):
             return np.zeros(0)
         if coef is None:
-            fit = self._solved(ridge, measured=True)
+            fit = self._solve(ridge, exclude_residual_rows=True)
         else:
-            fit = completed(np.ascontiguousarray(coef), rest, self.rank)
-        return Scorer(self.scoring, rest, is_whole=True).errors(fit.predict(rows.x), rows)
+            fit = with_intercepts(np.ascontiguousarray(coef), remaining_moments, self.rank)
+        return Scorer(self.scoring, remaining_moments, is_complete=True).errors(fit.predict(rows.x), rows)
 
-    def _choice_again(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
-        """Choose the ridge penalty by Lanczos steps, as a generator that asks its caller for products with X'X.
+    def _choose_by_lanczos(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
+        """Choose the ridge penalty by Lanczos steps, as a generator that requests products with X'X.
 
-        At its end it returns (number of passes, choice).
+        It yields vectors (d, c), and its caller must send their products with X'X of all rows. It returns the number of
+        products that were requested, at most `passes`, and the choice.
         """
-        n = self._measuring().stop
+        n = self._residual_slice().stop
         if self.is_exact or not passes:
-            return 0, self._read_out().choice
-        rest, out = self._rest(slice(0, n))
-        first, scorer = self._first_ridge(rest), Scorer(self.scoring, rest, is_whole=True)
-        most = max(FEWEST, MOST_NUMBERS // (passes * len(rest.target_mean)))
-        rows = self._rows_of(slice(0, n)).first(most)
-        krylov = Krylov(rest, penalty_of(rest, scaled=self._scaled), rows.x)
-        made = 0
+            return 0, self._choose_and_solve().choice
+        remaining_moments, excluded_gram = self._moments_excluding(slice(0, n))
+        first_ridge, scorer = (
+            self._first_ridge(remaining_moments),
+            Scorer(self.scoring, remaining_moments, is_complete=True),
+        )
+        max_rows = max(MIN_ROWS, MAX_HELD_OUT_NUMBERS // (passes * len(remaining_moments.target_mean)))
+        rows = self._held_out_rows(slice(0, n)).first(max_rows)
+        lanczos = LanczosIteration(remaining_moments, penalty_diagonal(remaining_moments, scaled=self._scaled), rows.x)
+        n_made = 0
         while True:
-            made, right = made + 1, krylov.direction
-            krylov.take((yield right) - out.times(right))
-            if made % CHOOSE_EVERY and made < passes:
+            n_made, direction = n_made + 1, lanczos.direction
+            lanczos.step((yield direction) - excluded_gram.times(direction))
+            if n_made % CHOOSE_EVERY and n_made < passes:
                 continue
-            path = krylov.path()
-            least = path.least(first)
-            begin = max(first, least * STEP)
-            choice = chosen(path.predict, scorer, rows, begin, low=self._low_ridge(rest), least=least / begin)
-            # ends once smaller ridges are known and worse, at least down to the first ridge
-            if made >= passes or least * STEP <= min(choice.ridge, first):
-                return made, choice
+            solutions = lanczos.solutions()
+            smallest_ridge = solutions.smallest_accurate_ridge(first_ridge)
+            largest_ridge = max(first_ridge, smallest_ridge * RIDGE_RATIO)
+            choice = search_ridge(
+                solutions.predict,
+                scorer,
+                rows,
+                largest_ridge,
+                low_ridge=self._low_ridge(remaining_moments),
+                min_ratio=smallest_ridge / largest_ridge,
+            )
+            # ends once smaller ridges have been judged and are worse, at least down to the first ridge
+            if n_made >= passes or smallest_ridge * RIDGE_RATIO <= min(choice.ridge, first_ridge):
+                return n_made, choice
 
     def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:
-        """Refine the coefficients in the passes of a job, as a generator; each pass multiplies vectors by the rows.
+        """Refine the coefficients in at most `passes` passes of a job, as a generator that returns self.
 
-        It yields the sums that a pass fills in, and returns self. A job multiplies orthonormal vectors by parts of the
-        rows.
+        It yields a ``SecondPass`` for each pass over the rows, and the job sends it back with the products of all rows.
+        Since a job multiplies orthonormal vectors, the requested vectors are replaced by their QR decomposition.
         """
         if self.is_exact:
             return self
-        sketch = self._eat(self._sketch.copy(), self._known_held())  # to have the mean of all rows
-        steps = self._refinement(passes, TOLERANCE, if_better=True)
-        image: Any = None  # of nothing, at the start
+        sketch = self._learn_held_out_rows(
+            self._sketch.copy(), self._decayed_reservoir()
+        )  # to have the mean of all rows
+        steps = self._refine_by_conjugate_gradients(passes, TOLERANCE, if_better=True)
+        image: Any = None  # a generator is first sent None
         while True:
             try:
-                q, turn = np.linalg.qr(steps.send(image))
+                q, triangle = np.linalg.qr(steps.send(image))
             except StopIteration as end:
                 self._refined, self._last, self._residuals = end.value, None, None
                 return self
             read = yield SecondPass._along(sketch, np.ascontiguousarray(q.T))
-            image = read._sum.product / read._begun()[1].scale ** 2 @ turn
+            image = read._sum.product / read._begun()[1].scale ** 2 @ triangle
 
     # -- facts -----------------------------------------------------------------------------------------------------
     def _resolved(self) -> dict[str, Any]:
@@ -805,7 +868,7 @@ class SketchedRidge(RidgeLearner):
     def _facts(self) -> dict[str, Any]:
         if not self._n:
             return {}
-        fitted = self._fitted()
+        fitted = self._cached_fit()
         out: dict[str, Any] = {"n_targets": self.n_targets, "is_exact": self.is_exact, "scale": self._scaled}
         out["ridge"] = fitted.choice.ridge
         if self._refined is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastsketch._core.bottom_k import BottomK, Piece
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files import _checks as checks
-from fastsketch.ridge._held_out import mixed
+from fastsketch.ridge._held_out import hash_integers
 
 # Maximum number of rows. By the binomial law the share of new rows beyond a 1% threshold is within a factor of 1.5 of
 # 1% with probability .97 for 3,000 exchangeable rows, and .99 for this many.
@@ -85,7 +85,7 @@ class KeptRows:
         start, keys = self._drawn
         if not start <= first <= stop <= start + len(keys):  # a block, so that single rows are cheap
             indices = np.arange(first, max(stop, first + KEYS_PER_BLOCK))
-            start, keys = self._drawn = first, mixed(indices.astype(np.uint64))
+            start, keys = self._drawn = first, hash_integers(indices.astype(np.uint64))
         return keys[first - start : stop - start]
 
     def sample(self) -> tuple[Any, NDArray[np.float64]]:

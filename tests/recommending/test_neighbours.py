@@ -152,7 +152,7 @@ def test_a_row_that_comes_alone_is_exchanged_as_one_among_many(size):
         key, r = rng.integers(0, 40, 3, np.uint64), min(size, 6)
         able = np.array([False, True, False])
         given = r + np.arange(3)
-        kept = held_out.exchange(held, key, able, size=size, given=given)
+        kept = held_out.sample_bottom_k(held, key, able, size=size, sketch_sources=given)
         every = np.concatenate([held, key])
         if r < size:
             wanted, leaves = np.append(np.arange(r), r + 1), -1
@@ -169,9 +169,9 @@ def test_rows_taken_and_stacked_are_those_of_scipy():
     rows = sparse.random_array((40, 30), density=0.1, format="csr", rng=np.random.default_rng(0))
     where = np.random.default_rng(1).integers(0, 40, 60)
     for got, wanted in (
-        (held_out.lines(rows, where), rows[where]),
-        (held_out.lines(rows, where[:0]), rows[where[:0]]),
-        (held_out.stacked([rows[:7], rows[7:7], rows[7:]]), rows),
+        (held_out.take_csr_rows(rows, where), rows[where]),
+        (held_out.take_csr_rows(rows, where[:0]), rows[where[:0]]),
+        (held_out.stack_csr([rows[:7], rows[7:7], rows[7:]]), rows),
     ):
         assert got.shape == wanted.shape
         for name in ("data", "indices", "indptr"):

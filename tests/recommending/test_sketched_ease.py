@@ -155,11 +155,11 @@ def test_users_held_out_are_a_uniform_sample():
     able = np.flatnonzero(np.diff(rows.indptr) >= 2)
     counts = np.zeros(300)
     for seed in range(200):
-        key = held_out.keys_of(rows, 0, seed)
+        key = held_out.sampling_keys(rows, 0, seed)
         counts[able[np.argsort(key[able])[:100]]] += 1
     expected = 200 * 100 / len(able)
     assert (counts[able] > expected - 6 * expected**0.5).all() and (counts[able] < expected + 6 * expected**0.5).all()
-    mine, theirs = held_out.keys_of(rows, 0, 0), held_out.keys_of(users(1), 0, 0)
+    mine, theirs = held_out.sampling_keys(rows, 0, 0), held_out.sampling_keys(users(1), 0, 0)
     assert abs(np.corrcoef(mine.astype(float), theirs.astype(float))[0, 1]) < 0.2
 
 
@@ -252,7 +252,7 @@ def test_scores_of_a_path_are_ndcg_at_20_of_the_hidden_items():
     rows, others, ridges = users(n=600), users(3), [2.0, 500.0]
     path = fs.SketchedEASE(ITEMS + 2, dtype="float64").update(rows).select_ridge(others, ridges)
     able = np.flatnonzero(np.diff(others.indptr) >= 2)
-    held = held_out.HeldOut(others[able], np.ones(len(able)), held_out.keys_of(others, 0, 0)[able], able)
+    held = held_out.HeldOut(others[able], np.ones(len(able)), held_out.sampling_keys(others, 0, 0)[able], able)
     shown, hidden = _item_weights.split_items(held, 0.2)
     gains = 1 / np.log2(np.arange(2, 22))
     ideal = np.cumsum(gains)[np.minimum(np.diff(hidden.indptr), 20) - 1]
@@ -267,7 +267,7 @@ def test_scores_of_a_path_are_ndcg_at_20_of_the_hidden_items():
 def test_hidden_items_are_a_fifth_and_never_all():
     rows = users()
     rows = rows[np.diff(rows.indptr) >= 2]
-    held = held_out.HeldOut(rows, np.ones(rows.shape[0]), held_out.keys_of(rows, 0, 0), np.arange(rows.shape[0]))
+    held = held_out.HeldOut(rows, np.ones(rows.shape[0]), held_out.sampling_keys(rows, 0, 0), np.arange(rows.shape[0]))
     shown, hidden = _item_weights.split_items(held, 0.2)
     assert ((shown + hidden) != rows).nnz == 0 and shown.nnz + hidden.nnz == rows.nnz
     number = np.diff(hidden.indptr)
@@ -278,7 +278,7 @@ def test_hidden_items_are_a_fifth_and_never_all():
 def test_every_item_is_as_likely_to_be_hidden():
     n, items = 4000, 16
     rows = sparse.csr_array(np.ones((n, items)))
-    held = held_out.HeldOut(rows, np.ones(n), held_out.keys_of(rows, 0, 0), np.arange(n))
+    held = held_out.HeldOut(rows, np.ones(n), held_out.sampling_keys(rows, 0, 0), np.arange(n))
     hidden = _item_weights.split_items(held, 0.25)[1].toarray()
     often = hidden.mean(axis=0)  # 0.25, with a deviation of 0.007
     assert (abs(often - 0.25) < 0.035).all()

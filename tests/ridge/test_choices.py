@@ -13,7 +13,7 @@ from fastsketch.data.files._state import StateError
 from fastsketch.ridge import _sketched_ridge as reading
 from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._read_out import log_losses
-from fastsketch.ridge._refining import Krylov
+from fastsketch.ridge._refining import LanczosIteration
 from tests.helpers import same_state
 from tests.ridge.test_sketched_ridge import D, Unscaled, apart, examples, ridge
 
@@ -63,7 +63,7 @@ def test_labels_measure_residuals_at_the_ridge_in_use():
         x = rng.standard_normal((3000, D)) * np.linspace(2.0, 0.2, D)
         labels = np.where(x[:, 0] + rng.standard_normal(3000) > 0, 1.0, -1.0)
         model = Unscaled(6, scoring="log_loss", solver="gram", seed=seed).update(x[:1500], labels[:1500])
-        choice = model._fitted().choice
+        choice = model._cached_fit().choice
         assert choice.apart == choice.ridge
         lower, upper = model.predict_interval(x[1500:])
         held.append(np.mean((lower <= labels[1500:]) & (labels[1500:] <= upper)))
@@ -79,20 +79,20 @@ def test_a_krylov_space_has_every_ridge(scaled):
     moments = Moments.of(x, y, w, center=True)
     penalty = moments.variance if scaled else np.ones(D)
     h = ((x - moments.mean).T * w) @ (x - moments.mean)
-    krylov = Krylov(moments, penalty, new)
+    krylov = LanczosIteration(moments, penalty, new)
     for step in range(2 * D):  # rounding costs some steps
-        krylov.take(h @ krylov.direction)
+        krylov.step(h @ krylov.direction)
         if step == 5:
-            path = krylov.path()
+            path = krylov.solutions()
             for strength in (1.0, 1e3):  # as plain conjugate gradients in the units of the penalty
                 left, known = residual_of_steps(h, moments.cross, penalty, strength, 6), path.residual(strength)
                 assert known == pytest.approx(left, rel=1e-6)
-    path = krylov.path()
+    path = krylov.solutions()
     for strength in (0.1, 10.0, 1e4):
         coef, intercept = ridge(x, y, w, strength, penalty=penalty)
         assert np.allclose(path.predict(strength), new @ coef + intercept, rtol=1e-6, atol=1e-6)
         assert path.residual(strength) < 1e-6
-    assert path.least(1.0) < 1e-10
+    assert path.smallest_accurate_ridge(1.0) < 1e-10
 
 
 def residual_of_steps(h, z, penalty, strength, steps):
@@ -117,8 +117,8 @@ def wide(n=1500, *, seed=0, c=2, noise=8.0):
 
 
 def test_a_refinement_chooses_the_ridge_of_all_rows(monkeypatch):
-    monkeypatch.setattr(fs.SketchedRidge, "_rows_at_hand", lambda self: None)  # rows held out choose in both
-    monkeypatch.setattr(fs.SketchedRidge, "_is_validated_by_sums", lambda self: False)
+    monkeypatch.setattr(fs.SketchedRidge, "_rows_if_all_held", lambda self: None)  # rows held out choose in both
+    monkeypatch.setattr(fs.SketchedRidge, "_can_use_gcv", lambda self: False)
     x, y = wide()
     exact = Unscaled().update(x, y)
     sketch = Unscaled(16, max_memory=8 * 240).update(x, y)

@@ -59,18 +59,18 @@ def test_leverages_of_a_sample_estimate_leave_one_out(center, form):
     x, y, w = rows_and_targets(120, density=0.6)
     x, y, w = x[w > 0], y[w > 0], w[w > 0]
     model = fs.SketchedRidge(reservoir_size=40, fit_intercept=center, scale=True).update(form(x), y, sample_weight=w)
-    path, sample = model.score_path(), model._held.came
+    path, sample = model.score_path(), model._held.row_number
     assert path.n_rows == len(x) and len(sample) == 40
     for ridge, error in zip(path.ridges[8::6], path.errors[8::6], strict=True):
         expected = leave_one_out(x, y, w, ridge, sample, center=center)
         assert error == pytest.approx(expected, rel=1e-7)
     # of all rows it is what rows at hand say
     whole = fs.SketchedRidge(fit_intercept=center, scale=True).update(form(x), y, sample_weight=w)
-    moments, rows = whole._known(), whole._rows_at_hand()
+    moments, rows = whole._known_moments(), whole._rows_if_all_held()
     gcv = GeneralisedCrossValidation(
-        whole._problem(slice(0, 0)).gram.gram, moments, moments.variance, n=len(x), center=center
+        whole._normal_equations(slice(0, 0)).gram.gram, moments, moments.variance, n=len(x), center=center
     )
-    errors = whole._leave_one_out(rows).errors(Scorer("squared_error", moments, is_whole=True), rows).mean(axis=1)
+    errors = whole._leave_one_out(rows).errors(Scorer("squared_error", moments, is_complete=True), rows).mean(axis=1)
     of_sample = gcv.leave_one_out(np.full(2, 0.5), rows)
     of_sample = np.interp(np.log(whole.score_path().ridges), np.log(gcv.ridges), of_sample)
     assert np.allclose(errors[-30:], of_sample[-30:], rtol=1e-3)
@@ -108,7 +108,7 @@ def test_rows_that_fade_count_by_kishs_number():
     assert np.allclose(halved.score_path().errors, path.errors)
     parts = [fs.SketchedRidge().update(x[a:b], y[a:b]) for a, b in ((0, 300), (300, 800))]
     merged, whole = parts[0].merge(parts[1]), fs.SketchedRidge().update(x, y)
-    assert merged._known().n_effective == pytest.approx(800.0)
+    assert merged._known_moments().n_effective == pytest.approx(800.0)
     assert np.allclose(merged.score_path().errors, whole.score_path().errors)
 
 
@@ -189,7 +189,7 @@ def test_a_state_of_before_counts_its_rows_by_those_held_out():
     # of five sixths of the rows sum w^2 is known as the mean of so many of finite variance
     squares = w * w
     allowed = 4.0 * squares.std() / squares.mean() * (1.0 / 500 - 1.0 / 600) ** 0.5
-    assert old._known().n_effective == pytest.approx(model._known().n_effective, rel=allowed)
+    assert old._known_moments().n_effective == pytest.approx(model._known_moments().n_effective, rel=allowed)
 
 
 # -- standardised columns ----------------------------------------------------------------------------------------------
@@ -257,14 +257,14 @@ def test_intervals_hold_as_much_as_they_say_at_any_number_of_rows(n):
 def test_rows_that_measure_have_not_chosen_the_ridge_of_their_fit():
     x, y, _ = rows_and_targets(3000, 1)
     model = fs.SketchedRidge().update(x, y)
-    came = model._held.came[model._measuring()]
+    came = model._held.row_number[model._residual_slice()]
     rest = np.delete(np.arange(3000), came)
     other = fs.SketchedRidge(reservoir_size=0).update(x[rest], y[rest])
-    moments = other._known()
+    moments = other._known_moments()
     gcv = GeneralisedCrossValidation(
-        other._problem(slice(0, 0)).gram.gram, moments, moments.variance, n=len(rest), center=True
+        other._normal_equations(slice(0, 0)).gram.gram, moments, moments.variance, n=len(rest), center=True
     )
-    others = np.delete(np.arange(2000), np.arange(2000)[model._measuring()])
-    errors = gcv.leave_one_out(np.ones(1), model._rows_of(others))
+    others = np.delete(np.arange(2000), np.arange(2000)[model._residual_slice()])
+    errors = gcv.leave_one_out(np.ones(1), model._held_out_rows(others))
     expected = y[came] - other.predict(x[came], ridge=gcv.ridges[errors.argmin()])
-    assert np.allclose(model._known_residuals()[0], expected, rtol=1e-8, atol=1e-8)
+    assert np.allclose(model._cached_residuals()[0], expected, rtol=1e-8, atol=1e-8)

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.ridge._gram_model import GramModel, GramSum
-from fastsketch.ridge._moments import LeftOut, Moments
+from fastsketch.ridge._moments import ExcludedRowsGram, Moments
 from tests.helpers import same_state, tol
 
 D = 30
@@ -129,7 +129,7 @@ def test_moments_add_up_and_are_taken_away_again():
         assert np.allclose(left, right, rtol=1e-10)
     for left, right in zip(whole.without(parts[1]), parts[0], strict=True):
         assert np.allclose(left, right, rtol=1e-9)
-    taken = LeftOut(whole, whole.without(parts[1]), x[100:], w[100:])
+    taken = ExcludedRowsGram(whole, whole.without(parts[1]), x[100:], w[100:])
     rest = normal_equations(x[:100], y[:100], w[:100])[0]
     assert np.allclose(h - taken.times(np.eye(D)), rest, rtol=1e-9, atol=1e-8)
 
@@ -166,7 +166,7 @@ def test_the_path_is_of_rows_that_the_fit_has_not_seen():
     w = w + 0.5
     model = learned(Unscaled(D + 2, solver="gram", reservoir_size=200), x, y, w)  # which loses nothing
     path = model.score_path()
-    mine = model._held.came[: model._measuring().stop]
+    mine = model._held.row_number[: model._residual_slice().stop]
     rest = np.delete(np.arange(400), mine)
     variance = np.diag(normal_equations(y[rest], y[rest], w[rest])[0]) / w[rest].sum()
     for strength, error in zip(path.ridges, path.errors, strict=True):
@@ -182,8 +182,8 @@ def test_rows_held_out_do_not_depend_on_batches_or_on_the_order_of_merges():
     x, y, w = examples(1000)
     whole = learned(Unscaled(reservoir_size=30), x, y, w, (0, 1000))
     cut = learned(Unscaled(reservoir_size=30), x, y, w, range(0, 1001, 50))
-    assert np.array_equal(whole._held.came, cut._held.came)
-    assert np.array_equal(whole._split(whole._held)[0], cut._split(cut._held)[0])
+    assert np.array_equal(whole._held.row_number, cut._held.row_number)
+    assert np.array_equal(whole._split_targets(whole._held)[0], cut._split_targets(cut._held)[0])
     parts = [learned(Unscaled(reservoir_size=30), x, y, w, (s, s + 250)) for s in range(0, 1000, 250)]
     orders = [fs.merge([part.copy() for part in parts]), fs.merge([part.copy() for part in parts[::-1]], fan_in=3)]
     assert np.array_equal(orders[0]._held.key, orders[1]._held.key)
@@ -217,7 +217,7 @@ def test_of_few_rows_each_is_predicted_by_all_others(density, center, scale):
     # intervals are of what each is off at the ridge that is best for all others
     errors = w * ((np.array(off) ** 2) / targets).mean(axis=2)
     best = [np.delete(errors, i, axis=1).sum(axis=1).argmin() for i in range(len(x))]
-    found = np.sort(model._known_residuals()[0], axis=0)
+    found = np.sort(model._cached_residuals()[0], axis=0)
     assert np.allclose(found, np.sort(np.array(off)[best, np.arange(len(x))], axis=0), atol=1e-7)
     assert path.n_rows == len(x) and path.ridge in path.ridges
 
@@ -295,13 +295,13 @@ def test_intervals_hold_as_much_as_they_say(memory):
 
 
 def test_the_quantile_of_residuals_is_that_of_split_conformal_prediction():
-    from fastsketch.ridge._read_out import quantile
+    from fastsketch.ridge._read_out import conformal_quantile
 
     residuals = -np.arange(1.0, 10.0)[:, np.newaxis]
-    assert quantile(residuals, np.ones(9), 0.9)[0] == 9.0
-    assert quantile(residuals, np.ones(9), 0.8)[0] == 8.0
+    assert conformal_quantile(residuals, np.ones(9), 0.9)[0] == 9.0
+    assert conformal_quantile(residuals, np.ones(9), 0.8)[0] == 8.0
     with pytest.raises(ValueError, match="19 rows that chose nothing, and there are 9"):
-        quantile(residuals, np.ones(9), 0.95)
+        conformal_quantile(residuals, np.ones(9), 0.95)
 
 
 # -- reading the rows again ----------------------------------------------------------------------------------------
@@ -327,11 +327,11 @@ def test_refining_reaches_the_coefficients_of_all_rows(density):
     assert np.allclose(whole.coef(), model.coef(), rtol=0, atol=1e-12)
     # residuals are of rows that the coefficients have not seen; those of weight 0 are not counted
     x, y, w = (array[w > 0] for array in (x, y, w))
-    came = model._held.came[model._measuring()]
+    came = model._held.row_number[model._residual_slice()]
     rest = np.delete(np.arange(len(x)), came)
     coef, intercept = ridge(x[rest], y[rest], w[rest], 3.0)
     expected = y[came] - x[came] @ coef - intercept
-    assert np.allclose(model._known_residuals()[0], expected, atol=1e-6)
+    assert np.allclose(model._cached_residuals()[0], expected, atol=1e-6)
     assert model.update(x[:1], y[:1]).refine(np.vstack([x, x[:1]]), sample_weight=np.append(w, 1.0)).passes > 0
 
 

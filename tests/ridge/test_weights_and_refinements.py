@@ -46,15 +46,15 @@ def test_where_two_rows_count_a_ridge_is_still_chosen_on_twenty(solver):
 
 
 def test_what_rows_count_in_a_choice_follows_their_weights_but_for_the_largest():
-    from fastsketch.ridge._read_out import FEWEST, Rows
+    from fastsketch.ridge._read_out import MIN_ROWS, Rows
 
-    weight = np.append(np.full(FEWEST - 1, 7.0), [1.0, 2.0, 2.0, 1e-3])
+    weight = np.append(np.full(MIN_ROWS - 1, 7.0), [1.0, 2.0, 2.0, 1e-3])
     weight[0] = 1e9
-    counts = Rows(None, weight, weight).counted()
-    expected = np.append(np.full(FEWEST - 1, 2.0), [1.0, 2.0, 2.0, 1e-3])
+    counts = Rows(None, weight, weight).clipped_weights()
+    expected = np.append(np.full(MIN_ROWS - 1, 2.0), [1.0, 2.0, 2.0, 1e-3])
     assert np.allclose(counts, expected / expected.mean())
-    assert np.array_equal(Rows(weight, weight, weight).first(FEWEST).counted(), np.ones(FEWEST))
-    assert np.array_equal(Rows(None, weight, 0.0 * weight).counted(), np.ones(len(weight)))
+    assert np.array_equal(Rows(weight, weight, weight).first(MIN_ROWS).clipped_weights(), np.ones(MIN_ROWS))
+    assert np.array_equal(Rows(None, weight, 0.0 * weight).clipped_weights(), np.ones(len(weight)))
 
 
 WEIGHTED = {
