@@ -64,7 +64,7 @@ def test_labels_measure_residuals_at_the_ridge_in_use():
         labels = np.where(x[:, 0] + rng.standard_normal(3000) > 0, 1.0, -1.0)
         model = Unscaled(6, scoring="log_loss", solver="gram", seed=seed).update(x[:1500], labels[:1500])
         choice = model._cached_fit().choice
-        assert choice.apart == choice.ridge
+        assert choice.residual_ridge == choice.ridge
         lower, upper = model.predict_interval(x[1500:])
         held.append(np.mean((lower <= labels[1500:]) & (labels[1500:] <= upper)))
     assert 0.87 < np.mean(held) < 0.93
