@@ -55,8 +55,8 @@ _LOOPS = {
     "sampling": kernel.SCATTER_LOOP,
 }
 
-# Bounds on the rows of one step of the transform. It has at least 2 q rows, so that the additions of the q sampled rows
-# cost little; beyond 1,024 rows a strip of columns no longer fits the second cache.
+# Bounds on the rows of one step of the transform. A step has 2 q rows or more where the upper bound allows, so that the
+# additions of the q sampled rows cost little; beyond 1,024 rows a strip of columns no longer fits the second cache.
 MOST_STEP = 1024
 LEAST_STEP = 64
 # Nonzeros per row of the sparse sign map: with 4 and more it is as accurate as a Gaussian one in practice.
@@ -439,9 +439,11 @@ class Compressor:
 
     Notes
     -----
-    Cost per element of a block: srht log2(2 q) additions, in memory O((q + p) d) with steps of p >= 2 q rows instead of
-    an m x d buffer; countsketch 1, sparse 4, gaussian 2 q flops; sampling none. Uniform sampling loses rare heavy rows.
-    If the stream ends within a block, its rows are compressed if there are more than q, else kept unchanged.
+    Cost per element of a block: "srht" takes log2(p) + q / p additions (p as below), "countsketch" one, "sparse"
+    four, "gaussian" 2 q operations, and "sampling" none. Uniform sampling loses rare heavy rows. Instead of an m x d
+    buffer, "srht" needs O((q + p) d) memory: it processes a block in steps of p rows, where p is the smallest power
+    of two that is at least 2 q, but at most 1,024 and at most the rows of the padded block. If the stream ends within
+    a block, its rows are compressed if there are more than q of them, and otherwise kept unchanged.
 
     References
     ----------
