@@ -216,7 +216,9 @@ class MomentCheckingProduct(StoredForm):
     center: bool
     moments_read: list[Moments]  # moments of the rows so far; empty once they have been compared
 
-    def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
+    def multiply(
+        self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0, out: Matrix | None = None
+    ) -> Product:
         """Compute X'W X q for a block X of rows, centred, with weights W (n,) or none, and vectors q (d, m).
 
         Return the product and the number of rows. During the first pass the block's moments are added to
@@ -232,7 +234,7 @@ class MomentCheckingProduct(StoredForm):
             np.subtract(product, np.outer(self.mean, z.sum(axis=0)), out=product)
             result = Product(product, 0.0, n, 0.0)
         else:
-            result = super().multiply(rows, weights, q, offset=offset)
+            result = super().multiply(rows, weights, q, offset=offset, out=out)
         if self.moments_read:
             block = Moments.of(rows, np.zeros((n, 1)), np.ones(n) if weights is None else weights, center=self.center)
             self.moments_read[0] = self.moments_read[0].plus(block)

@@ -68,6 +68,7 @@ from fastsketch.sketching._read_out import (
 from fastsketch.sketching._rereading import (
     CERTAIN,
     Audit,
+    KrylovSpace,
     OtherRows,
     Product,
     Readable,
@@ -863,33 +864,35 @@ class FrequentDirections(MergeableModel):
         return self
 
     def _refine_leading(
-        self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, accuracy: float
-    ) -> tuple[int, float]:
-        """Refine the sketch by block Krylov passes over the rows until k leading eigenpairs are accurate. Return the
-        number of passes and the largest relative residual.
+        self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, tol: float
+    ) -> KrylovSpace | None:
+        """Refine the sketch by block Krylov passes over the rows until k leading eigenvalues are accurate to `tol`, at
+        most `most_passes`. Return the space of directions, or None, after a warning, if the rows are not those seen.
         """
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
         width = min(k + OVERSAMPLING, self.resolved["sketch_size"])
-        space = block_krylov(again.multiply, self._basis(), k, width=width, most_passes=most_passes, accuracy=accuracy)
-        self._take_products(space.basis, space.products)
-        return space.passes, space.residual
+        refined = to_read(self._seen_engine())
+        start = by_column(refined, refined.known().vt)
+        space = block_krylov(again.multiply, start, k, width=width, most_passes=most_passes, tol=tol)
+        return space if self._take_products(space.basis, space.products, refined) else None
 
     def _basis(self) -> NDArray[np.float64]:
         """Return the right singular vectors of the sketch matrix as rows, shape (r, d)."""
         engine = to_read(self._seen_engine())
         return by_column(engine, engine.known().vt)
 
-    def _take_products(self, vt: NDArray[np.float64], reread: Product) -> None:
+    def _take_products(self, vt: NDArray[np.float64], reread: Product, refined: AnyEngine | None = None) -> bool:
         """Refine the sketch, given the products of A'A with orthonormal directions `vt` (r, d) from a second pass over
         the rows A.
 
-        Does nothing but warn if the products cannot be those of the rows seen.
+        Does nothing but warn, and returns False, if the products cannot be those of the rows seen. `refined` is what
+        ``to_read`` returns for this sketch, if that is known; it is changed.
         """
-        refined = to_read(self._seen_engine())
+        refined = to_read(self._seen_engine()) if refined is None else refined
         known, unit = refined.known(), ldexp(1.0, refined.exponent)
         if not self._compare(reread, "refine", "the sketch stays as it was", refined, known, vt=vt):
-            return
+            return False
         assert not isinstance(refined, MappedEngine)  # a sketch with a compressor was refused above
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
@@ -904,6 +907,7 @@ class FrequentDirections(MergeableModel):
         with np.errstate(over="ignore", under="ignore"):
             high, values = result.high * unit * unit, result.values * unit * unit
             self._replace(refined, state.shrinkage * unit * unit, high, values)
+        return True
 
     @reads
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
@@ -1368,7 +1372,7 @@ class SecondPass(MergeableModel):
         q = np.ascontiguousarray(self._vt.T)
         products = Product.none(q)
         for block, part, first in blocks_of(checked, weights, q.shape[1]):
-            products = products.adding(view.multiply(block, part, q, offset=first))
+            products = products.adding(view.multiply(block, part, q, offset=first, out=products.product))
         self._sum = self._sum.plus(products)
 
     @reads

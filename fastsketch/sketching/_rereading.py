@@ -57,11 +57,13 @@ class Product(NamedTuple):
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Return the sum of two products. The array of this product is overwritten."""
-        product = self.product
-        product += other.product
+        """Return the sum of two products. The array of this product is overwritten; if the other has the same array, it
+        is the sum already.
+        """
+        if other.product is not self.product:
+            np.add(self.product, other.product, out=self.product)
         return type(self)(
-            product,
+            self.product,
             self.squared_norm + other.squared_norm,
             self.n_rows + other.n_rows,
             self.magnitude + other.magnitude,
@@ -77,12 +79,15 @@ class StoredForm:
     mean: Matrix  # (d,) mean of the rows in their own units; zero if they are not centred
     scale: float
 
-    def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
+    def multiply(
+        self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0, out: Matrix | None = None
+    ) -> Product:
         """Multiply A'A by Q for a block of rows A, after converting the rows to the sketch's dtype, scale and mean.
 
         Rows are (n, d), array or CSR, and Q is (d, r).
 
-        `offset` is the number of the first row, for errors. Sparse rows are centred by linearity and stay sparse.
+        `offset` is the number of the first row, for errors. The product of dense rows is added to `out` (d, r), if that
+        is given, and the result has this array. Sparse rows are centred by linearity and stay sparse.
         """
         mean, q = self.mean * self.scale, np.ascontiguousarray(q)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -105,7 +110,8 @@ class StoredForm:
             else:
                 x = np.ascontiguousarray(x) if x.strides[1] != x.itemsize or not x.flags.aligned else x
                 x, squared = settled(x, mean, None if weights is None else np.sqrt(weights), self.scale)
-                of_q = product(x, product(x, q), turned=True)
+                of_q = np.zeros(q.shape) if out is None else out
+                product(x, product(x, q), of_q, turned=True)
                 magnitude = squared + sqrt(squared) * sqrt(shift) if isfinite(squared) else squared
         if not isfinite(squared):
             check_finite(rows, offset=offset)
@@ -130,15 +136,21 @@ class RowsAgain:
     def multiply(self, q: Matrix) -> Product:
         """Multiply A'A by Q in one pass over all rows A. Raise ValueError if the source cannot be read again."""
         q, chunks = np.ascontiguousarray(q), self._chunks
+        if not isinstance(chunks, WeightedChunks):
+            return self._adding(Product.none(q), *chunks, q)
         if self._read and not chunks.source.repeatable:
             raise ValueError(f"{chunks.source.name} comes once, and has to be read again: save its rows to a file")
         self._read = True
         out = Product.none(q)
         for rows, weights in chunks:
             with naming(chunks.source, chunks.row):
-                some, own_weights = rows_with_weight(rows, weights)
-                for block, part, first in blocks_of(some, own_weights, q.shape[1]):
-                    out = out.adding(self._view.multiply(block, part, q, offset=first))
+                out = self._adding(out, *rows_with_weight(rows, weights), q)
+        return out
+
+    def _adding(self, out: Product, rows: Any, weights: Matrix | None, q: Matrix) -> Product:
+        """Add the product for some rows to another one, whose array is overwritten."""
+        for block, part, first in blocks_of(rows, weights, q.shape[1]):
+            out = out.adding(self._view.multiply(block, part, q, offset=first, out=out.product))
         return out
 
 
@@ -159,21 +171,18 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
 
 def _chunks_of(
     rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
-) -> WeightedChunks:
-    """Open rows from memory or files as weighted chunks. Raise ValueError if their columns differ from those of the
-    sketch.
+) -> "WeightedChunks | tuple[Any, Matrix | None]":
+    """Open files as weighted chunks, or check rows in memory and return them with their weights. Raise ValueError if
+    their columns differ from those of the sketch.
     """
     source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
-        checked, names = as_rows(rows, n_features), names_of(rows)
-        check_finite(checked)
-        sample_weight = as_weights(sample_weight, checked.shape[0])
-        source = open_rows(checked)
-    else:
-        names = source.feature_names
+        checked = as_rows(rows, n_features)
+        agreed(names_of(rows), feature_names, "rows")
+        return cast("tuple[Any, Matrix | None]", rows_with_weight(checked, as_weights(sample_weight, checked.shape[0])))
     if source.n_features != n_features:
         raise ValueError(f"{source.name} has {source.n_features} columns, the sketch {n_features}")
-    agreed(names, feature_names, source.name)
+    agreed(source.feature_names, feature_names, source.name)
     return WeightedChunks(source, sample_weight)
 
 
@@ -290,18 +299,19 @@ class KrylovSpace(NamedTuple):
     basis: Matrix  # (r, d) orthonormal; it begins with the directions of the sketch
     products: Product  # A'A V' (d, r) of all of it
     passes: int
-    residual: float  # the largest of the leading pairs, as a share of its eigenvalue
+    residuals: Matrix  # (k,) norms of the residuals of the leading pairs, as shares of their eigenvalues
+    errors: Matrix  # (k,) estimates of the relative errors of these eigenvalues
 
 
 @one_blas_thread
 def block_krylov(
-    multiply: Callable[[Matrix], Product], start: Matrix, k: int, *, width: int, most_passes: int, accuracy: float
+    multiply: Callable[[Matrix], Product], start: Matrix, k: int, *, width: int, most_passes: int, tol: float
 ) -> KrylovSpace:
     """Find the k leading eigenpairs of A'A by a block Krylov method, with one pass over the rows A per step.
 
     Each block after the first consists of the residuals of the leading Ritz pairs, orthogonalised against all earlier
     directions. The Ritz values lie below the eigenvalues, and are as close as in any space that these passes can reach
-    (Musco and Musco 2015, Algorithm 2). Within the residual of each Ritz value lies an eigenvalue (Parlett 1998, 4.5).
+    (Musco and Musco 2015, Algorithm 2).
 
     Parameters
     ----------
@@ -314,34 +324,74 @@ def block_krylov(
     width : int
         Largest number of directions of a block after the first, k or more.
     most_passes : int
-    accuracy : float
-        Residual, as a share of the Ritz value, at which a pair is accepted: the test of ARPACK.
+    tol : float
+        The passes end when the estimated relative error of each of the k values is at most half of this: half, because
+        the next eigenvalue may be above the next Ritz value. The error of the Ritz values is that of ``ritz_errors``.
+        The values of ``nystrom``, from the same products, belong to the space of the vectors A'A V', as the Ritz values
+        of the next pass would. Their error is therefore extrapolated, as that of a sequence which converges linearly:
+        it falls once more as it fell in the last pass.
     """
     block: Any = np.ascontiguousarray(start)
     basis: Any = block
     whole: Product | None = None
-    passes = 0
+    passes, before = 0, None
     while True:
         part = multiply(block.T)
         whole = part if whole is None else part._replace(product=np.hstack([whole.product, part.product]))
         passes += 1
         core = product(basis, np.ascontiguousarray(whole.product))
-        values, vectors = np.linalg.eigh((core + core.T) / 2)
-        values, vectors = values[::-1][:width], np.ascontiguousarray(vectors[:, ::-1][:, :width])
+        ritz, vectors = np.linalg.eigh((core + core.T) / 2)
+        ritz = ritz[::-1]
+        values, vectors = ritz[:width], np.ascontiguousarray(vectors[:, ::-1][:, :width])
         left = whole.product @ vectors - product(basis, vectors * values, turned=True)
-        sizes = np.sqrt((left**2).sum(axis=0))
-        wanted = values[:k] > 0.0
-        residual = float((sizes[:k][wanted] / values[:k][wanted]).max(initial=0.0))
-        if residual <= accuracy or passes == most_passes:
-            return KrylovSpace(basis, whole, passes, residual)
+        sizes = np.sqrt(np.einsum("ij,ij->j", left, left))
+        leading = np.maximum(values[:k], np.finfo(np.float64).tiny)
+        ritz_error = ritz_errors(ritz, sizes, k) / leading
+        fall = 1.0 if before is None else np.minimum(ritz_error / np.maximum(before, np.finfo(np.float64).tiny), 1.0)
+        errors, before = ritz_error * fall, ritz_error
+        space = KrylovSpace(basis, whole, passes, np.where(values[:k] > 0.0, sizes[:k] / leading, 0.0), errors)
+        if (errors <= tol / 2).all() or passes == most_passes:
+            return space
         for _ in range(2):  # once more against rounding
             left -= product(basis, product(basis, np.ascontiguousarray(left)), turned=True)
-        directions, triangle, _ = qr(left, mode="economic", pivoting=True, check_finite=False)
+        directions, triangle = qr(left, mode="economic", check_finite=False)
         tiny = max(left.shape) * float(np.finfo(np.float64).eps) * float(values[0])
         block = np.ascontiguousarray(directions[:, np.abs(np.diag(triangle)) > tiny].T)
-        if not len(block):
-            return KrylovSpace(basis, whole, passes, residual)
+        if not len(block):  # all eigenvectors of the rows are in the space
+            return space._replace(errors=np.zeros(len(errors)))
         basis = np.vstack([basis, block])
+
+
+def ritz_errors(ritz: Matrix, residuals: Matrix, k: int) -> Matrix:
+    """Estimate how far the k leading Ritz values of a matrix are below its eigenvalues.
+
+    The j leading Ritz pairs, with residuals of the joint norm e, make the matrix [[Ritz values, e'], [e, G]]. If no
+    eigenvalue of G exceeds the next Ritz value, the i-th eigenvalue is at most 2 e^2 / (g + sqrt(g^2 + 4 e^2)) above
+    the i-th Ritz value, with g the gap from that to the next one (Li and Li, *A note on eigenvalues of perturbed
+    Hermitian matrices*, Linear Algebra and its Applications 395, 2005, theorem 2). This is about e^2 / g, and e where
+    there is no gap. The smallest bound over all j >= i is taken, so that near eigenvalues count as one cluster.
+
+    Parameters
+    ----------
+    ritz : ndarray (r,)
+        All Ritz values, in descending order.
+    residuals : ndarray (w,)
+        Norms of the residuals of the w <= r leading ones.
+    k : int
+
+    Returns
+    -------
+    ndarray (min(k, w),)
+        An estimate, since the largest eigenvalue of G is not known.
+    """
+    squares = np.cumsum(residuals * residuals)
+    following = np.append(ritz, 0.0)[1 : len(squares) + 1]
+    out = np.empty(min(k, len(squares)))
+    for i in range(len(out)):
+        gaps, joint = ritz[i] - following[i:], squares[i:]
+        divisors = gaps + np.sqrt(gaps * gaps + 4.0 * joint)
+        out[i] = np.divide(2.0 * joint, divisors, out=np.zeros_like(joint), where=divisors > 0.0).min()
+    return out
 
 
 # Number of initial random directions, and of steps at most: the basis is then (d, 320) float64.

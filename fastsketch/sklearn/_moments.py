@@ -2,13 +2,17 @@
 
 # pyright: basic
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import natural_dtype
+from fastsketch._kernels.linalg.products import add_spread, column_sums
 from fastsketch.data.files import _checks as checks
+from fastsketch.sketching._plain_rows import plain_rows
 
 # Rows shifted at a time; for a thousand columns they fit in the cache.
 ROWS_IN_CACHE = 256
@@ -47,6 +51,14 @@ def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
     return bool((np.abs(some - center) > 1e-9 * np.abs(center)).any())
 
 
+def _blocks(rows: NDArray[Any], weights: Floats | None) -> Iterator[tuple[NDArray[Any], Floats | None]]:
+    """Yield dense rows in blocks that the compiled kernels can read, with their weights."""
+    dtype = natural_dtype(rows.dtype)
+    for start in range(0, len(rows), ROWS_IN_CACHE):
+        part = slice(start, start + ROWS_IN_CACHE)
+        yield plain_rows(rows[part], dtype), None if weights is None else weights[part]
+
+
 @dataclass(eq=False)
 class FeatureVariance:
     """Running population variance of each column.
@@ -80,25 +92,23 @@ class FeatureVariance:
         """
         n, d = rows.shape
         sparse = not isinstance(rows, np.ndarray)
-        weights = np.ones(n) if weights is None else weights
-        weight = float(weights.sum())
+        weight = float(n if weights is None else weights.sum())
         if self.weight:
             shift, total, square = self._shift, self._sum.copy(), self._square.copy()
         else:
             # sparse rows are summed around zero, as a shift would fill them
-            shift = np.zeros(d) if sparse else rows.mean(axis=0, dtype=np.float64)
+            shift = np.zeros(d)
+            for block, _ in [] if sparse else _blocks(rows, None):
+                shift += column_sums(block, None) / n
             total, square = np.zeros(d), np.zeros(d)
         if sparse:
-            plain = rows.T @ weights
+            counts = np.ones(n) if weights is None else weights
+            plain = rows.T @ counts
             total += plain - weight * shift
-            square += squared(rows).T @ weights - 2 * shift * plain + weight * shift**2
+            square += squared(rows).T @ counts - 2 * shift * plain + weight * shift**2
         else:
-            for start in range(0, n, ROWS_IN_CACHE):
-                moved: Floats = rows[start : start + ROWS_IN_CACHE] - shift
-                part = weights[start : start + ROWS_IN_CACHE]
-                total += np.einsum("i,ij->j", part, moved)
-                np.multiply(moved, moved, out=moved)
-                square += np.einsum("i,ij->j", part, moved)
+            for block, part in _blocks(rows, weights):
+                add_spread(block, shift, part, total, square)
         return type(self)(self.weight + weight, shift, total, square)
 
     def joined(self, other: Self) -> Self:
@@ -140,6 +150,9 @@ def check_batch(rows: Any, weights: Floats | None, before: FeatureVariance | Non
     The squares are taken around zero and multiplied by the largest weight, which may overestimate them.
     """
     entries = rows.ravel(order="K") if isinstance(rows, np.ndarray) else rows.data
+    largest = float(np.finfo(entries.dtype).max) if entries.dtype == np.float32 else np.inf
+    if largest * largest * entries.size * (1.0 if weights is None else float(weights.max(initial=0.0))) <= SOON_MOST:
+        return
     squares = float(np.vdot(entries, entries))
     if squares == np.inf and entries.dtype != np.float64:
         squares = float(np.einsum("i,i->", entries, entries, dtype=np.float64))

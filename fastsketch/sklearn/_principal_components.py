@@ -16,11 +16,9 @@ from fastsketch.sketching._spectrum import SpectrumOverview
 
 Floats = NDArray[np.float64]
 
-# Passes over the rows end when the residual of every component is at most CERTAIN times its variance. The relative
-# error of a variance is about the square of that, 1e-4 (Parlett, The Symmetric Eigenvalue Problem, 1998, theorem
-# 11.7.1), the tol of scikit-learn's iterative solvers. They end after MOST_PASSES, one for the sketch and the seven of
-# randomized_svd.
-CERTAIN, MOST_PASSES = 0.01, 8
+# Passes over the rows end after MOST_PASSES, one for the sketch and the seven of randomized_svd, also if `tol` is not
+# reached.
+MOST_PASSES = 8
 # Relative shortfall of the guaranteed share of variance that is rounding, and raises no warning.
 CERTAIN_ENOUGH = 1e-6
 
@@ -40,34 +38,50 @@ class ComponentsReadOut(NamedTuple):
     rounding: float  # bound on the effect of rounding on an eigenvalue
 
 
+class Reread(NamedTuple):
+    """What the further passes over the rows of a sketch have found."""
+
+    passes: int  # in all, that of the sketch included
+    accuracy: Floats | None  # (2, k) relative residuals and estimated relative errors of the variances; None if unknown
+    seen: SpectrumOverview | None  # the last spectrum; None if an exact method has replaced the sketch
+
+
 def read_again(
     sketch: FrequentDirections,
     rows: Any,
     weights: NDArray[np.float64] | None,
     wanted: int | float,
+    *,
+    tol: float,
+    most_passes: int,
     exactly: Callable[[], bool] = lambda: False,
-) -> tuple[int, SpectrumOverview | None]:
-    """Refine a sketch in place by further passes over the rows, until the variances are accurate.
+) -> Reread:
+    """Refine a sketch in place by further passes over the rows, until the variances are accurate to `tol`.
 
-    Return the number of passes in all, and the last spectrum. Accurate means a residual of at most the share CERTAIN.
-
-    Each pass is a block Krylov step that starts from the sketch, which is changed in place. If the residuals are still
-    too large after the last pass, `exactly` is called. If it returns True it has learned the rows by an exact method,
-    and the result is (1, None); otherwise a UserWarning is raised.
+    Each pass is a step of a block Krylov method that starts from the sketch (``block_krylov``). For a share of the
+    variance the components are as many as the sketch estimates that it needs. If the variances are still not accurate
+    after the last pass, `exactly` is called. If it returns True it has learned the rows by an exact method; otherwise a
+    UserWarning is raised. Rows that differ from those of the sketch change nothing, after a warning.
     """
-    seen, passes, residual = sketch._overview(), 1, 0.0
-    if seen.shrinkage > seen.rounding:
-        k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
-        more, residual = sketch._refine_leading(rows, weights, k, most_passes=MOST_PASSES - 1, accuracy=CERTAIN)
-        seen, passes = sketch._overview(), 1 + more
-    if residual > CERTAIN and isinstance(wanted, int):
+    if most_passes == 1 or not sketch.shrinkage > sketch._last_reading().rounding:
+        return Reread(1, None, sketch._overview())
+    k = wanted
+    if not isinstance(k, int):
+        seen = sketch._overview()
+        k = min(len(seen.spectrum.values), count_for(wanted, seen.spectrum.values, seen.squared_norm))
+    space = sketch._refine_leading(rows, weights, k, most_passes=most_passes - 1, tol=tol)
+    if space is None:
+        return Reread(1, None, sketch._overview())
+    error = float(space.errors.max(initial=0.0))
+    if error > tol / 2:
         if exactly():
-            return 1, None
+            return Reread(1, None, None)
         warn_caller(
-            f"explained_variance_ is not certain to {CERTAIN:.0%}: after pass {passes}, the last, the residual of a "
-            f"component is {residual:.1%} of its variance, as in a flat spectrum; solver='exact' has no such error"
+            f"explained_variance_ is not accurate to tol={tol:g}: after pass {1 + space.passes}, the last, the "
+            f"estimated relative error of a component is {error:.1g}, half of tol being asked for, as in a flat "
+            "spectrum; allow more passes or a larger tol, or take solver='exact', which has no such error"
         )
-    return passes, seen
+    return Reread(1 + space.passes, np.stack([space.residuals, space.errors]), sketch._overview())
 
 
 def components_of(sketch: FrequentDirections, wanted: int | float) -> ComponentsReadOut:

@@ -105,15 +105,16 @@ def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
     return min(ways, key=lambda way: way.operations, default=None)
 
 
-def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> WayName:
+def choose(p: FitProblem, *, max_memory: float, pairs: bool = False, exact: bool = False) -> WayName:
     """Choose the method of a fit by its operations and memory.
 
-    `pairs` allows Lanczos steps for CSR rows, scikit-learn's "arpack". They need a known number of components.
+    `pairs` allows Lanczos steps for CSR rows, scikit-learn's "arpack". They need a known number of components. `exact`
+    takes an exact method whenever it fits into the memory.
     """
     if pairs and p.stored is not None and takes_lanczos(min(p.n, p.d), p.k + 1) and by_pairs(p).bytes <= max_memory:
         return "pairs"
     best = cheapest_exact(p, max_memory=max_memory)
-    return best.way if best is not None and best.operations <= p.randomized else "sketch"
+    return best.way if best is not None and (exact or best.operations <= p.randomized) else "sketch"
 
 
 def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:

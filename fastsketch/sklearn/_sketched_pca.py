@@ -66,7 +66,9 @@ from fastsketch.sklearn._gaussian import SpikedCovariance
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
 from fastsketch.sklearn._moments import FeatureVariance, check_batch
 from fastsketch.sklearn._principal_components import (
+    MOST_PASSES,
     ComponentsReadOut,
+    Reread,
     components_of,
     count_for,
     first_of,
@@ -87,6 +89,8 @@ MOST = float(np.finfo(np.float64).max)
 EM_STEPS, EM_TOLERANCE = 10, 1e-3
 # Number of d x d float64 matrices that EM holds at a time.
 GAUSSIAN_COPIES = 8
+# Arrays of l x d numbers that a sketch takes, in the dtype of the rows; and that further passes take, in float64.
+SKETCH_COPIES, PASS_COPIES = 4, 8
 
 
 @estimator
@@ -120,18 +124,26 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         How the components are computed.
 
         - "exact" sums up the products of columns, a d x d matrix.
-        - "gram" and "svd" learn a sketch in one pass. They are the fastest and the least accurate.
+        - "gram" and "svd" learn a sketch in one pass, or in as many as `passes` says. One pass is the fastest way and
+          the least accurate.
         - "auto" in ``fit`` counts floating-point operations. It computes exact components from the n x n products of
           rows or the d x d products of columns where that takes no more operations than a randomized SVD with l
           directions and seven power iterations, as scikit-learn makes them. This is the case up to about min(n, d) = 28
           l: 840 for ten components, 3,080 for fifty. For CSR rows in memory it uses Lanczos steps, like
           ``svd_solver="arpack"``, if min(n, d) is at least 600 and n_components at most a twelfth of it. In all other
-          cases it sketches the rows and then reads them again, up to seven times, for a block Krylov method that starts
-          from the sketch.
+          cases it sketches the rows and then reads them again, up to `passes`, for a block Krylov method that starts
+          from the sketch, until the variances are accurate to `tol`.
         - "auto" in ``partial_fit`` sums up the products of columns as long as they fit into `max_memory` (d up to
           6,400); for CSR rows only if that takes no more operations than a randomized SVD. Otherwise it sketches, and
           also keeps the rows themselves, at most 4,000, where by the rule of ``fit`` the products of rows would be
           taken.
+    tol : float, default 1e-4
+        Relative error of the variances at which ``fit`` stops reading the rows again. It is estimated, see
+        ``converged_``. 0 takes an exact method whenever it fits into `max_memory`.
+    passes : int, optional
+        Largest number of times that ``fit`` reads the rows: 1 for the sketch alone. By default it is 8 if
+        solver="auto" and the rows can be read again, otherwise 1. A warning is raised if `tol` is not reached. If no
+        number is given, an exact method then learns rows in memory, where it fits into `max_memory`.
     max_memory : float, default 1e9
         Bytes that "auto" may use in addition to the rows. The memory of a sketch is not limited by it.
     scale : bool, default False
@@ -181,8 +193,15 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         The method in use: products of rows ("rows"), products of columns ("exact"), Lanczos steps with CSR rows
         ("arpack"), or a sketch ("gram", "svd").
     n_passes_ : int
-        Number of passes over the rows, at most 8. With "auto" the passes end when the residual of every component is at
-        most 1% of its variance, which usually means that the variances are right to 0.01%.
+        Number of passes over the rows.
+    converged_ : bool
+        Whether the estimated relative error of every variance is at most half of `tol`. It is estimated from the
+        residuals and the gaps between the variances, and from how fast both fell in the last pass: unlike the interval
+        it is not guaranteed. True for exact methods, False after one pass of a sketch.
+    residuals_ : ndarray (n_components,)
+        float64. ||A'A v - s v|| / s for the centred rows A and each Ritz pair (s, v) of the last pass, an approximate
+        eigenvalue of A'A and its direction. ``explained_variance_`` is more accurate than these pairs. 0 for exact
+        methods, NaN where it was not measured: after one pass, ``refine`` or ``merge``.
     sketch_ : fastsketch.FrequentDirections
         The learned state, float64 where it is exact. It is saved with the estimator, together with the rows that
         ``partial_fit`` keeps.
@@ -213,7 +232,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     ((300, 2), True)
     """
 
-    _FREE: ClassVar = frozenset({"whiten", "copy", "batch_size"})
+    _FREE: ClassVar = frozenset({"whiten", "copy", "batch_size", "tol", "passes"})
 
     n_components: int | float | None = None
     _: KW_ONLY
@@ -223,6 +242,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     sketch_size: int | None = None
     method: MethodName = "tfd"
     solver: SolverName = "auto"
+    tol: float = 1e-4
+    passes: int | None = None
     max_memory: float = 1e9
     scale: bool = False
     scale_rows: int = 100
@@ -233,6 +254,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     n_passes_: int = field(init=False)
     _wanted: int | float = field(init=False)
+    _accuracy: NDArray[np.float64] | None = field(init=False)  # (2, k) of the last pass, see Reread; None after one
     _variance: FeatureVariance | None = field(init=False)
     _dtype: np.dtype[Any] = field(init=False)
     _stream: KeptRows | None = field(init=False)  # all rows of partial_fit, while these are few
@@ -263,8 +285,15 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or the rows are invalid, or the squares of the rows add up to more than 1e306. The estimator
-            is then unchanged.
+            If a parameter or the rows are invalid, the squares of the rows add up to more than 1e306, or `passes` is
+            more than 1 for a source that can be read only once. The estimator is then unchanged.
+        MemoryError
+            If the memory of a sketch cannot be had; no row has been read then.
+
+        Warns
+        -----
+        UserWarning
+            If `tol` was not reached, or a source has other rows when it is read again.
         """
         as_choice(self.missing, "missing", ("error", "em"))
         if (source := as_unweighted_source(X, sample_weight)) is not None:
@@ -286,15 +315,16 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
             self._drop("sketch_", "_variance", "_wanted", "solver_", "n_passes_")
             self.batch_size_, self._wanted, self._dtype, self._stream = batch_size, wanted, rows.dtype, None
-            self._scales = None
+            self._scales = self._accuracy = None
             self._fix_parameters()
             way: WayName = "columns" if self.solver == "exact" else "sketch"
             if self.solver == "auto":
                 k = min(rows.shape) if not isinstance(wanted, int) else wanted
                 problem = problem_of(rows, k=k, size=size)
-                way = choose(problem, max_memory=self.max_memory, pairs=isinstance(wanted, int))
+                exact = {"max_memory": self.max_memory, "exact": self.tol == 0}
+                way = choose(problem, pairs=isinstance(wanted, int), **exact)
                 if way == "pairs" and not self._multiply_all(rows, weights, size, way=way):
-                    way = choose(problem, max_memory=self.max_memory)
+                    way = choose(problem, **exact)
             if way == "sketch":
                 self._sketch_all(rows, weights, size)
             elif way != "pairs":
@@ -371,6 +401,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             scales, sketch, rows, weights = scales.prepare(sketch, rows, weights)
         solver = "rows" if stream is not None else _solver_of(sketch) if sketch.n_rows else sketch.solver
         beside = {"_variance": variance, "_stream": stream, "_scales": scales, "solver_": solver, "n_passes_": 1}
+        beside["_accuracy"] = None
         self._teach(sketch, rows, weights, **beside)
         return self
 
@@ -434,6 +465,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         self.batch_size_ = 5 * d if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
         self._variance = FeatureVariance.from_sums(float(n), found.location, n * found.scale**2)
         self._stream, self._scales, self.solver_, self.n_passes_ = None, None, "exact", 1 + model.steps
+        self._accuracy = None
         self.n_filled_ = n_filled
         self._name_features(sketch)
         self._fix_parameters()
@@ -541,7 +573,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if (
             sketch.refine(rows, sample_weight)._seen_engine() is not before
         ):  # else it is exact already, or the rows differ
-            self.sketch_, self.n_passes_ = sketch, self.n_passes_ + 1
+            self.sketch_, self.n_passes_, self._accuracy = sketch, self.n_passes_ + 1, None
         return self
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -580,6 +612,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         as_choice(self.method, "method", tuple(METHODS))
         as_choice(self.solver, "solver", SOLVERS)
         as_real(self.max_memory, "max_memory", 0.0, MOST)
+        as_real(self.tol, "tol", 0.0, 1.0)
+        self._most_passes()
         as_flag(self.scale, "scale")
         self._n_first()
         wanted = _wanted(self.n_components, min(n, d))
@@ -602,6 +636,31 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         """
         dtype = np.dtype(np.float64) if solver == "exact" else dtype
         return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
+
+    def _most_passes(self, source: Source | None = None) -> int:
+        """Check the parameter passes. Return the largest number of passes over the rows of ``fit``.
+
+        ValueError if these are more than one over a source that can be read only once.
+        """
+        if self.passes is None:
+            return MOST_PASSES if self.solver == "auto" and (source is None or source.repeatable) else 1
+        passes = as_integer(self.passes, "passes", 1)
+        if passes > 1 and source is not None and not source.repeatable:
+            raise ValueError(
+                f"passes={passes}, but {source.name} comes once: save its rows to a file, or take passes=1"
+            )
+        return passes
+
+    def _require_room(self, size: int, d: int, dtype: Any, passes: int) -> None:
+        """Raise MemoryError if the memory of a sketch of d columns, and of its further passes, cannot be had."""
+        needed = SKETCH_COPIES * np.dtype(dtype).itemsize * size * d + (PASS_COPIES * 8 * size * d if passes > 1 else 0)
+        try:
+            np.empty(needed, np.uint8)
+        except (MemoryError, ValueError):
+            raise MemoryError(
+                f"a sketch of sketch_size={size} rows and {d} columns takes {needed / 1e9:.3g} GB with passes="
+                f"{self.passes}, more than can be had: take fewer n_components, a smaller sketch_size, or passes=1"
+            ) from None
 
     def _n_first(self) -> int:
         """Check the parameter scale_rows and return it."""
@@ -635,6 +694,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         spectrum, an exact method is used where it fits into the memory.
         """
         solver: Any = "gram" if self.solver == "auto" else self.solver
+        self._require_room(size, rows.shape[1], rows.dtype, most := self._most_passes())
         sketch, variance = self._new_sketch(size, solver, rows.dtype), FeatureVariance()
         again: Any = rows
         if self.scale:
@@ -645,15 +705,25 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             sketch.update(rows[batch] if self._scales is None else self._scales.divide(rows[batch]), part)
             variance = variance.after(rows[batch], part)
         self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
-        if self.solver == "auto":
-            exactly = partial(self._exactly, rows, weights, size)
-            self.n_passes_, seen = read_again(sketch, again, weights, self._wanted, exactly)
-            if isinstance(wanted := self._wanted, int) and seen is not None and not self.scale:
-                self._read_once("components", lambda: first_of(seen, wanted))
+        # a number of passes that was asked for is not replaced by an exact method
+        exactly = {"exactly": partial(self._exactly, rows, weights, size)} if self.passes is None else {}
+        seen = self._read_again(sketch, again, weights, most, **exactly).seen
+        if isinstance(wanted := self._wanted, int) and seen is not None and not self.scale:
+            self._read_once("components", lambda: first_of(seen, wanted))
+
+    def _read_again(
+        self, sketch: FrequentDirections, rows: Any, weights: Any, most_passes: int, **exactly: Any
+    ) -> Reread:
+        """Refine a sketch by further passes over the rows. Set ``n_passes_`` and the accuracy that they reached."""
+        found = read_again(sketch, rows, weights, self._wanted, tol=self.tol, most_passes=most_passes, **exactly)
+        self.n_passes_, self._accuracy = found.passes, found.accuracy
+        return found
 
     def _exactly(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> bool:
         """Learn all rows by an exact method if one fits into the memory. Return True if it does."""
-        route = cheapest_exact(problem_of(rows, k=int(self._wanted), size=size), max_memory=self.max_memory)
+        if not isinstance(self._wanted, int):
+            return False
+        route = cheapest_exact(problem_of(rows, k=self._wanted, size=size), max_memory=self.max_memory)
         return route is not None and self._multiply_all(rows, weights, size, way=route.way)
 
     def _begun_stream(self, rows: Any, wanted: int | float, sketch: FrequentDirections) -> KeptRows | None:
@@ -777,6 +847,29 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def n_components_(self) -> int:
         check_is_fitted(self, "sketch_")
         return self._wanted if isinstance(self._wanted, int) else len(self._view().squares)
+
+    def _known_accuracy(self) -> NDArray[np.float64]:
+        """Return the relative residual and the estimated relative error of each variance, shape (2, n_components).
+
+        They are 0 if nothing was lost, and NaN if they were not measured.
+        """
+        view = self._view()
+        whole = self._accuracy is None and (
+            self.solver_ in SOLVER_OF.values() or self.sketch_.shrinkage <= view.rounding
+        )
+        out = np.full((2, len(view.squares)), 0.0 if whole else np.nan)
+        if self._accuracy is not None:
+            known = self._accuracy[:, : out.shape[1]]
+            out[:, : known.shape[1]] = known
+        return out
+
+    @property
+    def residuals_(self) -> NDArray[np.float64]:
+        return self._known_accuracy()[0]
+
+    @property
+    def converged_(self) -> bool:
+        return bool((self._known_accuracy()[1] <= self.tol / 2).all())
 
     @property
     def components_(self) -> NDArray[Any]:
@@ -969,11 +1062,14 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
                 raise ValueError(f"{source.name} comes once, and has no missing entry: take missing='error'")
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
+        most = self._most_passes(source)
+        if template.solver != "exact":
+            self._require_room(template.sketch_size, source.n_features, dtype or np.float64, most)
         if self.scale and template.solver != "exact":
             return self._fit_scaled(source, template)
         sketch = super()._fit_source(source).sketch_
-        if self.solver == "auto" and source.repeatable and not sketch._is_exact():
-            self.n_passes_ = read_again(sketch, source, None, self._wanted)[0]
+        if not sketch._is_exact():
+            self._read_again(sketch, source, None, most)
         if not isinstance(self._wanted, int):
             self._view()  # which may warn
         return self
@@ -992,8 +1088,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         sketch._take_rows(divided)
         out._wanted, _ = self._asked(sketch.n_rows, source.n_features)
         out._dtype = sketch.resolved["dtype"]
-        passes = read_again(sketch, divided, None, out._wanted)[0] if self.solver == "auto" else 1
-        out._own_model(sketch, {**out._arrays(scales.variance, passes), **scales.arrays()})
+        out._read_again(sketch, divided, None, self._most_passes(source))
+        out._own_model(sketch, {**out._arrays(scales.variance, out.n_passes_), **scales.arrays()})
         self._become(out)
         if not isinstance(self._wanted, int):
             self._view()  # which may warn
@@ -1020,6 +1116,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         The settings are the number of components, the number of passes, the method and the dtype.
         """
         out = {"learned": np.array([self._wanted, passes, way], np.float64), "dtype": np.zeros(0, self._dtype)}
+        if passes > 1 and self._accuracy is not None:
+            out["accuracy"] = self._accuracy
         return out if variance is None else {**out, **variance.arrays()}
 
     def _restore_own(self, arrays: Arrays) -> None:
@@ -1040,7 +1138,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             in_use = sketch.resolved["sketch_size"]
             self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
             self._dtype, self._variance = sketch.resolved["dtype"], _variance_of(sketch)
-            self.solver_, self.n_passes_, self._stream = _solver_of(sketch), 1, None
+            self.solver_, self.n_passes_, self._stream, self._accuracy = _solver_of(sketch), 1, None, None
             return
         wanted, passes, way = checks.not_negative(arrays, "learned", (3,)).tolist()
         self._wanted = _wanted(int(wanted) if wanted.is_integer() else wanted, 1)
@@ -1054,6 +1152,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         self.solver_, self.n_passes_ = WAYS[int(way)] or _solver_of(sketch), max(1, int(passes))
         self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
         self._stream = KeptRows.from_arrays(arrays, d) if "kept_size" in arrays else None
+        self._accuracy = None
+        if "accuracy" in arrays:
+            self._accuracy = checks.not_negative(arrays, "accuracy", (2, arrays["accuracy"].shape[-1]))
 
     def _own_with(self, other: Any) -> Arrays:
         """Return the arrays that ``_own`` would return for the rows of both estimators."""

@@ -4,10 +4,10 @@
 import contextlib
 import inspect
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,74 +107,32 @@ def _moment_of(value: Any, row: int) -> int:
     return (since.days * 86400 + since.seconds) * SECOND + since.microseconds
 
 
-# A model that is not changed any more; None for a block without rows.
-Node = Any
-
-
-def joined(one: Node, two: Node) -> Node:
+def joined(one: Any, two: Any) -> Any:
     """Merge the second model into a copy of the first, and return it. If one of them is None, return the other."""
     if one is None or two is None:
         return two if one is None else one
     return one.copy().merge(two)
 
 
-class BlockMerges(NamedTuple):
-    """An immutable cache of merged block models, from which the model of a sliding window is merged in few steps.
+def merge_blocks(blocks: Mapping[int, bytes], end: int, n_blocks: int) -> list[Any]:
+    """Return at most three models whose merge covers the last `n_blocks` blocks before block `end`.
 
-    Blocks are grouped into chunks of m = ceil(V / 2) by their numbers, so that the last V blocks lie in at most three
-    chunks. Of the first chunk the merges from each block to the end of the chunk are kept (suffixes), since a sliding
-    window needs one after another. Of the other chunks the merge of all blocks so far is kept (prefixes):
+    Blocks are grouped into chunks of ceil(n_blocks / 2) by their numbers, so that the last n_blocks blocks lie in at
+    most three chunks. The first chunk is merged from its last block to its first, the others from their first block to
+    their last. Every merge is of neighbours in this order, which depends on the numbers alone.
 
-        suffixes: merges from block i to the end     prefix: whole      prefix [ . . i . . . . . . . . . . . . . . . . ]
-        [ . . . . . . ]    [ . . ]
-
-    Every merge is of neighbours in a fixed order, so that its bits do not depend on when it was requested. Each request
-    also makes one suffix of the second chunk, which later requests need: a model that is requested after every block
-    waits for at most four merges, the first request for as many as there are blocks. Blocks that are never requested
-    cost none.
+    blocks: the state files of those of the n_blocks that have rows, by number, ascending.
     """
-
-    suffixes: Mapping[int, Node] = {}  # by the number of the first block: to the end of its chunk
-    prefixes: Mapping[int, tuple[int, Node]] = {}  # by the number of a chunk: its last block so far, all up to it
-
-    def of(self, blocks: Mapping[int, Node], end: int, n_blocks: int) -> "tuple[list[Node], BlockMerges]":
-        """Return a few models whose merge covers the last `n_blocks` blocks before block `end`, and the updated cache.
-
-        blocks: those of the n_blocks that have rows, by number, ascending.
-        """
-        m = -(-n_blocks // 2)
-        chunks: dict[int, list[int]] = {}
-        for number in blocks:
-            chunks.setdefault(number // m, []).append(number)
-        first, parts, prefixes = (end - n_blocks) // m, [], {}
-        suffixes = self._extended(blocks, chunks.get(first, ()), len(blocks))
-        parts = [suffixes[chunks[first][0]]] if first in chunks else []
-        for chunk in (first + 1, first + 2):
-            done, node = self.prefixes.get(chunk, (-1, None))
-            numbers = chunks.get(chunk, [])
-            for number in numbers if node is None else [number for number in numbers if number > done]:
-                done, node = number, joined(node, blocks[number])
-            if node is not None:
-                prefixes[chunk] = done, node
-                parts.append(node)
-        if (first + 2) * m <= end:
-            suffixes |= self._extended(blocks, chunks.get(first + 1, ()), 1)
-        return parts, BlockMerges(suffixes, prefixes)
-
-    def _extended(self, blocks: Mapping[int, Node], numbers: Sequence[int], more: int) -> dict[int, Node]:
-        """Return, by block number, the merge of each block with all later blocks of its chunk. Reuse cached merges, and
-        compute at most `more` new ones.
-        """
-        out: dict[int, Node] = {}
-        node: Node = None
-        for number in reversed(numbers):
-            if number not in self.suffixes:
-                if not more:
-                    break
-                more -= 1
-            node = self.suffixes[number] if number in self.suffixes else joined(blocks[number], node)
-            out[number] = node
-        return out
+    length = -(-n_blocks // 2)
+    first = (end - n_blocks) // length
+    in_first, later = ([at for at in blocks if (at // length == first) == wanted] for wanted in (True, False))
+    parts: dict[int, Any] = {}
+    for number in [*reversed(in_first), *later]:
+        chunk, model = number // length, from_bytes(blocks[number])
+        if chunk in parts:
+            model = model.merge(parts[chunk]) if chunk == first else parts[chunk].merge(model)
+        parts[chunk] = model
+    return list(parts.values())
 
 
 MOST = 1 << 62  # a number of a block
@@ -250,9 +208,9 @@ class Window(Model):
 
     Notes
     -----
-    Blocks are learned by the model's own ``update``, and merged when ``model`` is read: W merges the first time, at
-    most five if it is read after every block, because merges are kept for the next time. The window holds W models, and
-    after the first reading half as many merges. Results do not depend on when ``model`` was read, bit for bit.
+    Blocks are learned by the model's own ``update``, and merged whenever ``model`` is read, which takes W - 1 merges.
+    The window holds the model of the block being filled, and the state files of the others: of a sketch the rows that
+    it has, without its buffer. Results do not depend on when ``model`` was read, bit for bit.
 
     A model without a dtype parameter takes that of the window's first rows, as it would alone: float32 for float16 and
     float32, else float64. Later rows of any dtype are converted to it.
@@ -285,8 +243,8 @@ class Window(Model):
         self._number: int | None = None  # of the block being filled: its first row, or moment, divided by the length
         self._opened = 0  # number of blocks that have had rows
         self._filling: Any = self._template.model()
-        self._blocks: dict[int, Node] = {}  # closed ones that have rows, by number, ascending; never changed in place
-        self._merges = BlockMerges()  # of these
+        # state files of closed blocks that have rows, by number, ascending: a model would hold an empty buffer, too
+        self._blocks: dict[int, bytes] = {}
         self._d: int | None = None
         self._dtype: np.dtype[Any] | None = None  # which a model takes from the window's first rows
         self._form: tuple[int, ...] = ()  # shape of the targets of a row
@@ -313,11 +271,9 @@ class Window(Model):
         """Merge the models of the window's blocks into a new model of all rows in the window. Before the first row it
         is empty.
         """
-        parts: list[Node] = []
-        if self._number is not None:
-            parts, self._merges = self._merges.of(self._blocks, self._number, self.blocks - 1)
+        parts = [] if self._number is None else merge_blocks(self._blocks, self._number, self.blocks - 1)
         first, *others = [*parts, self._filling] if self._filling.n_rows or not parts else parts
-        model = first.copy()
+        model = first if parts else first.copy()
         for part in others:
             model.merge(part)
         model._feature_names = self._feature_names
@@ -490,7 +446,9 @@ class Window(Model):
                 "sort rows by time; from a clock that is set back take times in UTC"
             )
 
-    def _with_closed(self, blocks: dict[int, Node], block: Node, number: int | None, following: int) -> dict[int, Node]:
+    def _with_closed(
+        self, blocks: dict[int, bytes], block: Any, number: int | None, following: int
+    ) -> dict[int, bytes]:
         """Close a block: return the window's closed blocks with this one added, without those that block `following`
         makes too old.
         """
@@ -499,8 +457,8 @@ class Window(Model):
         if cast("type[MergeableModel]", type(block))._complete_part is not MergeableModel._complete_part:
             block = block.copy()
             block._complete_part()
-        every = {**blocks, number: block}.items()
-        return {at: node for at, node in every if at > following - self.blocks and node.n_rows}
+        every = {**blocks, number: block.to_bytes()} if block.n_rows else blocks
+        return {at: state for at, state in every.items() if at > following - self.blocks}
 
     # -- blocks by their names -----------------------------------------------------------------------------------------
     def _begin_of(self, number: int) -> Any:
@@ -525,8 +483,9 @@ class Window(Model):
 
         Blocks without rows are left out. The block being filled is the last one.
         """
-        held = self._blocks if self._number is None else {**self._blocks, self._number: self._filling}
-        copies = {self._begin_of(number): model.copy() for number, model in held.items() if model.n_rows}
+        copies = {self._begin_of(number): from_bytes(state) for number, state in self._blocks.items()}
+        if self._number is not None and self._filling.n_rows:
+            copies[self._begin_of(self._number)] = self._filling.copy()
         for model in copies.values():
             model._feature_names = self._feature_names
         return copies
@@ -564,7 +523,7 @@ class Window(Model):
             vars(self).update({"_filling": self._template.model(self._opened), "_opened": self._opened + 1})
             return self
         kept = {at: node for at, node in self._blocks.items() if at != number}
-        vars(self).update({"_blocks": kept, "_merges": BlockMerges()})
+        vars(self).update({"_blocks": kept})
         return self
 
     # -- files -------------------------------------------------------------------------------------------------------
@@ -573,7 +532,7 @@ class Window(Model):
         return {"rows_in_window": model.n_rows, **{f"window_{name}": x for name, x in model._certificate().items()}}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        models = [*self._blocks.values(), self._filling]
+        models = [*self._blocks.values(), self._filling.to_bytes()]
         state = {
             "n_rows": self._n,
             "n_features": self._d,
@@ -583,10 +542,11 @@ class Window(Model):
             "opened": self._opened,
             "blocks": list(self._blocks),
         }
-        return state, {f"model{k}": np.frombuffer(node.to_bytes(), np.uint8) for k, node in enumerate(models)}
+        return state, {f"model{k}": np.frombuffer(content, np.uint8) for k, content in enumerate(models)}
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        *models, self._filling = (from_bytes(arrays[f"model{k}"].tobytes()) for k in range(len(arrays)))
+        *models, filling = (arrays[f"model{k}"].tobytes() for k in range(len(arrays)))
+        self._filling = from_bytes(filling)
         self._blocks = dict(zip(state["blocks"], models, strict=True))
         self._n, self._d, self._number = state["n_rows"], state["n_features"], state["number"]
         self._opened, self._form = state["opened"], tuple(state["form"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastsketch._kernels import pool
-from fastsketch._kernels.linalg.products import add_gram, column_sums, product, settled, symmetric_product
+from fastsketch._kernels.linalg.products import add_gram, add_spread, column_sums, product, settled, symmetric_product
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
 from tests.sketching.test_parts import text_like
 
@@ -61,6 +61,13 @@ def test_entries(n, d, dtype):
     np.testing.assert_allclose(settled(rows, mean, None, 1.0)[0], rows - mean, rtol=1e-14)
     np.testing.assert_allclose(column_sums(rows, root), root @ rows.astype(np.float64), rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(column_sums(rows, None), rows.astype(np.float64).sum(axis=0), rtol=1e-11, atol=1e-11)
+    for weights in (None, root):
+        total, squares = numbers(d), numbers(d) ** 2
+        moved, factors = rows.astype(np.float64) - mean, np.ones(n) if weights is None else weights
+        sums = total + factors @ moved, squares + factors @ moved**2
+        add_spread(rows, mean, weights, total, squares)
+        np.testing.assert_allclose(total, sums[0], rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(squares, sums[1], rtol=1e-11)
 
 
 def test_products_with_csr_rows():

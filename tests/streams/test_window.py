@@ -2,6 +2,7 @@
 
 import datetime
 import time
+import tracemalloc
 import zoneinfo
 
 import numpy as np
@@ -9,26 +10,9 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.data import StateError
-from fastsketch.streams._window import BlockMerges
+from fastsketch.streams import _window
 
 HOUR = np.timedelta64(1, "h")
-
-
-class Count:
-    """What counts its merges, and remembers what it is made of."""
-
-    merges = 0
-
-    def __init__(self, items):
-        self.items = list(items)
-
-    def copy(self):
-        return Count(self.items)
-
-    def merge(self, other):
-        Count.merges += 1
-        self.items += other.items
-        return self
 
 
 def stream(seed, n=2000, d=20):
@@ -48,47 +32,68 @@ def latest(rows, blocks, every):
 
 
 # -- the merges of blocks --------------------------------------------------------------------------------------------
-def items_of(parts):
-    return [item for part in parts for item in part.items]
+class Order:
+    """What remembers in which order it was merged."""
+
+    def __init__(self, tree):
+        self.tree = tree
+
+    def merge(self, other):
+        self.tree = (self.tree, other.tree)
+        return self
+
+    def items(self, tree=None):
+        tree = self.tree if tree is None else tree
+        return [tree] if isinstance(tree, int) else [item for part in tree for item in self.items(part)]
+
+
+def left(numbers):
+    tree, *rest = numbers
+    for number in rest:
+        tree = (tree, number)
+    return tree
+
+
+def right(numbers):
+    *rest, tree = numbers
+    for number in reversed(rest):
+        tree = (number, tree)
+    return tree
 
 
 @pytest.mark.parametrize("n_blocks", range(1, 12))
-def test_whoever_asks_after_every_block_waits_for_three_merges_at_most(n_blocks):
-    blocks, merges = {}, BlockMerges()
-    for number in range(7 * n_blocks):
-        blocks = {at: block for at, block in blocks.items() if at > number - n_blocks} | {number: Count([number])}
-        Count.merges = 0
-        parts, merges = merges.of(blocks, number + 1, n_blocks)
-        assert items_of(parts) == list(blocks)  # in their order
-        assert Count.merges + len(parts) - 1 <= 4
-        held = [*merges.suffixes.values(), *(node for _, node in merges.prefixes.values())]
-        assert len({id(node) for node in held} - {id(block) for block in blocks.values()}) <= n_blocks // 2 + 3
-        assert all(block.items == [at] for at, block in blocks.items())  # what is merged stays as it was
+def test_the_order_of_merges_depends_on_the_numbers_of_blocks_alone(monkeypatch, n_blocks):
+    """It decides the bits: a chunk that ends is merged from its end, one that begins from its beginning."""
+    monkeypatch.setattr(_window, "from_bytes", lambda content: Order(int(content)))
+    rng, length = np.random.default_rng(n_blocks), -(-n_blocks // 2)
+    for end in range(200):
+        held = [number for number in range(max(0, end - n_blocks), end) if rng.random() < 0.7]
+        parts = _window.merge_blocks({number: b"%d" % number for number in held}, end, n_blocks)
+        assert [item for part in parts for item in part.items()] == held
+        first = (end - n_blocks) // length
+        chunks = [[number for number in held if number // length == first + k] for k in range(3)]
+        wanted = [(right, left, left)[k](chunk) for k, chunk in enumerate(chunks) if chunk]
+        assert [part.tree for part in parts] == wanted
 
 
-@pytest.mark.parametrize("n_blocks", range(1, 12))
-def test_what_was_asked_before_changes_nothing_and_blocks_may_be_missing(n_blocks):
-    """The order of merges, which decides the bits, is that of one who has never asked."""
-
-    class Tree(Count):
-        def copy(self):
-            return Tree(self.items)
-
-        def merge(self, other):
-            self.items = [(tuple(self.items), tuple(other.items))]
-            return self
-
-    rng = np.random.default_rng(n_blocks)
-    blocks, merges = {}, BlockMerges()
-    for number in range(300):
-        if rng.random() < 0.6:
-            blocks[number] = Tree([number])
-        blocks = {at: block for at, block in blocks.items() if at > number - n_blocks}
-        if rng.random() < 0.4:
-            parts, merges = merges.of(blocks, number + 1, n_blocks)
-            Count.merges = 0
-            fresh, _ = BlockMerges().of(blocks, number + 1, n_blocks)
-            assert [part.items for part in parts] == [part.items for part in fresh]
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_closed_block_holds_its_rows_and_no_buffer(dtype):
+    """Of W blocks the window holds what its file holds, and the buffer of the block being filled."""
+    size, d, blocks = 16, 1500, 12
+    model = fs.FrequentDirections(size, method="tfd", solver="gram", dtype=dtype)
+    rows = np.random.default_rng(0).standard_normal((blocks * 60, d)).astype(dtype)
+    window = fs.Window(model, blocks, every=60)
+    tracemalloc.start()
+    try:
+        for start in range(0, len(rows), 40):
+            window.update(rows[start : start + 40])
+        window.model  # noqa: B018 (nothing is left of the merges)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    one = 2 * size * d * rows.itemsize  # the rows of a sketch are fewer than two for each of its size
+    assert held < len(window.to_bytes()) + 3 * one
+    assert len(window.to_bytes()) < (blocks * 1.1) * one
 
 
 def test_a_window_that_is_never_asked_merges_nothing(monkeypatch):

@@ -18,6 +18,7 @@ join()
 cdef enum:
     LEAST = 1 << 20       # smallest number of multiply-adds of a part
     LEAST_READ = 1 << 17  # the same where each multiply-add reads a number from memory
+    COLUMNS_IN_CACHE = 1 << 10  # columns whose sums stay in the first cache
     NARROW = 96           # smallest number of rows or columns of a part: BLAS packs the other factor once a part
     STRIP = 1 << 15       # entries of a matrix that are multiplied from both sides while they are in the cache
 
@@ -155,6 +156,7 @@ cdef struct Entries:
     const double* weight
     double scale
     double* out
+    double* squares
     double* sums
 
 
@@ -254,3 +256,54 @@ def column_sums(const real[:, :] rows, weights):
     with nogil:
         fs_pool_run(e.n_parts, <fs_part> sums_part[real], &e, NULL, 0)
     return out
+
+
+cdef void spread_part(Entries* e, Py_ssize_t part, real* scratch) noexcept nogil:
+    cdef Py_ssize_t i, j, beyond, end = fs_pool_from(e.d, e.n_parts, part + 1, 8)
+    cdef Py_ssize_t start = fs_pool_from(e.d, e.n_parts, part, 8)
+    cdef const real* x
+    cdef const real* y
+    cdef const double* mean = e.mean
+    cdef double* out = e.out
+    cdef double* squares = e.squares
+    cdef double weight, other, moved, further
+    while start < end:
+        beyond = min(start + <Py_ssize_t> COLUMNS_IN_CACHE, end)
+        for i in range(0, e.n, 2):  # two rows at a time halve the traffic of the sums
+            x = <const real*> e.x + i * e.ld
+            y = x + e.ld if i + 1 < e.n else x
+            weight = e.weight[i] if e.weight is not NULL else 1.0
+            other = 0.0 if i + 1 == e.n else e.weight[i + 1] if e.weight is not NULL else 1.0
+            for j in range(start, beyond):
+                moved = <double> x[j] - mean[j]
+                further = <double> y[j] - mean[j]
+                out[j] += weight * moved + other * further
+                squares[j] += weight * (moved * moved) + other * (further * further)
+        start = beyond
+
+
+def add_spread(const real[:, :] rows, const double[::1] shift, weights, double[::1] total, double[::1] squares):
+    """Add weights @ (rows - shift) to `total`, and weights @ (rows - shift)**2 to `squares`.
+
+    Columns must be contiguous. weights: None, or one for each row.
+    """
+    cdef Entries e
+    cdef const double[::1] factors
+    e.n, e.d, e.ld = rows.shape[0], rows.shape[1], rows.strides[0] // <Py_ssize_t> sizeof(real)
+    if rows.strides[1] != sizeof(real) and e.d > 1:
+        raise ValueError("the columns of rows are not contiguous")
+    if shift.shape[0] != e.d or total.shape[0] != e.d or squares.shape[0] != e.d:
+        raise ValueError("rows, shift and sums do not belong together")
+    e.weight = NULL
+    if weights is not None:
+        factors = weights
+        if factors.shape[0] != e.n:
+            raise ValueError("rows and weights do not belong together")
+    if e.n == 0 or e.d == 0:
+        return
+    if weights is not None:
+        e.weight = &factors[0]
+    e.x, e.mean, e.out, e.squares = &rows[0, 0], &shift[0], &total[0], &squares[0]
+    e.n_parts = max(1, min(fs_pool_parts(<double> e.n * e.d, LEAST_READ), e.d // 64))
+    with nogil:
+        fs_pool_run(e.n_parts, <fs_part> spread_part[real], &e, NULL, 0)
