@@ -144,7 +144,8 @@ class RowsAgain:
         out = Product.none(q)
         for rows, weights in chunks:
             with naming(chunks.source, chunks.row):
-                out = self._adding(out, *rows_with_weight(rows, weights), q)
+                some, own_weights = rows_with_weight(rows, weights)
+                out = self._adding(out, some, own_weights, q)
         return out
 
     def _adding(self, out: Product, rows: Any, weights: Matrix | None, q: Matrix) -> Product:

@@ -365,6 +365,68 @@ def test_components_of_fewer_rows_and_of_equal_rows_have_converged(monkeypatch):
         assert holds(model, np.pad(truth(rows), (0, 3)))
 
 
+class Told(type(fs.open_rows(np.zeros((1, 1))))):
+    """Rows in memory that count how often they are read, and are others from some reading on."""
+
+    def told(self, *, changes_at=None, stops_at=None, repeatable=True):
+        self.n_read, self.changes_at, self.stops_at, self.repeatable = 0, changes_at, stops_at, repeatable
+        return self
+
+    def read(self, start_row=0):
+        self.n_read += 1
+        if self.n_read == self.stops_at:
+            raise KeyboardInterrupt
+        for rows, position in super().read(start_row):
+            yield rows * (2.0 if self.changes_at is not None and self.n_read >= self.changes_at else 1.0), position
+
+
+def told(rows, **options):
+    source = fs.open_rows(rows)
+    source.__class__ = Told
+    return source.told(**options)
+
+
+def test_a_source_is_read_as_often_as_passes_says():
+    rows = decaying()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for passes in (1, 2, 3):
+            source = told(rows)
+            model = SketchedPCA(4, max_memory=0, tol=1e-12, passes=passes).fit(source)
+            assert source.n_read == model.n_passes_ == passes and not model.converged_
+    source = told(rows)
+    model = SketchedPCA(4, max_memory=0).fit(source)
+    assert source.n_read == model.n_passes_ > 1 and model.converged_
+    assert model.explained_variance_ == pytest.approx(truth(rows)[:4], rel=1e-4)
+
+
+def test_a_source_that_comes_once_is_read_once_and_not_twice():
+    rows = decaying()
+    source = told(rows, repeatable=False)
+    with pytest.raises(ValueError, match="passes=2, but .* comes once: save its rows to a file, or take passes=1"):
+        SketchedPCA(4, max_memory=0, passes=2).fit(source)
+    assert source.n_read == 0
+    for passes in (None, 1):
+        model = SketchedPCA(4, max_memory=0, passes=passes).fit(told(rows, repeatable=False))
+        assert model.n_passes_ == 1 and not model.converged_ and np.isnan(model.residuals_).all()
+
+
+def test_a_source_that_changes_between_passes_is_one_pass_with_a_warning():
+    rows = decaying()
+    with pytest.warns(UserWarning, match="these are not the same rows"):
+        model = SketchedPCA(4, max_memory=0).fit(told(rows, changes_at=2))
+    assert model.n_passes_ == 1 and not model.converged_ and holds(model, truth(rows))
+
+
+def test_an_interrupt_between_passes_leaves_what_was_learned_before():
+    rows = decaying()
+    model = SketchedPCA(4, max_memory=0, passes=1).fit(rows)
+    before = model.components_
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(passes=None).fit(told(decaying(-1.0), stops_at=2))
+    assert np.array_equal(model.components_, before) and model.n_passes_ == 1
+
+
 def test_bad_tol_and_passes():
     for name, bad in [("tol", -1.0), ("tol", np.nan), ("tol", "1"), ("passes", 0), ("passes", 1.5), ("passes", "2")]:
         with pytest.raises((TypeError, ValueError), match=name):
