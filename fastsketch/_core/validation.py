@@ -142,6 +142,11 @@ def refuse_final_nul(values: Any, name: str) -> None:
             )
 
 
+def is_masked(values: Any) -> bool:
+    """Return True for a masked array, and for a Dask array whose chunks are masked arrays."""
+    return isinstance(values, np.ma.MaskedArray) or isinstance(getattr(values, "_meta", None), np.ma.MaskedArray)
+
+
 def require_array_like(values: Any, name: str) -> None:
     """Raise TypeError for values that NumPy would not convert safely, for example masked arrays.
 
@@ -166,7 +171,7 @@ def require_array_like(values: Any, name: str) -> None:
             else:
                 require_array_like(item, f"an item of {name}")
         return
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         raise TypeError(
             f"{name} must not be a masked array: what is behind the mask would count; fill the masked entries, leave "
             "their rows out, or put NaN in their place (filled(np.nan)) where missing numbers are taken"

@@ -178,7 +178,7 @@ def observed(
     if len(values) >= 2**32:
         raise ValueError(f"{name} must have fewer than 2**32 observed entries, got {len(values):,}")
     if dtype is None:
-        dtype = values.dtype if values.dtype.name in ("float32", "float64") else np.dtype(np.float64)
+        dtype = np.dtype(np.float32 if values.dtype.name == "float32" else np.float64)
     with np.errstate(over="ignore"):
         o = np.ascontiguousarray(values, dtype)
     good = np.isfinite(o)

@@ -206,12 +206,12 @@ def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
 
 def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
     """Validate the weights of the lines of a table and return them as an array."""
-    values: NDArray[Any] = np.asarray(sample_weight)
+    values = as_array(sample_weight, "sample_weight")
     if values.dtype.kind not in "fiub":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
     if values.shape != (len(table),):
         raise ValueError(f"sample_weight must have one entry for each of the {len(table)} lines, got {values.shape}")
-    return values
+    return values.astype(np.float32 if values.dtype.name == "float32" else np.float64)
 
 
 def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:

@@ -18,6 +18,8 @@ from fastsketch.lowrank._setting import FitSetting
 DAMPING = 30.0
 # Largest sum of squares of the values, by bytes of the dtype: beyond it, products in a fit overflow.
 MOST_SQUARES = {4: 1e36, 8: 1e300}
+# Smallest sum of squares other than 0, in float64: below it, squares of residuals underflow.
+LEAST_SQUARES = 1e-300
 # Share of the entries that a fit holds out if it has to choose a ridge, and the least number of them that can choose.
 SHARE, ENOUGH = 0.1, 30
 
@@ -115,19 +117,29 @@ def _targets(matrix: Any, loss: str, *, name: str = "X", **options: Any) -> Obse
         data = observed(matrix, loss="square", name=name, **options)
         return replace(data, o=as_targets(data.o, loss, name)).with_weight()
     data = observed(matrix, loss=loss, name=name, **options)
-    if loss == "square":
-        _check_squares(data.o, name)
+    if LOSSES[loss].targets == "real":
+        _check_squares(data.o, loss, name)
     return data.with_weight()
 
 
-def _check_squares(values: Array, name: str) -> None:
-    """Raise ValueError if values are so large that sums of their squares would overflow in a fit."""
-    most = MOST_SQUARES[values.dtype.itemsize]
+def _check_squares(values: Array, loss: str, name: str) -> None:
+    """Raise ValueError if values are so large or so small that sums of their squares overflow or underflow in a fit.
+
+    The square loss has such sums in the dtype of the values, the others only in their scale of residuals, in float64.
+    """
+    most = MOST_SQUARES[values.dtype.itemsize if loss == "square" else 8]
     largest = float(np.abs(values).max(initial=0.0))
-    if largest > (most / max(len(values), 1)) ** 0.5:  # otherwise the sum is certainly below the limit
-        unit = values.astype(np.float64) / largest
-        if not float(unit @ unit) <= most / largest / largest:
-            raise ValueError(
-                f"the squares of {name} must not sum up to more than {most:g} for loss='square', but a value is "
-                f"{largest:g}: scale {name} down"
-            )
+    if largest == 0.0 or (LEAST_SQUARES**0.5 <= largest <= (most / len(values)) ** 0.5):
+        return  # the sum is certainly within the limits
+    unit = values.astype(np.float64) / largest
+    squares = float(unit @ unit)
+    if not squares <= most / largest / largest:
+        raise ValueError(
+            f"the squares of {name} must not sum up to more than {most:g} for loss={loss!r}, but a value is "
+            f"{largest:g}: scale {name} down"
+        )
+    if not squares * largest >= LEAST_SQUARES / largest:
+        raise ValueError(
+            f"the squares of {name} must sum up to {LEAST_SQUARES:g} or more for loss={loss!r}, but the largest value "
+            f"is {largest:g}: scale {name} up"
+        )

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastsketch._core.losses import LOSSES, LossName
-from fastsketch._core.validation import Rows, as_choice, as_integer, as_real, is_sparse
+from fastsketch._core.validation import Rows, as_choice, as_integer, as_real, is_masked, is_sparse
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
@@ -110,7 +110,8 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         if not reset:
             check_is_fitted(self, self._MODEL)
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
-        if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
+        if is_masked(X) and X.dtype.kind in "fiub":
+            X = X.compute() if hasattr(X, "compute") else X  # a Dask array
             masked: Any = X.astype(X.dtype if X.dtype.kind == "f" else np.float64)
             X = masked.filled(np.nan)
         return checked(self, X, sum_duplicates=False, reset=reset, **options)

@@ -291,6 +291,17 @@ def effective_rows(weights: Matrix) -> float:
     return float(weights.sum() ** 2 / (weights @ weights))
 
 
+def sum_of_squares(weights: Matrix) -> float:
+    """Add up the squares of weights. Raise ValueError if the squares of positive weights underflow."""
+    squares = float(weights @ weights)
+    if squares < np.finfo(np.float64).tiny and weights.any():
+        raise ValueError(
+            f"sample_weight must not be so small that its squares underflow, but the largest weight is "
+            f"{weights.max():g}: multiply all weights by a constant"
+        )
+    return squares
+
+
 # -- covariance of a sketch --------------------------------------------------------------------------------------------
 class ShrunkCovariance(NamedTuple):
     """Shrunk covariance matrix (1 - share) S + floor I, with its two parameters."""

@@ -45,6 +45,8 @@ Floats = NDArray[np.float64]
 Scale = Literal["moments"] | None
 # Size in bytes of the blocks in which shuffled rows are copied before they are learned.
 COPIED = 1 << 23
+# If no target is larger than this, squares underflow.
+SMALLEST = 1e-145
 
 
 class _RowsInEpochs:
@@ -433,6 +435,12 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         with whole_or_as_before(self):
             rows, targets = self._checked(X, y, reset=True)
             rows, targets, weights = self._with_weight(rows, targets, sample_weight)
+            largest = float(np.abs(targets).max(initial=0.0))
+            if 0.0 < largest < SMALLEST:
+                raise ValueError(
+                    f"y must not be so small that its squares underflow, but its largest value is {largest:g}: "
+                    "multiply y by a constant"
+                )
             return self._fit(self._new(), rows, targets, weights)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:

@@ -239,8 +239,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         A row with missing values is scored over its observed columns. That distance is mapped to the distance of the
         same tail probability over all columns, so that such a row is an alarm as often as a complete one. In a column
         that was constant during learning, a row with another value has the deviation (n + 1) / sqrt(n), as if it were
-        the only one of n + 1 rows that differs. Without retained rows (``contamination=None``, a job) the score is the
-        Gaussian log-density under ``covariance_``, which is -inf if that is singular.
+        the only one of n + 1 rows that differs. The score is the Gaussian log-density under ``covariance_``, which is
+        -inf if that is singular, without retained rows (``contamination=None``, a job) and after a single row.
 
         Parameters
         ----------

@@ -38,6 +38,7 @@ from fastsketch.sklearn._gaussian import (
     oracle_approximating,
     projected,
     rounding_of,
+    sum_of_squares,
 )
 from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._missing import complete_rows
@@ -58,9 +59,10 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
     whose variance does not exceed that share are pooled with them.
 
     Columns are standardised internally: shrinkage, directions, distances and scores are those of the correlation
-    matrix, and do not depend on the units of the columns. A sketch divides columns by powers of two (``scale_rows``)
-    rather than by their deviations: its answers are unchanged if a unit is multiplied by a power of two, and otherwise
-    change as if the column were multiplied by a factor between one half and two.
+    matrix, and do not depend on the units of the columns, unless squares of a column leave the range of float64 (a
+    column whose values are all below 1e-154 counts as constant). A sketch divides columns by powers of two
+    (``scale_rows``) rather than by their deviations: its answers are unchanged if a unit is multiplied by a power of
+    two, and otherwise change as if the column were multiplied by a factor between one half and two.
 
     Parameters
     ----------
@@ -265,7 +267,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         kept = (KeptRows.like(X) if keeps else None) if first else self._kept_rows
         squares = 0.0 if first else self._weight_squares
         if squares is not None:
-            squares += float(X.shape[0]) if weights is None else float(weights @ weights)
+            squares += float(X.shape[0]) if weights is None else sum_of_squares(weights)
         if kept is not None:
             kept = kept.after(X, weights, first=sketch.n_rows, complete=complete)
         scales = self._first_scales(sketch, X.shape[1]) if first else self._scales

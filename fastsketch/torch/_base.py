@@ -59,16 +59,17 @@ def check_whole(p: Tensor) -> None:
 
 
 def check_shared(group: dict[str, Any]) -> None:
-    """Raise TypeError or ValueError if an option that all optimizers have is out of range.
+    """Raise TypeError or ValueError if an option that all optimizers have is out of range, and make numbers floats.
 
     The message names the option.
     """
     lr, sketched = group["lr"], group["sketched"]
     if isinstance(lr, Tensor) and (lr.numel() != 1 or lr.is_complex() or lr.is_meta):
         raise ValueError(f"lr must be a number or a tensor of one, got a tensor of shape {tuple(lr.shape)}, {lr.dtype}")
-    as_real(float(lr) if isinstance(lr, Tensor) else lr, "lr", 0.0, 1e300)
-    as_real(group["eps"], "eps", 0.0, 1e300, low_open=True)
-    as_real(group["weight_decay"], "weight_decay", 0.0, 1e300)
+    rate = as_real(float(lr) if isinstance(lr, Tensor) else lr, "lr", 0.0, 1e300)
+    group["lr"] = lr if isinstance(lr, Tensor) else rate
+    group["eps"] = as_real(group["eps"], "eps", 0.0, 1e300, low_open=True)
+    group["weight_decay"] = as_real(group["weight_decay"], "weight_decay", 0.0, 1e300)
     if not isinstance(group["maximize"], bool):
         raise TypeError(f"maximize must be True or False, got {group['maximize']!r}")
     if not (isinstance(sketched, bool) or (isinstance(sketched, str) and sketched == "auto")):
@@ -127,7 +128,8 @@ class GuardedOptimizer(Optimizer):
         TypeError, ValueError
             If an option is out of range, or the parameters are missing or shards.
         """
-        self._check({**self.defaults, **param_group})
+        options = {**self.defaults, **param_group}
+        self._check(options)
         if "params" not in param_group:
             raise ValueError(f"param_group must hold 'params', got {', '.join(map(repr, param_group))}")
         given: Any = param_group["params"]
@@ -137,7 +139,7 @@ class GuardedOptimizer(Optimizer):
             given = list(given)
         for one in cast("list[Any]", given):
             check_whole(cast("tuple[str, Tensor]", one)[1] if isinstance(one, tuple) else one)
-        super().add_param_group({**param_group, "params": given})
+        super().add_param_group({**options, "params": given})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -215,6 +217,8 @@ class GuardedOptimizer(Optimizer):
         """
         self._check_state_dict(state_dict)
         super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            self._check(group)  # which makes numbers floats
         # torch has cast the state to the dtype of the parameter: restore what was saved
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]
         params = [p for group in self.param_groups for p in tensors(group)]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from fastsketch._core.validation import as_integer, as_real
+from fastsketch._core.validation import MOST_SIZE, as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
 from fastsketch.torch import _sketch
 from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors, usable_eps
@@ -62,10 +62,10 @@ class _SketchedOptimizer(GuardedOptimizer):
 
     def _check(self, group: dict[str, Any]) -> None:
         check_shared(group)
-        as_integer(group["sketch_size"], "sketch_size", 2)
+        as_integer(group["sketch_size"], "sketch_size", 2, MOST_SIZE)
         as_integer(group["max_elements"], "max_elements", 0)
         if group["delta"] is not None:
-            as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
+            group["delta"] = as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
 
     def _is_sketched(self, group: dict[str, Any], p: Tensor) -> bool:
         """Return True if the parameter gets a sketch, False if it gets AdaGrad's diagonal."""
@@ -103,7 +103,11 @@ class _SketchedOptimizer(GuardedOptimizer):
         super()._check_state(group, p, known)
         if "rank" in known and not (known["rank"] <= len(known["turn"]) and known["n_rows"] <= len(known["rows"])):
             raise ValueError(f"state 'rank', 'n_rows' of a parameter of shape {tuple(p.shape)} are more than it holds")
-        as_real(known.get("first_length", 1.0), "first_length", 0.0, 1e300, low_open=True)
+        length = known.get("first_length", 1.0)
+        if not isinstance(length, float):
+            where = f"state 'first_length' of a parameter of shape {tuple(p.shape)}"
+            raise TypeError(f"{where} must be a float, got {length!r}")
+        as_real(length, "first_length", 0.0, 1e300, low_open=True)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Convert a gradient to a flat vector in the dtype of the state, and add the weight decay.

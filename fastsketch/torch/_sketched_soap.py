@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from fastsketch._core.validation import as_integer, as_real
+from fastsketch._core.validation import MOST_SIZE, as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
 from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors, usable_eps
 from fastsketch.torch._side import EXTRA, sketched
@@ -154,8 +154,8 @@ class SketchedSOAP(GuardedOptimizer):
         betas = cast("list[Any]", betas)
         for name, value in (("betas", betas[0]), ("betas", betas[1]), ("sketch_beta", group["sketch_beta"])):
             as_real(value, name, 0.0, 1.0, high_open=True)
-        as_integer(group["rank"], "rank", 1)
-        as_integer(group["every"], "every", 1)
+        as_integer(group["rank"], "rank", 1, MOST_SIZE)
+        as_integer(group["every"], "every", 1, MOST_SIZE)
 
     def facts(self) -> list[TensorFacts]:
         """Return a summary of each parameter's state: kind, bytes and the error bounds of its sketches.

@@ -161,3 +161,18 @@ def test_numbers_too_large_for_float32_are_named():
     with pytest.raises(ValueError, match="sample_weight must have the shape of X"):
         fs.LowRankModel(1).fit(x, sample_weight=[1.0, 2.0])
     fs.LowRankModel(1).fit(x / 1e300)
+
+
+@pytest.mark.parametrize("loss", ["square", "huber", "absolute", "quantile", "epsilon_insensitive"])
+def test_values_whose_squares_leave_the_range_are_refused(loss):
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 8))
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    expected = fs.LowRankModel(2, loss=loss).fit(rows).complete()
+    for unit in (2.0**-450, 2.0**450):
+        found = fs.LowRankModel(2, loss=loss).fit(unit * rows).complete()
+        assert np.allclose(found / unit, expected, rtol=1e-6, atol=1e-9)
+    for unit, remedy in ((1e-160, "scale X up"), (1e160, "scale X down")):
+        with pytest.raises(ValueError, match=f"squares of X .*{loss}.*{remedy}"):
+            fs.LowRankModel(2, loss=loss).fit(unit * rows)
+    assert not fs.LowRankModel(1, loss=loss).fit(np.zeros((4, 3))).complete().any()

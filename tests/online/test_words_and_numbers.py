@@ -15,6 +15,7 @@ TARGETS = np.where(HOURS > 12, 1.0, -1.0)
 AS_WORDS = [{"hour": str(hour), "size": float(size)} for hour, size in zip(HOURS, RNG.random(200), strict=True)]
 AS_NUMBERS = [{**row, "hour": int(row["hour"])} for row in AS_WORDS]
 AS_PAIRS = [list(row.items()) for row in AS_WORDS]
+READY_MADE = [{f"hour={row['hour']}": 1.0, "size": row["size"]} for row in AS_WORDS]
 MODELS = {
     "newton": lambda: fs.SketchedNewton(4),
     "newton square": lambda: fs.SketchedNewton(4, loss="square"),
@@ -32,7 +33,7 @@ def told(call):
     return [str(warning.message) for warning in caught if "the feature" in str(warning.message)]
 
 
-@pytest.mark.parametrize("before", ["words", "pairs", "numbers"])
+@pytest.mark.parametrize("before", ["words", "pairs", "ready made", "numbers"])
 @pytest.mark.parametrize(
     ("name", "ask"),
     [
@@ -44,7 +45,7 @@ def told(call):
 )
 def test_a_model_warns_once(name, before, ask):
     first, then = (AS_NUMBERS, AS_WORDS) if before == "numbers" else (AS_WORDS, AS_NUMBERS)
-    first = AS_PAIRS if before == "pairs" else first
+    first = {"pairs": AS_PAIRS, "ready made": READY_MADE}.get(before, first)
     model = MODELS[name]()
     assert not told(lambda: model.update(first, TARGETS))
     assert not told(lambda: model.predict(first))

@@ -75,3 +75,27 @@ def test_every_dtype_at_every_entry_point(name):
             assert np.array_equal(found, answer(call, pandas.DataFrame(ROWS))), dtype
     for dtype in NO_NUMBERS:
         assert answer(call, ROWS.astype(np.int64).astype(dtype)) is None, dtype
+
+
+LOW_RANK = fs.LowRankModel(2).fit(ROWS)
+USERS, ITEMS, VALUES = np.repeat(np.arange(40), 12), np.tile(np.arange(12), 40), np.arange(480.0)
+# Values and weights of entries: float16 becomes float64 here. Values of events may be objects, as in pandas.
+OF_ENTRIES = {
+    "low rank": lambda x: fs.LowRankModel(2).fit(x).complete(),
+    "low rank, weights": lambda x: fs.LowRankModel(2).fit(VALUES.reshape(40, 12), sample_weight=x).complete(),
+    "low rank, new rows": lambda x: LOW_RANK.fold_in(x).decision_function(USERS, ITEMS),
+    "events": lambda x: fs.data.Triples(USERS, ITEMS, values=np.ravel(x)).matrix().toarray(),
+    "low rank, events": lambda x: fs.LowRankModel(2).fit(fs.data.Triples(USERS, ITEMS, values=np.ravel(x))).complete(),
+    "low rank, weights of events": lambda x: (
+        fs.LowRankModel(2).fit(fs.data.Triples(USERS, ITEMS, values=VALUES), sample_weight=np.ravel(x)).complete()
+    ),
+    "EASE, events": lambda x: fs.SketchedEASE(4).update(fs.data.Triples(USERS, ITEMS, values=np.ravel(x))),
+}
+
+
+@pytest.mark.parametrize("name", OF_ENTRIES)
+def test_every_dtype_of_entries(name):
+    expected = answer(OF_ENTRIES[name], ROWS)
+    for dtype in NUMBERS:
+        found = answer(OF_ENTRIES[name], ROWS.astype(dtype))
+        assert found is not None and np.array_equal(found, expected), dtype

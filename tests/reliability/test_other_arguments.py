@@ -8,7 +8,9 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.recommending import ranking
 
+LINES = fs.data.Triples(["u", "u", "v"], ["i", "j", "i"], values=[1.0, 2.0, 3.0])
 ROWS = np.random.default_rng(0).random((40, 12))
 EVENTS = sparse.csr_array((ROWS < 0.4).astype(float))
 NUMBERS = np.arange(4)
@@ -44,6 +46,11 @@ CALLS = {
     "weights of an audit": (np.ones(40), lambda sample_weight: SKETCH.audit(ROWS, sample_weight=sample_weight)),
     "vector": (np.ones(12), lambda v: SKETCH.solve(v, alpha=1.0)),
     "comparator": (np.ones(12), lambda comparator: fs.SketchedNewton(4).compare_with(comparator)),
+    "scores": (np.arange(12.0), lambda scores: ranking.top_items(scores, 2)),
+    "lists": (np.zeros((40, 1), int), lambda recommended: ranking.ndcg_at(recommended, EVENTS)),
+    "values of users": (np.ones(5), lambda values: ranking.mean_of(values)),
+    "times of events": (np.arange(EVENTS.nnz), lambda times: ranking.leave_one_out(EVENTS, times=times)),
+    "weights of lines": (np.ones(3), lambda sample_weight: fs.LowRankModel(1).fit(LINES, sample_weight=sample_weight)),
     "times": (np.arange(40.0), lambda by: WINDOW.copy().update(ROWS, by=by)),
 }
 
@@ -54,6 +61,7 @@ def test_masked_arrays_and_ragged_lists_are_refused_by_name(what):
     call(values)
     (name,) = inspect.signature(call).parameters
     bad = {"masked": np.ma.array(values, mask=np.arange(values.size).reshape(values.shape) % 2)}
+    bad["masked chunks"] = pytest.importorskip("dask.array").from_array(bad["masked"])
     for kind, value in {**bad, "ragged": [[1, 2], [3]]}.items():
         with pytest.raises((TypeError, ValueError), match=name) as caught:
             call(value)

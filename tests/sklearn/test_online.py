@@ -179,6 +179,20 @@ def test_the_adaptive_faces_are_the_adaptive_model():
     assert np.array_equal(parts.coef_, stream.coef)
 
 
+@pytest.mark.parametrize("kind", [SketchedNewtonRegressor, AdaptiveSubgradientRegressor])
+@pytest.mark.parametrize("loss", ["square", "huber", "absolute"])
+def test_targets_of_any_unit_whose_squares_are_numbers(kind, loss):
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((200, 4))
+    y = X @ [1.0, 2.0, 0.0, 0.0]
+    expected = kind(loss=loss).fit(X, y).predict(X)
+    for unit in (2.0**-400, 2.0**240):
+        assert np.allclose(kind(loss=loss).fit(X, unit * y).predict(X) / unit, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="y must not be so small.*underflow.*multiply y by a constant"):
+        kind(loss=loss).fit(X, 1e-160 * y)
+    assert not kind(loss=loss).fit(X, 0 * y).predict(X).any()
+
+
 def test_adaptive_regression():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3000, 15))

@@ -668,6 +668,14 @@ def test_numbers_whose_squares_are_out_of_range_are_refused_by_name(form):
             ask(form(asked))
 
 
+def test_weights_whose_squares_underflow_are_refused():
+    X = np.random.default_rng(0).standard_normal((40, 5))
+    model = SketchedCovariance().fit(X, sample_weight=np.full(40, 1e-150))
+    assert np.allclose(model.mahalanobis(X), SketchedCovariance().fit(X).mahalanobis(X))
+    with pytest.raises(ValueError, match="sample_weight.*underflow.*1e-165: multiply all weights by a constant"):
+        SketchedCovariance().fit(X, sample_weight=np.full(40, 1e-165))
+
+
 def test_a_file_of_before_the_robust_scores_loads():
     """It has no squares of weights; its scores are those of the rows that it retained."""
     from tests import golden

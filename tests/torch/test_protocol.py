@@ -294,3 +294,23 @@ def test_a_parameter_of_another_dtype_is_refused_before_any_moves():
     with pytest.raises(RuntimeError, match=r"state of a parameter is torch.float32, .* torch.float64"):
         optimizer.step()
     assert torch.equal(first, before) and optimizer.state[first]["step"] == optimizer.state[second]["step"] == 1
+
+
+@KINDS
+def test_whole_numbers_as_options_are_floats_or_refused(kind):
+    _, optimizer = stepped(kind, eps=10**30)
+    assert optimizer.param_groups[0]["eps"] == 1e30
+    p, optimizer = stepped(kind)
+    for name in ("lr", "eps", "delta", "sketch_size", "rank", "every"):
+        state = copy.deepcopy(optimizer.state_dict())
+        if name not in state["param_groups"][0]:
+            continue
+        state["param_groups"][0][name] = 10**30
+        if name in ("sketch_size", "rank", "every"):
+            with pytest.raises(ValueError, match=f"{name} must be below"):
+                optimizer.load_state_dict(state)
+        else:
+            optimizer.load_state_dict(state)
+            optimizer.step()
+            assert optimizer.param_groups[0][name] == 1e30
+            p, optimizer = stepped(kind)

@@ -136,6 +136,10 @@ cdef class Columns:
         if column >= INT32_MAX:
             raise ValueError(f"row {row} has a new feature, {shown(name)}: a vocabulary holds fewer than 2**31 names")
         self.columns[name] = column
+        if "=" in name:  # the name of a word, also where it is given ready made
+            feature, _, word = name.partition("=")
+            if word:
+                self.pairs.setdefault(feature, {})
         return column
 
     cdef int64_t hashed(self, const uint8_t *text, Py_ssize_t size, int *sign) noexcept:

@@ -299,7 +299,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
         raise TypeError(f"values must hold real numbers, got dtype {out.dtype}")
     if out.shape != table.users.shape:
         raise ValueError(f"values must have one entry for each of the {len(table)} lines, got shape {out.shape}")
-    out = np.ascontiguousarray(out, out.dtype if out.dtype.name in ("float32", "float64") else np.float64)
+    out = np.ascontiguousarray(out, np.float32 if out.dtype.name == "float32" else np.float64)
     good = np.isfinite(out)
     if not good.all():
         at = int(np.argmin(good))

@@ -254,17 +254,17 @@ class Csv:
         if self._numbering and self._numbering in piece:
             self._refuse_header(piece, line)
         if not self._has_nulls:  # searching for spellings of missing numbers takes 1.5 times as long
-            with suppress(pl.exceptions.PolarsError, _Refused):
+            with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, _Refused):
                 return self._parsed(pl, piece, numbers, texts)
         self._has_nulls = True
-        with suppress(pl.exceptions.PolarsError, _Refused):
+        with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, _Refused):
             return self._parsed(pl, piece, numbers, texts)
         if not (b'"' in piece or self.separator in " \t" or self.newline == b"\r"):
             # polars keeps blanks around cells, and reads a blank line as a row
             blank = rb"(?m)[ \t]+(?=[%b\r\n])|(?:(?<=%b)|^)[ \t]+|^\s*\n".replace(
                 b"%b", re.escape(self.separator.encode())
             )
-            with suppress(pl.exceptions.PolarsError, _Refused):
+            with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, _Refused):
                 return self._parsed(pl, re.sub(blank, b"", piece), numbers, texts)
         return self._from_cells(pl, piece, line, numbers, texts)
 
@@ -294,8 +294,9 @@ class Csv:
 
         The last column of the file is always parsed, because its nulls reveal short rows.
         """
-        # several blanks separate columns too, and polars drops a byte order mark that is part of a cell
-        if self.separator == " " or piece.startswith(BYTE_ORDER_MARK):
+        # Several blanks separate columns too, polars drops a byte order mark that is part of a cell, and it panics at
+        # some quotes if lines end in a carriage return.
+        if self.separator == " " or piece.startswith(BYTE_ORDER_MARK) or (self.newline == b"\r" and b'"' in piece):
             raise _Refused
         last, is_number, comment = self.width - 1, kind == pl.Float64, self.dialect.comment
         if kind not in self._schemas:
@@ -332,9 +333,10 @@ class Csv:
         """Raise _Refused if there may be short rows, blank lines, or quotes that do not enclose a cell."""
         if not self.dialect.multiline and unquoted.count(self.newline) != piece.count(self.newline):
             raise _Refused
+        unquoted = unquoted.replace(self.newline, b"\n")  # the end of a line to the patterns below
         if self.dialect.comment:
             unquoted = re.sub(rb"(?m)^" + re.escape(self.dialect.comment.encode()) + rb".*\n", b"", unquoted)
-        lines, n_separators = unquoted.count(self.newline), unquoted.count(self.separator.encode())
+        lines, n_separators = unquoted.count(b"\n"), unquoted.count(self.separator.encode())
         broken = b'"' in unquoted or (not self.dialect.multiline and lines != n_rows)
         if broken or n_separators != n_rows * (self.width - 1):
             raise _Refused

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastsketch._core.validation import as_rows, is_sparse
+from fastsketch._core.validation import as_rows, is_sparse, require_array_like
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._formats import Options
@@ -18,6 +18,7 @@ def open_dask(x: Any, options: Options) -> Source:
     """Open a Dask array as a source. Raise SourceError unless it is a matrix of real numbers of known shape."""
     if any(n != n for n in x.shape):  # NaN: not known before the array is computed
         raise SourceError("the dask array does not know how large it is: x.compute_chunk_sizes() finds out")
+    require_array_like(x, "the dask array")
     if x.ndim != 2 or x.shape[1] < 1:
         raise SourceError(f"the dask array must be a matrix with at least one column, got shape {x.shape}")
     if x.dtype.kind not in "fiub":

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import Rows, as_flag, as_integer, as_rows, check_finite, is_sparse
+from fastsketch._core.validation import Rows, as_array, as_flag, as_integer, as_rows, check_finite, is_sparse
 from fastsketch.recommending.ranking._splits import row_indices
 
 Values = NDArray[np.float64]
@@ -303,7 +303,7 @@ def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Indi
 
     Errors name the user and the item.
     """
-    lists: NDArray[Any] = np.asarray(recommended)
+    lists = as_array(recommended, "recommended")
     if lists.ndim != 2:
         raise ValueError(f"recommended must have shape (users, k), got {lists.shape}")
     if lists.dtype.kind not in "iu" and lists.size:
@@ -446,7 +446,7 @@ def mean_of(values: ArrayLike) -> Mean:
     0.231
     """
     try:
-        user_values = np.asarray(values, np.float64).reshape(-1)
+        user_values = as_array(values, "values").astype(np.float64).reshape(-1)
     except OverflowError as error:
         raise ValueError(f"values must be numbers that a float holds: {error}") from None
     user_values = user_values[~np.isnan(user_values)]

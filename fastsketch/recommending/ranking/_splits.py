@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import as_integer, as_real, as_seed, is_sparse
+from fastsketch._core.validation import as_array, as_integer, as_real, as_seed, is_sparse
 
 Indices = NDArray[np.intp]
 
@@ -335,7 +335,7 @@ def _with_times(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
     if X.format not in ("csr", "csc", "coo"):
         raise TypeError(f"X must be CSR, CSC or COO to go with times, got {X.format}")
     csr = as_csr(X, "X", sum_duplicates=False, numbered=True)
-    event_times: NDArray[Any] = np.asarray(times)
+    event_times = as_array(times, "times")
     if event_times.dtype.kind not in "fiuM":
         raise TypeError(f"times must be real numbers or datetime64, got dtype {event_times.dtype}")
     if event_times.shape != (len(X.data),):

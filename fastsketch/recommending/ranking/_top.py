@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import as_integer, as_subset, is_sparse
+from fastsketch._core.validation import as_array, as_integer, as_subset, is_sparse
 from fastsketch.recommending.ranking._splits import row_indices
 
 # The number of scores that are sorted at a time.
@@ -56,7 +56,7 @@ def top_items(
     [[2, -1], [3, 0], [0, 2]]
     """
     n = as_integer(n, "n", 1)
-    z: NDArray[Any] = np.asarray(scores)
+    z = as_array(scores, "scores")
     if z.dtype.kind not in "fiub":
         raise TypeError(f"scores must hold real numbers, got dtype {z.dtype}")
     if z.ndim not in (1, 2):

@@ -429,9 +429,10 @@ def test_many_columns_open_in_a_time_that_grows_as_their_number(tmp_path):
 
 @pytest.mark.parametrize("how", [{}, {"decimal": ","}, {"thousands": " "}, {"comment": "#"}])
 @pytest.mark.parametrize("blank", ["", " ", "\t", " \t\r", "\x0b"])
-def test_a_line_of_blanks_is_no_row_of_one_column(tmp_path, how, blank):
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_a_line_of_blanks_is_no_row_of_one_column(tmp_path, how, blank, end):
     path = tmp_path / "a.csv"
-    path.write_bytes(f"x\n1\n{blank}\n15\n{blank}".encode())
+    path.write_bytes(f"x\n1\n{blank}\n15\n{blank}".replace("\n", end).encode())
     source = open_rows(path, separator=";", fill=0.0, **how)
     np.testing.assert_array_equal(np.concatenate(list(source)), [[1.0], [15.0]])
 
@@ -461,6 +462,13 @@ def test_columns_in_the_names_of_folders_are_not_lost_in_silence(tmp_path):
     with pytest.warns(UserWarning, match="columns 'shop', 'year'"):
         rows, _, _ = next(iter(fs.data.TableRows(folder / "p.csv", label="y").chunks(0)))
     assert rows == [{"x": 1.0}, {"x": 3.0}]
+
+
+def test_quotes_in_files_whose_lines_end_in_a_carriage_return(tmp_path):
+    with pytest.raises(SourceError, match="quote"):
+        all_rows(opened(tmp_path, '""\r"', header=False, separator=",", fill=0.0))
+    source = opened(tmp_path, 'a,b\r"1",2\r3,"4"\r', header=True, separator=",")
+    np.testing.assert_array_equal(all_rows(source), [[1.0, 2.0], [3.0, 4.0]])
 
 
 def test_an_event_beyond_doubles_is_named_by_its_line(tmp_path):
