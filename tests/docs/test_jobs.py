@@ -27,7 +27,7 @@ def test_a_page_answers_its_question(path):
 
 
 def test_every_job_has_a_page():
-    assert len(PAGES) == 10
+    assert len(PAGES) == 11
 
 
 @pytest.mark.parametrize("path", sorted(CHOICES.glob("*.md")), ids=lambda path: path.stem)

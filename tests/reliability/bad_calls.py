@@ -227,6 +227,10 @@ GOOD = {
 def _by_call(name, parameter):
     """A good argument where that of the name alone would not do."""
     kind = name.split(".")[-2]
+    if name.startswith(("fastsketch.torch.FrequentDirections", "fastsketch.torch.c", "fastsketch.torch.load")):
+        return _for_tensors(name, parameter)
+    if name.startswith("fastsketch.torch.save"):
+        return {"sketches": {"a": _learned(_class("fastsketch.torch.FrequentDirections.update"))}}.get(parameter)
     if name.startswith(("fastsketch.data.Source", "fastsketch.data.naming")) and parameter in ("source", "row"):
         return 3 if parameter == "row" else fs.open_rows(dense())
     if name.endswith((".run", ".map_rows", ".sketch_groups")) and parameter in ("source", "engine"):
@@ -299,6 +303,20 @@ def _by_call(name, parameter):
     return None
 
 
+def _for_tensors(name, parameter):
+    import torch
+
+    if name.endswith("load_sketches") and parameter == "path":
+        path = _file(".pt")
+        torch.save({}, path)
+        return path
+    own = {"rows": _rows, "v": lambda: torch.ones(D), "model": lambda: torch.nn.Linear(D, 2), "modules": lambda: ""}
+    own |= {"batches": lambda: [_rows()], "device": lambda: "cpu", "n_features": lambda: D}
+    if name.endswith("from_fastsketch") and parameter == "model":
+        return _learned(fs.FrequentDirections)
+    return own[parameter]() if parameter in own else None
+
+
 def _has_pairs(name):
     return any(kind in name for kind in ("LowRankModel", "ADMM", "Wiberg", "AISImpute", "AltMin"))
 
@@ -312,9 +330,17 @@ def _tensor():
     return out
 
 
+def _rows():
+    import torch
+
+    return torch.from_numpy(dense()).float()
+
+
 @cache
 def _learned(cls):
     """An object of a class that has learned something; not to be changed."""
+    if cls.__module__ == "fastsketch.torch._frequent_directions":
+        return cls(4).update(_rows())
     if cls.__module__.startswith("fastsketch.torch"):
         out = cls([_tensor()])
         out.step()

@@ -1,0 +1,326 @@
+"""Sketches of the inputs, outputs or output gradients of the modules of a network, taken by hooks."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from difflib import get_close_matches
+from fnmatch import filter as matching
+from os import PathLike
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import DataParallel, Module
+from torch.nn.parallel import DistributedDataParallel
+
+from fastsketch._core.progress import ProgressLine
+from fastsketch._core.validation import as_choice
+from fastsketch._core.warning import warn_caller
+from fastsketch.sketching._methods import MethodName
+from fastsketch.torch._base import UNTYPED
+from fastsketch.torch._frequent_directions import SETTINGS, FrequentDirections
+
+Mask = str | Callable[[Any], Tensor] | None
+Modules = str | Iterable[str] | type[Module] | tuple[type[Module], ...]
+
+
+def collect(
+    model: Module,
+    batches: Iterable[Any],
+    *,
+    modules: Modules,
+    of: Literal["inputs", "outputs", "gradients"] = "inputs",
+    reduce: Literal["tokens", "mean"] = "tokens",
+    mask: Mask = None,
+    forward: Callable[[Module, Any], Any] | None = None,
+    sketch_size: int = 64,
+    method: MethodName = "rfd",
+    center: bool = True,
+    dtype: torch.dtype = torch.float32,
+    max_memory: float | None = None,
+    progress: bool | None = None,
+) -> dict[str, FrequentDirections]:
+    """Run a model on batches, and sketch the inputs, outputs or output gradients of its modules.
+
+    The hooks on the modules are removed at the end, also after an exception. The model stays in its mode: call
+    ``model.eval()`` before, unless dropout is to act. A module that is called several times in a step gives as many
+    batches. Recomputation in checkpointed modules is not counted.
+
+    Parameters
+    ----------
+    model : Module
+        May be wrapped in DistributedDataParallel; each process then has sketches of its own batches, which
+        ``all_reduce`` merges.
+    batches : iterable
+        Of mappings (keyword arguments of the model), tuples or lists (positional arguments), or single arguments.
+    modules : str, iterable of str, or type
+        Names as ``model.named_modules()`` has them, with wildcards as in a shell, or classes of modules.
+    of : {"inputs", "outputs", "gradients"}, default "inputs"
+        What is sketched: the first tensor among the arguments or the results of the module, or the gradient of the
+        loss with respect to the latter.
+    reduce : {"tokens", "mean"}, default "tokens"
+        "tokens": one row for each token. "mean": one row for each sequence, the mean of its tokens.
+    mask : str or callable, optional
+        Which tokens count, (batch, tokens), nonzero for those that do: the name of an entry of the batch, or a function
+        of the batch.
+    forward : callable, optional
+        Called with the model and a batch instead of the model itself. With "gradients" it returns the loss, or None if
+        it has called ``backward``.
+    sketch_size, method, center, dtype
+        As for ``FrequentDirections``.
+    max_memory : float, optional
+        Bytes that the sketches may take on the device, by ``FrequentDirections.memory_bytes``. It is checked before a
+        sketch is allocated.
+    progress : bool, optional
+        Print the progress to stderr; by default on a terminal.
+
+    Returns
+    -------
+    dict of str to FrequentDirections
+        By the names of modules.
+
+    Raises
+    ------
+    TypeError
+        If the model is wrapped in DataParallel, whose replicas have hooks on several threads.
+    ValueError
+        If no module has a given name, a mask has another shape than the tokens, the loss is not a scalar, or
+        `max_memory` is exceeded.
+
+    Warns
+    -----
+    UserWarning
+        If modules gave no rows: they were not called, or no gradient reached their outputs.
+
+    Notes
+    -----
+    Inputs and outputs are collected under ``torch.no_grad``. With "gradients", ``backward`` adds to the gradients of
+    the parameters as in training.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fastsketch.torch import collect
+    >>> model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.ReLU(), torch.nn.Linear(30, 2))
+    >>> sketches = collect(model, torch.randn(10, 64, 20), modules=torch.nn.Linear, sketch_size=8)
+    >>> {name: (sketch.n_rows, sketch.n_features) for name, sketch in sketches.items()}
+    {'0': (640, 20), '2': (640, 30)}
+    """
+    if isinstance(model, DataParallel):
+        raise TypeError("model must not be wrapped in DataParallel: pass model.module, or use DistributedDataParallel")
+    as_choice(of, "of", ("inputs", "outputs", "gradients"))
+    as_choice(reduce, "reduce", ("tokens", "mean"))
+    chosen = _select(model.module if isinstance(model, DistributedDataParallel) else model, modules)
+    sketches = {name: FrequentDirections(sketch_size, method=method, center=center, dtype=dtype) for name in chosen}
+    memory, token_mask = 0, None
+    line = ProgressLine("collect", progress)
+
+    def take(name: str, value: Any) -> None:
+        nonlocal memory
+        x = _first_tensor(value)
+        if x is None or (of != "gradients" and _in_backward()):
+            return
+        sketch, rows = sketches[name], _rows(x.detach(), name, reduce, token_mask)
+        if sketch.n_features is None:
+            memory += sketch.memory_bytes(rows.shape[-1])
+            if max_memory is not None and memory > max_memory:
+                raise ValueError(f"max_memory is {max_memory:g} bytes, the sketches up to {name!r} take {memory:,}")
+        sketch.update(rows)
+
+    def watch_gradient(name: str, output: Any) -> None:
+        x = _first_tensor(output)
+        if x is not None and x.requires_grad:
+            x.register_hook(lambda gradient: take(name, gradient))
+
+    with ExitStack() as stack:
+        for name, module in chosen.items():
+            if of == "inputs":
+                handle = module.register_forward_pre_hook(
+                    lambda _, args, kwargs, name=name: take(name, (args, kwargs)), with_kwargs=True
+                )
+            else:
+                feed = take if of == "outputs" else watch_gradient
+                handle = module.register_forward_hook(lambda _, args, out, name=name, feed=feed: feed(name, out))
+            stack.callback(handle.remove)
+        stack.enter_context(torch.set_grad_enabled(of == "gradients"))
+        total = len(batches) if hasattr(batches, "__len__") else None  # type: ignore[arg-type]
+        for done, batch in enumerate(batches, start=1):
+            token_mask = _mask_of(batch, mask)
+            result = _call(model, batch) if forward is None else forward(model, batch)
+            if of == "gradients" and result is not None:
+                _backward(result)
+            n_rows = max((sketch.n_rows for sketch in sketches.values()), default=0)
+            line.show(done / total if total else 0.0, n_rows, final=done == total, more={"MB": memory / 1e6})
+    if silent := [name for name, sketch in sketches.items() if not sketch.n_rows]:
+        why = "no gradient reached their outputs" if of == "gradients" else "they were not called with tensors"
+        warn_caller(f"modules {', '.join(map(repr, silent))} gave no rows: {why}")
+    return sketches
+
+
+def _select(model: Module, modules: Modules) -> dict[str, Module]:
+    """Return the modules of the given names, patterns or classes, by name."""
+    named = dict(model.named_modules())
+    if isinstance(modules, type) or (isinstance(modules, tuple) and all(isinstance(kind, type) for kind in modules)):
+        chosen = {name: module for name, module in named.items() if isinstance(module, modules)}  # type: ignore[arg-type]
+        if not chosen:
+            raise ValueError(f"modules: the model has no module of {modules!r}")
+        return chosen
+    patterns: list[Any] = [modules] if isinstance(modules, str) else list(modules)  # type: ignore[arg-type]
+    found: dict[str, Module] = {}
+    for pattern in patterns:
+        names = matching(named, pattern)
+        if not names:
+            near = get_close_matches(pattern, named, 1)
+            hint = f": did you mean {near[0]!r}?" if near else ": model.named_modules() lists them"
+            raise ValueError(f"modules: the model has no module {pattern!r}{hint}")
+        found |= {name: named[name] for name in names}
+    return found
+
+
+def _in_backward() -> bool:
+    """Return True inside of ``backward``, where checkpointed modules are called a second time."""
+    return bool(UNTYPED._C._current_graph_task_id() != -1)
+
+
+def _first_tensor(value: Any) -> Tensor | None:
+    """Return the first floating-point tensor in nested tuples, lists and mappings, or None."""
+    if isinstance(value, Tensor):
+        return value if value.is_floating_point() and value.ndim else None
+    inner: Iterable[Any] = value.values() if isinstance(value, Mapping) else value
+    tensors = map(_first_tensor, inner) if isinstance(value, Mapping | tuple | list) else ()
+    return next((tensor for tensor in tensors if tensor is not None), None)
+
+
+def _rows(x: Tensor, name: str, reduce: str, mask: Tensor | None) -> Tensor:
+    """Return the rows of a tensor (batch, tokens, d) that count, or their means over the tokens of each sequence."""
+    if mask is not None and mask.shape != x.shape[:-1]:
+        raise ValueError(
+            f"mask must have the shape (batch, tokens) of module {name!r}, {tuple(x.shape[:-1])}, "
+            f"got {tuple(mask.shape)}"
+        )
+    kept = None if mask is None else mask.to(x.device) != 0
+    if reduce == "tokens":
+        return x if kept is None else x[kept]
+    if x.ndim != 3:
+        raise ValueError(f"reduce='mean' needs tensors (batch, tokens, d), module {name!r} has {tuple(x.shape)}")
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    if kept is None:
+        return wide.mean(1)
+    count = kept.sum(1)
+    total = wide.masked_fill(kept.logical_not()[..., None], 0.0).sum(1)
+    return total[count > 0] / count[count > 0, None]
+
+
+def _mask_of(batch: Any, mask: Mask) -> Tensor | None:
+    if mask is None:
+        return None
+    found = batch[mask] if isinstance(mask, str) else mask(batch)
+    return found if isinstance(found, Tensor) else UNTYPED.as_tensor(found)
+
+
+def _call(model: Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+
+
+def _backward(result: Any) -> None:
+    """Call ``backward`` on a loss, or on the loss of the results of a model."""
+    loss = getattr(result, "loss", result)
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shape = f" of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else ""
+        raise ValueError(
+            f"of='gradients' needs a loss, a tensor of one element, got {type(loss).__name__}{shape}: return it from "
+            "forward"
+        )
+    if loss.requires_grad:
+        loss.backward()
+
+
+def save_sketches(sketches: Mapping[str, FrequentDirections], path: "str | PathLike[str]") -> None:
+    """Save sketches by name: with safetensors if the path ends in ".safetensors", else with ``torch.save``.
+
+    Parameters
+    ----------
+    sketches : mapping of str to FrequentDirections
+        As ``collect`` returned them.
+    path : str or path
+
+    Raises
+    ------
+    ImportError
+        If the path ends in ".safetensors", and safetensors is not installed.
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> from fastsketch.torch import FrequentDirections, load_sketches, save_sketches
+    >>> sketches = {"layers.0": FrequentDirections(8).update(torch.randn(100, 20))}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_sketches(sketches, os.path.join(folder, "sketches.pt"))
+    ...     loaded = load_sketches(os.path.join(folder, "sketches.pt"))
+    >>> loaded["layers.0"].n_rows
+    100
+    """
+    states = {name: sketch.state_dict() for name, sketch in sketches.items()}
+    if not str(path).endswith(".safetensors"):
+        torch.save(states, path)
+        return
+    from safetensors.torch import save_file
+
+    tensors, settings = {}, {}
+    for name, state in states.items():
+        tensors |= {f"{name}/{key}": value.contiguous() for key, value in state.items() if isinstance(value, Tensor)}
+        settings[name] = {key: value for key, value in state.items() if not isinstance(value, Tensor)}
+    save_file(tensors, path, metadata={"fastsketch": json.dumps(settings)})
+
+
+def load_sketches(
+    path: "str | PathLike[str]", *, device: "torch.device | str" = "cpu"
+) -> dict[str, FrequentDirections]:
+    """Load sketches that ``save_sketches`` has saved.
+
+    Parameters
+    ----------
+    path : str or path
+    device : torch.device or str, default "cpu"
+
+    Returns
+    -------
+    dict of str to FrequentDirections
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the file does not have the states of sketches.
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> from fastsketch.torch import collect, load_sketches, save_sketches
+    >>> model = torch.nn.Linear(20, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "sketches.pt")
+    ...     save_sketches(collect(model, torch.randn(10, 64, 20), modules=torch.nn.Linear), path)
+    ...     load_sketches(path)[""].n_features
+    20
+    """
+    if not str(path).endswith(".safetensors"):
+        states = torch.load(path, map_location=device, weights_only=True)
+    else:
+        from safetensors import safe_open
+
+        with safe_open(path, "pt", device=str(device)) as file:
+            states = json.loads((file.metadata() or {}).get("fastsketch", "null"))
+            for key in file.keys() if states else ():
+                name, _, array = key.rpartition("/")
+                states[name][array] = file.get_tensor(key)
+    if not isinstance(states, dict) or not all(isinstance(state, dict) for state in states.values()):
+        raise TypeError(f"{path} does not have the states of sketches: save_sketches writes them")
+    out = {}
+    for name, state in states.items():
+        settings = {key: state.get(key) for key in SETTINGS}
+        dtype = settings.pop("dtype") == "float64"
+        out[name] = FrequentDirections(**settings, dtype=torch.float64 if dtype else torch.float32)
+        out[name].load_state_dict(state)
+    return out

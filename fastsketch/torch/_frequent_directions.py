@@ -1,0 +1,667 @@
+"""Frequent Directions of torch tensors, on their device."""
+
+# pyright: reportPrivateUsage=false
+# (the state and the read-outs are those of fs.FrequentDirections, which this module converts to)
+
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastsketch._core.validation import MOST_SIZE, as_choice, as_flag, as_integer, as_real, not_finite
+from fastsketch._kernels.guard import Guard, changes, reads
+from fastsketch._kernels.sketching.state import SketchState
+from fastsketch.sketching import FrequentDirections as HostSketch
+from fastsketch.sketching._engines import DenseEngine, EngineSetting
+from fastsketch.sketching._methods import METHODS, MethodName
+from fastsketch.torch._base import UNTYPED, check_whole, uncompiled
+from fastsketch.torch._row_buffer import NUMPY_DTYPES, RowBuffer, full_precision, to_host
+
+# The log of removed mass that "tfd" needs is kept on the CPU only.
+DEVICE_METHODS = tuple(name for name, method in METHODS.items() if not method.tracks)
+# Rows collected between shrinks, in units of sketch_size: each shrink waits for the device once.
+BUFFER_RATIO = 5
+N_BOOK, N_COUNT = len(SketchState.SUMS), len(SketchState.COUNTS)
+SETTINGS = ("sketch_size", "method", "center", "buffer_size", "dtype")
+
+
+class TensorSpectrum(NamedTuple):
+    """Estimates of the leading eigenvalues of A'A for the rows A of a stream, with guaranteed intervals.
+
+    Attributes
+    ----------
+    values : Tensor (r,)
+        Estimates, descending, in squared units of the rows; float64 on the CPU, as are `low` and `high`.
+    vectors : Tensor (r, d)
+        Orthonormal directions, in the same order, on the device and in the dtype of the sketch.
+    low, high : Tensor (r,)
+        The i-th largest eigenvalue of A'A lies in [low[i], high[i]].
+    """
+
+    values: Tensor
+    vectors: Tensor
+    low: Tensor
+    high: Tensor
+
+
+class FrequentDirections:
+    """Sketch a stream of tensors by Frequent Directions on their device, with a certified bound on the error.
+
+    The rows A (n x d) are summarised by a matrix B of at most ``sketch_size`` = l rows, such that B'B is close to A'A.
+    This is ``fs.FrequentDirections(solver="gram")``, with the rows on the device of the first batch. A shrink computes
+    a Gram matrix there, its eigenvectors on the CPU, and the new rows on the device.
+
+    It is a plain object with ``state_dict``, ``load_state_dict`` and ``to``, as an optimizer has them, and not a
+    module: casting a model, or wrapping it in DistributedDataParallel, does not change a sketch that is its attribute.
+
+    Parameters
+    ----------
+    sketch_size : int, default 64
+        l >= 2, the largest number of rows of the sketch.
+    method : {"rfd", "fd", "pfd", "cfd", "isvd"}, default "rfd"
+        As for ``fs.FrequentDirections``, whose "tfd" is not available here.
+    center : bool, default True
+        Subtract the mean of all rows seen, exactly and online.
+    buffer_size : int, optional
+        b >= 1, the number of rows collected between shrinks in addition to l; by default 5 l.
+    dtype : torch.float32 or torch.float64, default torch.float32
+        Of the rows on the device. Rows of other dtypes are converted.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Number of rows seen, and of columns d; n_features is None before the first row.
+    device : torch.device
+        Where the rows are; None before the first row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range; the message names it.
+
+    Notes
+    -----
+    Guarantees, at any moment and after any merges, with Delta = ``shrinkage``: those of ``fs.FrequentDirections``. The
+    allowance for rounding is also the same: 16 units of rounding of the largest eigenvalue for each shrink, added as
+    squares in float32. Products are computed without TF32, bfloat16 and autocast, and the lengths of rows are summed in
+    float64. It was measured on streams with singular values of ratios up to 1e5 (tests/torch/test_certificate.py).
+
+    Memory on the device: (2 l + b) d numbers, and 2 d in float64; (l + b) d more while a batch is added that may cause
+    a shrink, which is rolled back if the batch is refused or interrupted. Each shrink transfers one matrix of l + b
+    rows and columns to the CPU, and one of l rows back; each batch transfers its smallest and largest entry.
+
+    Rows on a device without float64 (MPS) are sketched on the CPU.
+
+    References
+    ----------
+    As for ``fs.FrequentDirections``. Centring: FROSH Algorithm 1, step 7.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fastsketch.torch import FrequentDirections
+    >>> rows = torch.randn(500, 4, 40, generator=torch.Generator().manual_seed(0))
+    >>> s = FrequentDirections(8, center=False).update(rows)
+    >>> flat = rows.reshape(-1, 40).double()
+    >>> b = s.sketch().double()
+    >>> error = torch.linalg.matrix_norm(flat.T @ flat - b.T @ b - s.alpha * torch.eye(40), 2)
+    >>> bool(error <= s.error_bound), s.n_rows
+    (True, 2000)
+    """
+
+    def __init__(
+        self,
+        sketch_size: int = 64,
+        *,
+        method: MethodName = "rfd",
+        center: bool = True,
+        buffer_size: int | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.sketch_size = as_integer(sketch_size, "sketch_size", 2, MOST_SIZE)
+        self.method = cast("MethodName", as_choice(method, "method", DEVICE_METHODS))
+        self.center = as_flag(center, "center")
+        self.buffer_size = (
+            BUFFER_RATIO * self.sketch_size
+            if buffer_size is None
+            else as_integer(buffer_size, "buffer_size", 1, MOST_SIZE)
+        )
+        if dtype not in NUMPY_DTYPES:
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype!r}")
+        self.dtype = dtype
+        self._guard = Guard()
+        self._buffer: RowBuffer | None = None
+        self._reading: tuple[HostSketch, Tensor, Tensor] | None = None
+
+    def __repr__(self) -> str:
+        seen = "no rows yet" if self._buffer is None else f"{self.n_rows:,} rows of {self.n_features:,} features"
+        return f"<FrequentDirections(sketch_size={self.sketch_size}): {seen}>"
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen."""
+        return 0 if self._buffer is None else self._buffer.n_rows
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number of columns, or None before the first row."""
+        return None if self._buffer is None else self._buffer.rows.shape[1]
+
+    @property
+    def device(self) -> torch.device | None:
+        """Return the device of the rows, or None before the first row."""
+        return None if self._buffer is None else self._buffer.rows.device
+
+    def memory_bytes(self, n_features: int) -> int:
+        """Return the bytes on the device that a sketch of rows of this width takes at most, temporary ones included.
+
+        Parameters
+        ----------
+        n_features : int
+
+        Returns
+        -------
+        int
+        """
+        d, rows = as_integer(n_features, "n_features", 1), self.sketch_size + self.buffer_size
+        m = max(rows, 2 * self.sketch_size + 1)  # a merge stacks two sketches
+        numbers = (rows + m + self.sketch_size) * d * self.dtype.itemsize
+        return numbers + 8 * (self.sketch_size + 8) * d + 16 * m * m
+
+    def _setting(self) -> EngineSetting:
+        share = METHODS[self.method].share_lowered
+        return EngineSetting(self.sketch_size, share, buffer_size=self.buffer_size, solver="gram", center=self.center)
+
+    def _new_buffer(self, d: int, device: torch.device) -> RowBuffer:
+        return RowBuffer.empty(self._setting(), d, dtype=self.dtype, device=device)
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+    @uncompiled
+    @changes
+    def update(self, rows: Tensor) -> Self:
+        """Add the rows of a tensor to the sketch.
+
+        Parameters
+        ----------
+        rows : Tensor (..., d)
+            Dense, real and finite, of any dtype and on any device; (d,) is one row. All dimensions but the last count
+            rows. Gradients are not tracked. Rows are converted to the dtype and device of the sketch.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are not a dense tensor of finite real numbers with the number of columns seen before. The sketch
+            is then unchanged.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from fastsketch.torch import FrequentDirections
+        >>> activations = torch.randn(2, 100, 40, dtype=torch.bfloat16, requires_grad=True)
+        >>> FrequentDirections(8).update(activations).n_rows
+        200
+        """
+        flat = self._flat(rows)
+        if not len(flat):
+            return self
+        with full_precision(flat.device):
+            low, high = to_host(torch.stack(torch.aminmax(flat)))
+            largest = float(max(-low, high))
+            if not largest <= torch.finfo(self.dtype).max:
+                finite = (flat.abs() <= torch.finfo(self.dtype).max).all(dim=1)
+                raise not_finite(int(finite.logical_not().nonzero()[0]), NUMPY_DTYPES[self.dtype])
+            buffer = self._buffer
+            if buffer is None:
+                buffer = self._new_buffer(flat.shape[1], flat.device)
+            before = buffer.copy() if len(flat) >= buffer.room or buffer.would_rescale(largest) else None
+            self._reading = None
+            try:
+                buffer.take(flat, largest)
+            except BaseException:
+                buffer = self._buffer if before is None or self._buffer is None else before
+                raise
+            finally:
+                self._buffer = buffer
+        return self
+
+    def _flat(self, rows: Tensor) -> Tensor:
+        """Check the type and shape of rows, and return them as a detached matrix on the device of the sketch."""
+        if not isinstance(cast("Any", rows), Tensor):
+            raise TypeError(f"rows must be a tensor, got {type(rows).__name__}: fs.FrequentDirections takes arrays")
+        check_whole(rows)
+        if rows.layout != torch.strided or rows.is_complex() or rows.is_quantized or rows.is_meta:
+            raise TypeError(
+                f"rows must be a dense tensor of real numbers, got {rows.layout}, {rows.dtype} on {rows.device}"
+            )
+        if not rows.ndim or not rows.shape[-1]:
+            raise ValueError(f"rows must have at least one column, got shape {tuple(rows.shape)}")
+        d = self.n_features or rows.shape[-1]
+        if rows.shape[-1] != d:
+            raise ValueError(f"rows must have {d} columns as the rows before, got {rows.shape[-1]}")
+        flat = rows.detach().reshape(-1, d)
+        if not flat.is_floating_point():
+            flat = flat.to(self.dtype)
+        return flat.to(self.device or ("cpu" if flat.device.type == "mps" else flat.device))
+
+    # -- read-outs -------------------------------------------------------------------------------------------------
+    def _read(self) -> tuple[HostSketch, Tensor, Tensor]:
+        """Return the sketch on the CPU, and its singular values (r,) and directions (r, d) in float64 on the device."""
+        if self._reading is None:
+            if self._buffer is None:
+                raise ValueError("the sketch has seen no rows: call update first")
+            model = self.to_fastsketch()
+            wide = {"dtype": torch.float64, "device": self._buffer.rows.device}
+            s, vt = (UNTYPED.from_numpy(x.astype(np.float64)) for x in (model.singular_values, model.components))
+            self._reading = model, s.to(**wide), vt.to(**wide)
+        return self._reading
+
+    def spectrum(self) -> TensorSpectrum:
+        """Estimate the leading eigenvalues of A'A for the rows A seen so far, each with a guaranteed interval.
+
+        Returns
+        -------
+        TensorSpectrum
+            ``values``, ``low`` and ``high`` (r,), float64 on the CPU, and ``vectors`` (r, d) on the device; as
+            ``fs.FrequentDirections.spectrum`` has them. Divided by ``n_rows`` they are variances.
+
+        Raises
+        ------
+        ValueError
+            If the sketch has seen no rows.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from fastsketch.torch import FrequentDirections
+        >>> rows = torch.randn(500, 40, generator=torch.Generator().manual_seed(0)) * torch.arange(1, 41) ** -0.5
+        >>> top = FrequentDirections(16).update(rows).spectrum()
+        >>> true = torch.linalg.svdvals(rows.double() - rows.double().mean(0))[:15] ** 2
+        >>> bool(((top.low[:15] <= true) & (true <= top.high[:15])).all())
+        True
+        """
+        values, vectors, low, high = map(UNTYPED.from_numpy, self._read()[0].spectrum())
+        return TensorSpectrum(values, vectors.to(self.device, self.dtype), low, high)
+
+    def sketch(self) -> Tensor:
+        """Return the sketch matrix B (r, d), r <= sketch_size, whose product B'B approximates A'A."""
+        _, s, vt = self._read()
+        return (s[:, None] * vt).to(self.dtype)
+
+    @property
+    def components(self) -> Tensor:
+        """Return the right singular vectors of the sketch matrix, orthonormal rows (r, d), the leading one first."""
+        return self._read()[2].to(self.dtype)
+
+    @property
+    def singular_values(self) -> Tensor:
+        """Return the singular values (r,) of the sketch matrix, descending, float64 on the device."""
+        return self._read()[1].clone()
+
+    @property
+    def shrinkage(self) -> float:
+        """Return the total that shrinks have subtracted from the squared singular values (Delta in the papers)."""
+        return 0.0 if self._buffer is None else self._read()[0].shrinkage
+
+    @property
+    def error_bound(self) -> float:
+        """Return the guaranteed bound on the spectral norm of the error, as ``fs.FrequentDirections`` does."""
+        return 0.0 if self._buffer is None else self._read()[0].error_bound
+
+    @property
+    def alpha(self) -> float:
+        """Return the regularisation alpha = Delta / 2 of method "rfd"; 0 for other methods."""
+        return 0.0 if self._buffer is None else self._read()[0].alpha
+
+    @property
+    def squared_norm(self) -> float:
+        """Return the sum of squares of all entries of the rows, after centring."""
+        return 0.0 if self._buffer is None else self._read()[0].squared_norm
+
+    @property
+    def mean(self) -> Tensor | None:
+        """Return the mean (d,) of the rows in float64 on the device; None without centring or before the first row."""
+        if self._buffer is None or not self.center:
+            return None
+        return UNTYPED.from_numpy(self._read()[0].mean).to(self.device)
+
+    # -- the covariance --------------------------------------------------------------------------------------------
+    def _apply(self, x: Tensor, alpha: float | None, scale: float, power: float) -> Tensor:
+        """Multiply the rows of x by ((B'B + alpha I) / scale)^power, in float64."""
+        model, s, vt = self._read()
+        alpha = model.alpha if alpha is None else as_real(alpha, "alpha", 0.0, float("inf"), high_open=True)
+        if alpha == 0.0 and power < 0 and len(s) < vt.shape[1]:
+            raise ValueError("alpha must be positive: the sketch alone is singular (method='rfd' brings its own alpha)")
+        inside = x @ vt.T
+        outside = (alpha / scale) ** power if len(s) < vt.shape[1] else 0.0
+        return outside * (x - inside @ vt) + (((s.square() + alpha) / scale) ** power * inside) @ vt
+
+    def _centred(self, rows: Tensor) -> Tensor:
+        """Return rows minus the mean as a matrix of float64."""
+        flat = self._flat(rows).to(torch.float64)
+        return flat if self.mean is None else flat - self.mean
+
+    @torch.no_grad()
+    def solve(self, v: Tensor, *, alpha: float | None = None) -> Tensor:
+        """Solve (B'B + alpha I) x = v for the sketch matrix B, by the Woodbury identity.
+
+        Parameters
+        ----------
+        v : Tensor (d,) or (d, k)
+            Right-hand sides.
+        alpha : float, optional
+            Regulariser used instead of the sketch's own ``alpha``; required where that is 0 and B'B is singular.
+
+        Returns
+        -------
+        Tensor of the shape of v
+            In the dtype of the sketch, on its device.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If v does not fit, or the matrix is singular.
+        """
+        self._read()
+        if v.ndim not in (1, 2) or v.shape[0] != self.n_features:
+            raise ValueError(f"v must have shape ({self.n_features},) or ({self.n_features}, k), got {tuple(v.shape)}")
+        columns = self._flat(v if v.ndim == 1 else v.T).to(torch.float64)
+        return self._apply(columns, alpha, 1.0, -1.0).to(self.dtype).T.reshape(v.shape)
+
+    @torch.no_grad()
+    def whiten(self, rows: Tensor, *, alpha: float | None = None, inverse: bool = False) -> Tensor:
+        """Multiply centred rows by the inverse square root of the sketched covariance C = (B'B + alpha I) / n.
+
+        Parameters
+        ----------
+        rows : Tensor (..., d)
+        alpha : float, optional
+            As for ``solve``, in units of squared rows.
+        inverse : bool, default False
+            Undo the whitening: multiply by the square root of C and add the mean.
+
+        Returns
+        -------
+        Tensor (..., d)
+            In the dtype of the sketch, on its device.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have another width, or C is singular.
+        """
+        self._read()
+        if as_flag(inverse, "inverse"):
+            out = self._apply(self._flat(rows).to(torch.float64), alpha, self.n_rows, 0.5)
+            out = out if self.mean is None else out + self.mean
+        else:
+            out = self._apply(self._centred(rows), alpha, self.n_rows, -0.5)
+        return out.to(self.dtype).reshape(rows.shape)
+
+    @torch.no_grad()
+    def mahalanobis(self, rows: Tensor, *, alpha: float | None = None) -> Tensor:
+        """Compute the squared Mahalanobis distance of each row from the mean, with C = (B'B + alpha I) / n.
+
+        Parameters
+        ----------
+        rows : Tensor (..., d)
+        alpha : float, optional
+            As for ``solve``, in units of squared rows.
+
+        Returns
+        -------
+        Tensor (...,)
+            In the dtype of the sketch, on its device; without centring the distances are from 0.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have another width, or C is singular.
+        """
+        self._read()
+        white = self._apply(self._centred(rows), alpha, self.n_rows, -0.5)
+        return white.square().sum(1).to(self.dtype).reshape(rows.shape[:-1])
+
+    # -- merges ----------------------------------------------------------------------------------------------------
+    @changes
+    def merge(self, other: Self) -> Self:
+        """Add the rows that another sketch has seen.
+
+        Parameters
+        ----------
+        other : FrequentDirections
+            Of the same parameters and width, on any device. It does not change.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the two do not match; this sketch is then unchanged.
+        """
+        if not isinstance(cast("Any", other), FrequentDirections):
+            raise TypeError(f"other must be a fastsketch.torch.FrequentDirections, got {type(other).__name__}")
+        for name in SETTINGS:
+            if getattr(self, name) != getattr(other, name):
+                raise ValueError(
+                    f"other must have {name}={getattr(self, name)!r} as this sketch, got {getattr(other, name)!r}"
+                )
+        if other._buffer is not None:
+            self._merge_buffer(other._buffer.copy())
+        return self
+
+    def _merge_buffer(self, theirs: RowBuffer) -> None:
+        """Merge a buffer, which may change, into a copy of this sketch's buffer."""
+        buffer = theirs
+        if self._buffer is not None:
+            buffer = self._buffer.copy()
+            if theirs.rows.shape[1] != buffer.rows.shape[1]:
+                raise ValueError(f"other must have {buffer.rows.shape[1]} columns, got {theirs.rows.shape[1]}")
+            device = buffer.rows.device
+            with full_precision(device):
+                buffer.merge(theirs.to(device))
+        self._buffer, self._reading = buffer, None
+
+    @changes
+    def all_reduce(self, group: Any = None) -> Self:
+        """Merge the sketches of all processes of a group, so that all hold bitwise the same sketch of all rows.
+
+        The sketches are merged along a binary tree, and the result is broadcast. Every process calls this method, also
+        one whose sketch has seen no rows.
+
+        Parameters
+        ----------
+        group : torch.distributed.ProcessGroup, optional
+            By default all processes.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On all processes, if sketches have different parameters or widths.
+        """
+        from torch import distributed as dist
+
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        members = [rank_ if group is None else dist.get_global_rank(group, rank_) for rank_ in range(size)]
+        on_cpu = any(name in dist.get_backend(group) for name in ("gloo", "mpi"))
+        device = torch.device("cpu") if on_cpu else self.device or UNTYPED.accelerator.current_accelerator()
+        n_features = self._agreed_width(group, size, device)
+        if not n_features:
+            return self
+        buffer = self._new_buffer(n_features, device) if self._buffer is None else self._buffer.copy().to(device)
+        rows = torch.empty(self.sketch_size, n_features, dtype=self.dtype, device=device)
+        step = 1
+        with full_precision(device):
+            while step < size and rank % (2 * step) == 0:
+                if rank + step < size:
+                    received = self._new_buffer(n_features, device)
+                    message = (rows, torch.empty_like(buffer.packed()[1]))
+                    for part in message:
+                        dist.recv(part, members[rank + step], group=group)
+                    received.unpack(*message)
+                    buffer.merge(received)
+                step *= 2
+            message = buffer.packed()
+            if rank:
+                for part in message:
+                    dist.send(part, members[rank - step], group=group)
+            for part in message:
+                dist.broadcast(part, members[0], group=group)
+            buffer.unpack(*message)
+        self._buffer, self._reading = buffer.to(self.device or device), None
+        return self
+
+    def _agreed_width(self, group: Any, size: int, device: torch.device) -> int:
+        """Return the number of columns that the sketches of a group have, 0 if none has seen rows."""
+        from torch import distributed as dist
+
+        settings = (self.sketch_size, self.buffer_size, DEVICE_METHODS.index(self.method), self.center)
+        mine = torch.tensor([*settings, self.dtype == torch.float64, self.n_features or 0], device=device)
+        gathered = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(gathered, mine, group=group)
+        both = torch.stack(gathered).cpu()
+        widths = set(both[:, -1].tolist()) - {0}
+        if len(widths) > 1 or not (both[:, :-1] == both[0, :-1]).all():
+            raise ValueError(
+                "the sketches of a group must have the same sketch_size, buffer_size, method, center, dtype and width, "
+                f"got widths {sorted(widths)}"
+            )
+        return widths.pop() if widths else 0
+
+    # -- the state -------------------------------------------------------------------------------------------------
+    def to(self, device: "torch.device | str | int") -> Self:
+        """Move the rows to another device, to which the next batches are copied.
+
+        Parameters
+        ----------
+        device : torch.device or str
+
+        Returns
+        -------
+        self
+        """
+        if self._buffer is not None:
+            self._buffer, self._reading = self._buffer.to(torch.device(device)), None
+        return self
+
+    @reads
+    def state_dict(self) -> dict[str, Any]:
+        """Return the parameters and the state as a dict of numbers, strings and tensors, for ``torch.save``.
+
+        Large tensors are copies on the device of the sketch; small ones are float64 or int64 on the CPU.
+        """
+        out: dict[str, Any] = {name: getattr(self, name) for name in SETTINGS}
+        out |= {"dtype": str(self.dtype).removeprefix("torch."), "n_features": self.n_features}
+        if self._buffer is not None:
+            out |= {name: tensor.clone() for name, tensor in self._buffer.arrays().items()}
+        return out
+
+    @changes
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load the state of another sketch with the same parameters.
+
+        Parameters
+        ----------
+        state_dict : dict
+            As ``state_dict()`` returned it. Rows stay on the device of this sketch, or of the dict if it has no rows.
+
+        Raises
+        ------
+        TypeError
+            If it is not such a dict.
+        ValueError
+            If it has other parameters, or arrays that are not the state of a sketch. Nothing is then loaded.
+        """
+        if not isinstance(cast("Any", state_dict), dict) or not {*SETTINGS, "n_features"} <= state_dict.keys():
+            raise TypeError("state_dict must be what state_dict() returned, with the parameters and 'n_features'")
+        mine = {name: getattr(self, name) for name in SETTINGS} | {"dtype": str(self.dtype).removeprefix("torch.")}
+        for name, value in mine.items():
+            if state_dict[name] != value:
+                raise ValueError(f"state_dict has {name}={state_dict[name]!r}, this sketch {name}={value!r}")
+        arrays = {name: value for name, value in state_dict.items() if isinstance(value, Tensor)}
+        buffer = None
+        if state_dict["n_features"] is not None:
+            d = as_integer(state_dict["n_features"], "n_features", 1)
+            host = {name: value.cpu().numpy() for name, value in arrays.items()}
+            try:
+                DenseEngine.validate(host, self._setting(), d, dtype=NUMPY_DTYPES[self.dtype])
+            except KeyError as error:
+                raise ValueError(f"state_dict has no array {error}") from None
+            buffer = self._new_buffer(d, self.device or arrays["buffer"].device)
+            buffer.restore(arrays)
+        self._buffer, self._reading = buffer, None
+
+    @reads
+    def to_fastsketch(self) -> HostSketch:
+        """Return the sketch as a ``fs.FrequentDirections`` on the CPU, with the same state.
+
+        Returns
+        -------
+        fs.FrequentDirections
+            With solver="gram" and the same parameters.
+        """
+        out = HostSketch(
+            self.sketch_size,
+            method=self.method,
+            buffer_size=self.buffer_size,
+            solver="gram",
+            center=self.center,
+            dtype=NUMPY_DTYPES[self.dtype],
+        )
+        if self._buffer is not None:
+            engine = DenseEngine(out._setting, self._buffer.rows.shape[1], dtype=NUMPY_DTYPES[self.dtype])
+            engine.restore({name: tensor.cpu().numpy() for name, tensor in self._buffer.arrays().items()})
+            out._replace(engine, 0.0)
+        return out
+
+    @classmethod
+    def from_fastsketch(cls, model: HostSketch, *, device: "torch.device | str" = "cpu") -> Self:
+        """Return a sketch with the state of a ``fs.FrequentDirections``.
+
+        Parameters
+        ----------
+        model : fs.FrequentDirections
+            With rows, of solver "gram" with dense rows, without tolerance, compressor, decay, alpha0 and second pass.
+            Names of columns and notes are not kept. Rows with weights that have not been centred yet are centred first,
+            by a shrink.
+        device : torch.device or str, default "cpu"
+
+        Returns
+        -------
+        FrequentDirections
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the model is not such a sketch.
+        """
+        if not isinstance(cast("Any", model), HostSketch):
+            raise TypeError(f"model must be a fs.FrequentDirections, got {type(model).__name__}")
+        engine = model._engine
+        refined = model._certain_high is not None or bool(model._regained)
+        plain = model.method in DEVICE_METHODS and model.decay == 1.0 and not model.alpha0 and not refined
+        plain = plain and model.tolerance is None and model.beta is None
+        if not plain or type(engine) is not DenseEngine or engine.setting.solver != "gram":
+            raise ValueError(
+                "model must have seen dense rows with solver='gram' and a method other than 'tfd', without tolerance, "
+                "compressor, decay, beta, alpha0 and second pass"
+            )
+        engine = engine.clone()
+        if model.center and (engine.root[engine.new_rows()] != 1.0).any():
+            engine.flush()
+        dtype = {numpy: name for name, numpy in NUMPY_DTYPES.items()}[engine.dtype]
+        size = engine.setting.sketch_size
+        out = cls(size, method=model.method, center=model.center, buffer_size=engine.capacity - size, dtype=dtype)
+        out._buffer = out._new_buffer(engine.n_features, torch.device(device))
+        out._buffer.restore({name: UNTYPED.from_numpy(array.copy()) for name, array in engine.arrays().items()})
+        return out
