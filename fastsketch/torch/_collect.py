@@ -1,12 +1,17 @@
 """Sketches of the inputs, outputs or output gradients of the modules of a network, taken by hooks."""
 
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingImports=false
+# (torch declares only part of its types; safetensors need not be installed)
+
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
 from fnmatch import filter as matching
-from os import PathLike
-from typing import Any, Literal
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from fastsketch._core.progress import ProgressLine
 from fastsketch._core.validation import as_choice
 from fastsketch._core.warning import warn_caller
+from fastsketch.data.files._replacing import replacing
 from fastsketch.sketching._methods import MethodName
 from fastsketch.torch._base import UNTYPED
 from fastsketch.torch._frequent_directions import SETTINGS, FrequentDirections
@@ -108,6 +114,10 @@ def collect(
     """
     if isinstance(model, DataParallel):
         raise TypeError("model must not be wrapped in DataParallel: pass model.module, or use DistributedDataParallel")
+    if not isinstance(cast("Any", model), Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if not (mask is None or isinstance(mask, str) or callable(cast("Any", mask))):
+        raise TypeError(f"mask must be a name or a function of a batch, got {type(mask).__name__}")
     as_choice(of, "of", ("inputs", "outputs", "gradients"))
     as_choice(reduce, "reduce", ("tokens", "mean"))
     chosen = _select(model.module if isinstance(model, DistributedDataParallel) else model, modules)
@@ -214,6 +224,8 @@ def _rows(x: Tensor, name: str, reduce: str, mask: Tensor | None) -> Tensor:
 def _mask_of(batch: Any, mask: Mask) -> Tensor | None:
     if mask is None:
         return None
+    if isinstance(mask, str) and not (isinstance(batch, Mapping) and mask in batch):
+        raise ValueError(f"mask is {mask!r}, which is no entry of the batch: it must be a mapping that has it")
     found = batch[mask] if isinstance(mask, str) else mask(batch)
     return found if isinstance(found, Tensor) else UNTYPED.as_tensor(found)
 
@@ -262,17 +274,25 @@ def save_sketches(sketches: Mapping[str, FrequentDirections], path: "str | PathL
     >>> loaded["layers.0"].n_rows
     100
     """
+    if not isinstance(cast("Any", sketches), Mapping):
+        raise TypeError(f"sketches must be a dict of sketches, got {type(sketches).__name__}")
+    for name, sketch in sketches.items():
+        if not isinstance(cast("Any", sketch), FrequentDirections):
+            raise TypeError(f"sketches must have sketches only, got {type(sketch).__name__} for {name!r}")
     states = {name: sketch.state_dict() for name, sketch in sketches.items()}
-    if not str(path).endswith(".safetensors"):
-        torch.save(states, path)
+    if not fspath(path).endswith(".safetensors"):
+        with replacing(path) as file:
+            torch.save(states, file)
         return
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    tensors, settings = {}, {}
+    tensors: dict[str, Tensor] = {}
+    settings: dict[str, Any] = {}
     for name, state in states.items():
         tensors |= {f"{name}/{key}": value.contiguous() for key, value in state.items() if isinstance(value, Tensor)}
         settings[name] = {key: value for key, value in state.items() if not isinstance(value, Tensor)}
-    save_file(tensors, path, metadata={"fastsketch": json.dumps(settings)})
+    with replacing(path) as file:
+        file.write(save(tensors, {"fastsketch": json.dumps(settings)}))
 
 
 def load_sketches(
@@ -305,8 +325,12 @@ def load_sketches(
     ...     load_sketches(path)[""].n_features
     20
     """
-    if not str(path).endswith(".safetensors"):
-        states = torch.load(path, map_location=device, weights_only=True)
+    if not fspath(path).endswith(".safetensors"):
+        with Path(path).open("rb") as file:
+            try:
+                states: Any = torch.load(file, map_location=device, weights_only=True)
+            except Exception as error:  # whatever pickle and torch make of another file
+                raise ValueError(f"{path} is not a file of sketches: {error}") from None
     else:
         from safetensors import safe_open
 

@@ -1,7 +1,8 @@
 """Frequent Directions of torch tensors, on their device."""
 
-# pyright: reportPrivateUsage=false
-# (the state and the read-outs are those of fs.FrequentDirections, which this module converts to)
+# pyright: reportPrivateUsage=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false
+# (the state and the read-outs are those of fs.FrequentDirections; torch declares only part of its types)
 
 from typing import Any, NamedTuple, Self, cast
 
@@ -24,6 +25,14 @@ DEVICE_METHODS = tuple(name for name, method in METHODS.items() if not method.tr
 BUFFER_RATIO = 5
 N_BOOK, N_COUNT = len(SketchState.SUMS), len(SketchState.COUNTS)
 SETTINGS = ("sketch_size", "method", "center", "buffer_size", "dtype")
+
+
+def as_device(value: Any) -> torch.device:
+    """Validate a device, and return it; TypeError or ValueError if torch does not know it."""
+    try:
+        return torch.device(value)
+    except RuntimeError as error:
+        raise ValueError(f"device must be one of torch, got {value!r}: {error}") from None
 
 
 class TensorSpectrum(NamedTuple):
@@ -120,7 +129,7 @@ class FrequentDirections:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.sketch_size = as_integer(sketch_size, "sketch_size", 2, MOST_SIZE)
-        self.method = cast("MethodName", as_choice(method, "method", DEVICE_METHODS))
+        self.method: MethodName = cast("MethodName", as_choice(method, "method", DEVICE_METHODS))
         self.center = as_flag(center, "center")
         self.buffer_size = (
             BUFFER_RATIO * self.sketch_size
@@ -367,6 +376,8 @@ class FrequentDirections:
             If v does not fit, or the matrix is singular.
         """
         self._read()
+        if not isinstance(cast("Any", v), Tensor):
+            raise TypeError(f"v must be a tensor, got {type(v).__name__}")
         if v.ndim not in (1, 2) or v.shape[0] != self.n_features:
             raise ValueError(f"v must have shape ({self.n_features},) or ({self.n_features}, k), got {tuple(v.shape)}")
         columns = self._flat(v if v.ndim == 1 else v.T).to(torch.float64)
@@ -478,7 +489,7 @@ class FrequentDirections:
         Parameters
         ----------
         group : torch.distributed.ProcessGroup, optional
-            By default all processes.
+            By default all processes; without a process group there is nothing to do.
 
         Returns
         -------
@@ -491,6 +502,10 @@ class FrequentDirections:
         """
         from torch import distributed as dist
 
+        if group is None and not dist.is_initialized():
+            return self
+        if not isinstance(group, dist.ProcessGroup | None):
+            raise TypeError(f"group must be a torch.distributed.ProcessGroup, got {type(group).__name__}")
         rank, size = dist.get_rank(group), dist.get_world_size(group)
         members = [rank_ if group is None else dist.get_global_rank(group, rank_) for rank_ in range(size)]
         on_cpu = any(name in dist.get_backend(group) for name in ("gloo", "mpi"))
@@ -550,8 +565,9 @@ class FrequentDirections:
         -------
         self
         """
+        target = as_device(device)
         if self._buffer is not None:
-            self._buffer, self._reading = self._buffer.to(torch.device(device)), None
+            self._buffer, self._reading = self._buffer.to(target), None
         return self
 
     @reads
@@ -661,7 +677,13 @@ class FrequentDirections:
             engine.flush()
         dtype = {numpy: name for name, numpy in NUMPY_DTYPES.items()}[engine.dtype]
         size = engine.setting.sketch_size
-        out = cls(size, method=model.method, center=model.center, buffer_size=engine.capacity - size, dtype=dtype)
-        out._buffer = out._new_buffer(engine.n_features, torch.device(device))
+        out = cls(
+            size,
+            method=model.method,
+            center=model.center,
+            buffer_size=engine.capacity - size,
+            dtype=dtype,
+        )
+        out._buffer = out._new_buffer(engine.n_features, as_device(device))
         out._buffer.restore({name: UNTYPED.from_numpy(array.copy()) for name, array in engine.arrays().items()})
         return out

@@ -5,7 +5,11 @@ without loss. The `kept` rows of the last shrink come last, the longest at the v
 Retained row i is stored as it was computed, and represents gain[i] times itself.
 """
 
-from collections.abc import Iterator
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+# (torch declares only part of its types)
+
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import frexp, ldexp, sqrt
@@ -30,12 +34,13 @@ PART_COLUMNS = 512
 
 
 @contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
+def full_precision(device: torch.device) -> Generator[None]:
     """Compute without gradients, autocast, TF32 and bfloat16 products; restore the caller's settings afterwards.
 
     The precision of products is a setting of the process: other threads get full precision as well meanwhile.
     """
-    backends = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul] if torch.__version__ >= (2, 9) else []
+    known: Any = torch.backends  # before torch 2.9 there is one setting for all
+    backends = [known.cuda.matmul, known.mkldnn.matmul] if hasattr(known.mkldnn, "matmul") else []
     before = [backend.fp32_precision for backend in backends]
     legacy = None if backends else torch.get_float32_matmul_precision()
     with ExitStack() as stack:
@@ -95,14 +100,13 @@ class RowBuffer:
     @classmethod
     def empty(cls, setting: EngineSetting, d: int, *, dtype: torch.dtype, device: torch.device) -> Self:
         """Return the buffer of a sketch that has seen no rows."""
-        wide = {"dtype": torch.float64, "device": device}
-        mean = torch.zeros(2, d if setting.center else 0, **wide)
+        mean = torch.zeros(2, d if setting.center else 0, dtype=torch.float64, device=device)
         return cls(
             setting,
             torch.zeros(DenseEngine.capacity_for(setting), d, dtype=dtype, device=device),
             mean[0],
             mean[1],
-            torch.zeros((), **wide),
+            torch.zeros((), dtype=torch.float64, device=device),
             np.zeros(setting.sketch_size + 1),
             np.ones(setting.sketch_size + 1),
         )
@@ -134,8 +138,9 @@ class RowBuffer:
         """Return the buffer with its tensors on a device: this one, if they are there already."""
         if device == self.rows.device:
             return self
-        tensors = {name: value.to(device) for name, value in self.__dict__.items() if isinstance(value, Tensor)}
-        return type(self)(**{**self.__dict__, **tensors})
+        fields: dict[str, Any] = {**self.__dict__}
+        fields |= {name: value.to(device) for name, value in fields.items() if isinstance(value, Tensor)}
+        return type(self)(**fields)
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def would_rescale(self, largest: float) -> bool:

@@ -314,6 +314,9 @@ def _for_tensors(name, parameter):
     own |= {"batches": lambda: [_rows()], "device": lambda: "cpu", "n_features": lambda: D}
     if name.endswith("from_fastsketch") and parameter == "model":
         return _learned(fs.FrequentDirections)
+    kept = {"other": copy.deepcopy, "state_dict": lambda sketch: sketch.state_dict()}
+    if parameter in kept:
+        return kept[parameter](_learned(_class("fastsketch.torch.FrequentDirections.update")))
     return own[parameter]() if parameter in own else None
 
 
