@@ -36,6 +36,7 @@ COMMANDS = {
     "sketching.tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "components.components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; audits",
     "components.components.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
+    "components.wide": "wide rows in files: SketchedPCA by passes, randomized SVD, Krylov, IncrementalPCA, n x n sums",
     "covariance.anomalies": "SketchedCovariance: areas under ROC curves, false alarms, beside IsolationForest",
     "covariance.adbench": "SketchedCovariance on ADBench's sets beside its plain distance and IsolationForest",
     "covariance.covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
@@ -92,9 +93,9 @@ COMMANDS = {
 # Of some commands a part can be measured; its results are kept apart.
 PARTS = {
     "--only": {"headline": "jobs"},
-    "--sets": {"biases": "names of sets", "catalogues": "names of sets"},
+    "--sets": {"biases": "names of sets", "catalogues": "names of sets", "wide": "names of cases"},
 }
-JOIN = ("headline", "biases")
+JOIN = ("headline", "biases", "wide")
 KEEP = ("biases", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
 KEEP += ("wiberg", "optimizers", "paths")
 
