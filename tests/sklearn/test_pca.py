@@ -447,7 +447,7 @@ def test_memory_that_cannot_be_had_is_refused_before_a_row_is_read(monkeypatch):
         SketchedPCA(5, max_memory=0).fit(source)
     with pytest.raises(MemoryError, match="passes=1"):
         SketchedPCA(5, max_memory=0, passes=1).fit(source)
-    assert asked == [8 * 20 * 900 * 12, 8 * 20 * 900 * 4]
+    assert asked == [8 * 20 * 900 * 22, 8 * 20 * 900 * 12]
 
 
 # -- few rows of a stream ---------------------------------------------------------------------------------------------
