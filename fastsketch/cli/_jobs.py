@@ -14,7 +14,7 @@ from fastsketch.data.files._untrusted import is_link
 from fastsketch.data.sources import Source, comes_once
 from fastsketch.jobs import MapResult, Report
 from fastsketch.jobs._checkpoint import Checkpoint
-from fastsketch.jobs._mapping import write_answers
+from fastsketch.jobs._mapping import write_results
 from fastsketch.jobs._outputs import Csv, Npy, Parquet, Sink
 from fastsketch.jobs._progress import Printed
 from fastsketch.jobs._run import CommandOptions, Learning
@@ -62,7 +62,7 @@ def learn_rows(
     passes : int
     every : int
     seen : callable, optional
-        Called with a model that learns in order after every `every` rows.
+        Called with a model that learns in order after every `rows_between_calls` rows.
     """
     folder = _checkpoint_folder(verb, out)
     started, printed = time.perf_counter(), Printed(out.title, verb.progress, passes=passes)
@@ -151,14 +151,14 @@ def _write(
     """
     job, path = verb.job(Printed(out.title, verb.progress)), Path(str(out.name)) if sink.FOLDER else out.path
     if path is not None:
-        result = write_answers(method, source, path, sink, job, held=not sink.FOLDER)
+        result = write_results(method, source, path, sink, job, already_locked=not sink.FOLDER)
         out.kept = out.name
         return result
     if job.resume:
         raise ValueError(NO_FILE)
     with tempfile.TemporaryDirectory(prefix="fastsketch-") as folder:
         complete = Path(folder) / f"rows{suffix}"
-        result = write_answers(method, source, complete, sink, job)
+        result = write_results(method, source, complete, sink, job)
         with complete.open("rb") as rows, out.writing() as file:
             shutil.copyfileobj(rows, file, 1 << 20)
     return result

@@ -26,7 +26,7 @@ from fastsketch.cli._reading import load_model, open_named, remembered_reading
 from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, asked_as, naming
 from fastsketch.data.sources._source import MAX_FEATURES
-from fastsketch.jobs._mapping import check_names
+from fastsketch.jobs._mapping import require_same_columns
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.ridge import SketchedRidge
 
@@ -143,7 +143,7 @@ class Predict(PartsVerb):
         self.output = None
         source = self._rows(model, labelled=True)
         require_labels(source)
-        check_names(model.predict, source)
+        require_same_columns(model.predict, source)
         with output_of(self) as out:
             started = time.perf_counter()
             facts = metrics_of(model, source)

@@ -28,20 +28,21 @@ _TEMPORARY = re.compile(r"\.(node-[-0-9a-f]+\.fsk)\..*\.tmp", re.DOTALL)
 
 
 class Entry(NamedTuple):
-    """The numbers in the name of a checkpoint file: its position in the merge tree, its number of rows and its
-    checksum.
+    """The position of a saved model in the merge tree, with its numbers of pass and rows and its checksum.
+
+    All of them are in the name of the checkpoint file.
     """
 
-    number: int  # of the pass, from 1
+    pass_number: int  # of the pass, from 1
     level: int  # in the binary merge tree; 0 is one part
-    at: int  # position within its level
+    position: int  # within its level
     rows: int  # that the model has learned
     crc32: int  # of the numbers above and the content, so that a renamed or foreign file is recognised
 
     @property
     def file(self) -> str:
         """Name of the file."""
-        return f"node-{self.number}-{self.level}-{self.at}-{self.rows}-{self.crc32:08x}.fsk"
+        return f"node-{self.pass_number}-{self.level}-{self.position}-{self.rows}-{self.crc32:08x}.fsk"
 
     def with_checksum(self, content: bytes) -> "Entry":
         """Return a copy with the checksum of the entry's numbers and of the content of its file."""
@@ -52,9 +53,9 @@ class Entry(NamedTuple):
 
         Of two files of the same node of the merge tree, the one with more rows covers the other.
         """
-        if self.number != other.number or (self.level, self.rows) < (other.level, other.rows):
+        if self.pass_number != other.pass_number or (self.level, self.rows) < (other.level, other.rows):
             return False
-        return self.at == other.at >> self.level - other.level
+        return self.position == other.position >> self.level - other.level
 
 
 class Checkpoint(JobFolder):
@@ -79,15 +80,15 @@ class Checkpoint(JobFolder):
                 folder.rmdir()  # succeeds only if it is empty
             raise
 
-    def nodes(self, number: int, check: Callable[[Entry, Any], object]) -> list[tuple[Entry, bytes]]:
+    def read_nodes(self, pass_number: int, check: Callable[[Entry, Any], object]) -> list[tuple[Entry, bytes]]:
         """Read the largest saved models of a pass, ordered by the rows that they have learned.
 
         A file that cannot be used is skipped with a warning. `check` is called with an entry and its model. It raises
         StateError unless the model fits the job.
         """
         nodes: list[tuple[Entry, bytes]] = []
-        for entry in entries_in(self.path):
-            if entry.number != number or any(other.covers(entry) for other, _ in nodes):
+        for entry in list_entries(self.path):
+            if entry.pass_number != pass_number or any(other.covers(entry) for other, _ in nodes):
                 continue
             try:
                 with open_within(self.path, entry.file) as file:
@@ -102,35 +103,38 @@ class Checkpoint(JobFolder):
                 warn_caller(f"{self.path / entry.file} cannot be used, its parts are learned again: {error}")
                 continue
             nodes.append((entry, content))
-        return sorted(nodes, key=lambda pair: pair[0].at << pair[0].level)
+        return sorted(nodes, key=lambda pair: pair[0].position << pair[0].level)
 
-    def add(self, number: int, place: Span, node: JobNode) -> None:
-        """Write the model of one or more parts to the folder, and delete the files of models that it includes."""
+    def write_node(self, pass_number: int, span: Span, node: JobNode) -> None:
+        """Write the model of one or more parts to a file of the folder, atomically.
+
+        Files of models whose parts it includes are deleted afterwards. OSError names the folder.
+        """
         content = node.as_bytes()
-        entry = Entry(number, place.level, place.at, node.n_rows, 0).with_checksum(content)
+        entry = Entry(pass_number, span.level, span.position, node.n_rows, 0).with_checksum(content)
         try:
             with replacing(self.path / entry.file, follow_links=False) as out:
                 out.write(content)
         except OSError as error:  # its message does not name the disk that is full
-            why = f"the checkpoint cannot be written ({error.strerror or error}); what it has stays"
-            raise OSError(error.errno, why, str(self.path)) from error
-        for other in entries_in(self.path):
+            reason = f"the checkpoint cannot be written ({error.strerror or error}); what it has stays"
+            raise OSError(error.errno, reason, str(self.path)) from error
+        for other in list_entries(self.path):
             if other != entry and entry.covers(other):
                 (self.path / other.file).unlink(missing_ok=True)
 
-    def finished(self) -> str:
+    def describe_finished(self) -> str:
         """Describe the saved rows and how to resume, for an error message; return "" if nothing is saved."""
         largest: list[Entry] = []
-        for entry in entries_in(self.path):
+        for entry in list_entries(self.path):
             if not any(other.covers(entry) for other in largest):
                 largest.append(entry)
         if not largest:
             return ""
-        number = largest[0].number
-        n_rows = sum(entry.rows for entry in largest if entry.number == number)
-        which = "" if number == 1 else f" in pass {number}"
-        words = f"the partial result of {n_rows:,} rows{which} is in {self.path}"
-        return f"{words}; the same job with resume continues from it"
+        pass_number = largest[0].pass_number
+        n_rows = sum(entry.rows for entry in largest if entry.pass_number == pass_number)
+        pass_text = "" if pass_number == 1 else f" in pass {pass_number}"
+        saved_text = f"the partial result of {n_rows:,} rows{pass_text} is in {self.path}"
+        return f"{saved_text}; the same job with resume continues from it"
 
     def clear(self) -> None:
         """Delete the saved models of an earlier job, and temporary files.
@@ -138,7 +142,7 @@ class Checkpoint(JobFolder):
         The folder may hold other files, which are kept. Raise FileExistsError if a manifest.json of something else is
         there.
         """
-        entries = entries_in(self.path)
+        entries = list_entries(self.path)
         if not entries and (self.path / MANIFEST).exists():
             try:
                 read_manifest(self.path)
@@ -151,17 +155,22 @@ class Checkpoint(JobFolder):
 
     def prepare(self) -> None:
         """Delete temporary files that killed processes have left in the folder."""
-        for match in map(_TEMPORARY.fullmatch, _names(self.path)):
+        for match in map(_TEMPORARY.fullmatch, _file_names(self.path)):
             if match:
                 sweep(self.path / match[1])
 
 
-def entries_in(folder: Path) -> list[Entry]:
-    """Return an entry for each saved model in a folder, parsed from the file names, the largest first."""
-    found = [match for match in map(_NODE.fullmatch, _names(folder)) if match]
-    entries = [Entry(int(match[1]), int(match[2]), int(match[3]), int(match[4]), int(match[5], 16)) for match in found]
-    return sorted((entry for entry, match in zip(entries, found, strict=True) if entry.file == match[0]), reverse=True)
+def list_entries(folder: Path) -> list[Entry]:
+    """Parse the file names of all saved models in a folder. Return their entries, the largest first."""
+    matches = [match for match in map(_NODE.fullmatch, _file_names(folder)) if match]
+    entries = [
+        Entry(int(match[1]), int(match[2]), int(match[3]), int(match[4]), int(match[5], 16)) for match in matches
+    ]
+    return sorted(
+        (entry for entry, match in zip(entries, matches, strict=True) if entry.file == match[0]), reverse=True
+    )
 
 
-def _names(folder: Path) -> list[str]:
+def _file_names(folder: Path) -> list[str]:
+    """Return the names of the files in a folder, and an empty list if there is no such folder."""
     return [path.name for path in folder.iterdir()] if folder.is_dir() else []

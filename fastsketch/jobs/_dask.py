@@ -21,9 +21,9 @@ from fastsketch.jobs._worker import WorkerLost, shared_value
 
 # Seconds until a scheduler that does not answer is an error, until a scheduler without workers is an error, and until
 # it is an error that all workers have died: their owner may replace them.
-PATIENCE, PATIENCE_FOR_WORKERS, PATIENCE_FOR_OTHERS = 5.0, 30.0, 120.0
+CONNECT_TIMEOUT, WORKERS_TIMEOUT, LOST_WORKERS_TIMEOUT = 5.0, 30.0, 120.0
 # Seconds between two looks at the number of workers, which may change.
-SECONDS_BETWEEN_LOOKS = 2.0
+SECONDS_BETWEEN_UPDATES = 2.0
 # Tasks that read blocks of a Dask array are all submitted together, so that the cluster computes each block once.
 ALL_TASKS = 1 << 30
 # Bytes of a model that is sent with every task. A longer model is a task whose result the others need. Short ones are
@@ -32,6 +32,7 @@ MAX_BYTES_WITH_TASKS = 1 << 20
 
 
 def _distributed() -> Any:
+    """Import and return dask.distributed. ImportError names the extra to install."""
     try:
         import distributed
     except ImportError as error:
@@ -88,31 +89,31 @@ class Cluster(Engine):
     How often a task may lose its worker is ``distributed.scheduler.allowed-failures`` of Dask's configuration.
     """
 
-    here = False
+    in_process = False
 
     def __init__(self, scheduler: Any, n_workers: int) -> None:
         self._distributed = _distributed()
         self._scheduler, self._limit = scheduler, n_workers
         self._stack = ExitStack()
         self._client: Any = None
-        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()  # futures
+        self._finished_futures: queue.SimpleQueue[Any] = queue.SimpleQueue()  # futures
         self._waiting: list[tuple[Hashable, Any]] = []  # keys and tasks, not yet submitted
         self._running: dict[str, tuple[Hashable, Any]] = {}  # keys and futures, by the keys of the futures
         self._reads_blocks = False
-        self._n_threads, self._looked, self._had_workers = 0, 0.0, 0.0
+        self._n_threads, self._last_update, self._had_workers = 0, 0.0, 0.0
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._client = self._connected(stack)
             try:
-                self._client.wait_for_workers(1, timeout=PATIENCE_FOR_WORKERS)
+                self._client.wait_for_workers(1, timeout=WORKERS_TIMEOUT)
             except TimeoutError:
                 address = self._client.scheduler.address
                 raise ConnectionError(
                     f"the Dask scheduler at {address} has no workers: `dask worker {address}` starts one"
                 ) from None
             self._had_workers = time.monotonic()
-            self._look()
+            self._update_n_threads()
             self._stack = stack.pop_all()
         return self
 
@@ -131,7 +132,7 @@ class Cluster(Engine):
         try:
             if scheduler is None:
                 return distributed.Client.current()
-            return stack.enter_context(distributed.Client(scheduler, timeout=PATIENCE, set_as_default=False))
+            return stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False))
         except Exception as error:  # depends on what answers there, if anything does
             if scheduler is None:
                 raise ValueError(
@@ -143,43 +144,43 @@ class Cluster(Engine):
                 f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {why}"
             ) from error
 
-    def _look(self) -> None:
+    def _update_n_threads(self) -> None:
         """Update the number of threads of the cluster, if the last update is more than two seconds old.
 
         Raise ConnectionError if the scheduler is closed, or if all workers have been dead for two minutes.
         """
         now = time.monotonic()
-        if now - self._looked < SECONDS_BETWEEN_LOOKS:
+        if now - self._last_update < SECONDS_BETWEEN_UPDATES:
             return
         address = self._client.scheduler.address
         if self._client.status in ("closing", "closed"):
             raise ConnectionError(f"the Dask scheduler at {address} has gone")
         threads = sum(self._client.nthreads().values()) if self._client.status == "running" else 0
-        self._n_threads, self._looked = max(1, threads), now
+        self._n_threads, self._last_update = max(1, threads), now
         self.n_workers = min(self._n_threads, self._limit or self._n_threads)  # may change during the job
         if threads:
             self._had_workers = now
-        elif now - self._had_workers > PATIENCE_FOR_OTHERS:
+        elif now - self._had_workers > LOST_WORKERS_TIMEOUT:
             raise ConnectionError(
-                f"the Dask scheduler at {address} has had no workers for {PATIENCE_FOR_OTHERS:g} s: all died"
+                f"the Dask scheduler at {address} has had no workers for {LOST_WORKERS_TIMEOUT:g} s: all died"
             )
 
-    def room(self, left: int) -> int:
-        """Return the number of tasks to keep submitted to the cluster; `left` tasks are not submitted yet.
+    def max_submitted(self, n_remaining: int) -> int:
+        """Return the number of tasks to keep submitted to the cluster; `n_remaining` are not submitted yet.
 
         A second task waits on each worker, but not at the end of a job, when another worker may be free first.
         """
         if self._reads_blocks:
             return ALL_TASKS
         n = self.n_workers
-        return n if left <= n or n < self._n_threads else 2 * n
+        return n if n_remaining <= n or n < self._n_threads else 2 * n
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def share(self, value: Any) -> Any:
-        """Return a substitute for a value that many tasks take as an argument, so that each worker receives it only
-        once.
+        """Return a substitute for a value that many tasks take as an argument.
 
-        A short value travels with the tasks, pickled; a long one becomes the result of a task.
+        Each worker receives the value only once. A short value is pickled and sent with the tasks; a long one becomes
+        the result of a task, on which the others depend.
         """
         try:
             content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
@@ -196,7 +197,7 @@ class Cluster(Engine):
         """Schedule ``function(*args)``, with Dask arrays and shared values among the arguments as dependencies."""
         from dask.delayed import delayed
 
-        sent: list[Any] = list(args)
+        task_args: list[Any] = list(args)
         results: list[Any] = []
         for position, value in enumerate(args):
             if (array := array_in(value)) is not None:
@@ -206,10 +207,10 @@ class Cluster(Engine):
                 blocks, source = [value], None
             else:
                 continue
-            sent[position] = _Dependencies(len(results), len(results) + len(blocks), source)
+            task_args[position] = _Dependencies(len(results), len(results) + len(blocks), source)
             results += blocks
         # a partial is opaque to Dask, which would search the arguments for tasks
-        perform: Any = delayed(partial(_perform, function, sent), pure=False, traverse=False)
+        perform: Any = delayed(partial(_perform, function, task_args), pure=False, traverse=False)
         name = f"fastsketch-{getattr(function, '__name__', 'task')}-{uuid.uuid4().hex}"
         self._waiting.append((key, perform(*results, dask_key_name=name)))
 
@@ -224,9 +225,9 @@ class Cluster(Engine):
             futures = self._client.compute([task for _, task in tasks]) if tasks else []
         for (key, _), future in zip(tasks, futures, strict=True):
             self._running[future.key] = key, future
-            future.add_done_callback(self._done.put)
+            future.add_done_callback(self._finished_futures.put)
 
-    def next(self) -> tuple[Any, Any]:
+    def next_result(self) -> tuple[Any, Any]:
         """Wait until a task has finished, and return (key, result).
 
         Dask repeats a task if its worker dies, even if its result existed but was not fetched yet.
@@ -234,9 +235,9 @@ class Cluster(Engine):
         self._start()
         future = None
         while future is None:
-            self._look()
+            self._update_n_threads()
             with suppress(queue.Empty):
-                future = self._done.get(timeout=1.0)
+                future = self._finished_futures.get(timeout=1.0)
         key, _ = self._running.pop(future.key)
         if future.status == "cancelled":
             address = self._client.scheduler.address

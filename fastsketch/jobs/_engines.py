@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from typing import Any, Self
 
 from fastsketch._core import threads as _threads
-from fastsketch.jobs._worker import Lost, Shared, Worker, WorkerLost
+from fastsketch.jobs._worker import ProcessEnded, Shared, Worker, WorkerLost
 
 Function = Callable[..., Any]
 
@@ -35,7 +35,7 @@ class Engine:
     """
 
     n_workers = 1
-    here = True
+    in_process = True
 
     def __enter__(self) -> Self:
         return self
@@ -43,8 +43,11 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         """Stop the tasks that are running, and wait for their end."""
 
-    def room(self, left: int) -> int:
-        """Return the number of tasks to keep submitted, so that no worker idles; `left` tasks are not submitted yet."""
+    def max_submitted(self, n_remaining: int) -> int:
+        """Return how many tasks to keep submitted, so that no worker idles.
+
+        `n_remaining` is the number of tasks that are not submitted yet.
+        """
         return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
@@ -54,7 +57,7 @@ class Engine:
         """
         raise NotImplementedError
 
-    def next(self) -> tuple[Any, Any]:
+    def next_result(self) -> tuple[Any, Any]:
         """Wait until a task has finished, and return (key, result).
 
         Raises
@@ -67,8 +70,9 @@ class Engine:
         raise NotImplementedError
 
     def share(self, value: Any) -> Any:
-        """Return a substitute for a value that many tasks take as an argument, so that each worker receives it only
-        once.
+        """Return a substitute for a value that many tasks take as an argument.
+
+        Each worker receives the value only once. Tasks get the value itself.
         """
         return value
 
@@ -77,8 +81,8 @@ class Engine:
 _this_thread = threading.local()
 
 
-def tell(n_rows: int) -> None:
-    """Report from within a task that `n_rows` more rows are done.
+def report_rows(n_rows: int) -> None:
+    """Report from within a task that it has processed `n_rows` more rows.
 
     Raise TaskStopped if the result is no longer needed.
     """
@@ -112,15 +116,15 @@ class Serial(Engine):
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def room(self, left: int) -> int:
+    def max_submitted(self, n_remaining: int) -> int:
         """Return 1, because a task runs only when its result is requested."""
         return 1
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """Schedule ``function(*args)``, which ``next`` will run."""
+        """Schedule ``function(*args)``, which ``next_result`` will run."""
         self._waiting.append((key, function, args))
 
-    def next(self) -> tuple[Any, Any]:
+    def next_result(self) -> tuple[Any, Any]:
         """Run the oldest scheduled task, and return (key, result)."""
         key, function, args = self._waiting.popleft()
         return key, function(*args)
@@ -151,6 +155,7 @@ class Threads(Engine):
             self._limit.__exit__(None, None, None)
 
     def _stop(self, _: int = 0) -> None:
+        """Raise TaskStopped in a task if the engine has been closed. The argument is ignored."""
         if self._stopped:
             raise TaskStopped
 
@@ -163,7 +168,7 @@ class Threads(Engine):
         """Run a task in a thread of the pool, and return its result."""
         return function(*args)
 
-    def next(self) -> tuple[Any, Any]:
+    def next_result(self) -> tuple[Any, Any]:
         """Wait until a task has finished, and return (key, result) or raise the error of the task."""
         key, future = self._done.get()
         return key, future.result()
@@ -176,7 +181,7 @@ class Processes(Threads):
     Each thread of the pool has a separate process, to which it sends its tasks. The processes end with this process.
     """
 
-    here = False
+    in_process = False
 
     def __init__(self, n_workers: int, retries: int) -> None:
         super().__init__(n_workers)
@@ -184,7 +189,7 @@ class Processes(Threads):
         self._context = get_context("spawn")
         self._limit = nullcontext()
         self._lock = threading.Lock()
-        self._own = threading.local()  # the worker of a thread
+        self._thread_local = threading.local()  # the worker of a thread
         self._workers: list[Worker] = []
 
     def __exit__(self, *_: object) -> None:
@@ -197,12 +202,16 @@ class Processes(Threads):
             worker.join()
 
     def _perform(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> Any:
+        """Run a task in the worker process of the calling thread, and return its result.
+
+        If the process ends, the task is repeated in a new one. Raise WorkerLost after too many attempts.
+        """
         for _ in range(self._retries + 1):
             worker = self._worker_of_thread()
             try:
                 return worker.run(key, function, args)
-            except Lost:
-                self._own.worker = None
+            except ProcessEnded:
+                self._thread_local.worker = None
                 if (status := worker.join()) > 0:  # it was not killed, so that another process would end as well
                     raise WorkerLost(f"the process of {key} ended with status {status}{_MAIN}") from None
         raise WorkerLost(f"{key} lost its process {self._retries + 1} times: killed, or out of memory?")
@@ -211,14 +220,13 @@ class Processes(Threads):
         """Return the worker process of the calling thread, starting one if there is none."""
         with self._lock:
             self._stop()
-            if getattr(self._own, "worker", None) is None:
-                self._own.worker = Worker(self._context)
-                self._workers.append(self._own.worker)
-            return self._own.worker
+            if getattr(self._thread_local, "worker", None) is None:
+                self._thread_local.worker = Worker(self._context)
+                self._workers.append(self._thread_local.worker)
+            return self._thread_local.worker
 
     def share(self, value: Any) -> Any:
-        """Return a substitute for a value that many tasks take as an argument, so that each process receives it only
-        once.
+        """Pickle a value that many tasks take as an argument; each process receives it only once.
 
         Raise the error of pickle if the value cannot be pickled.
         """

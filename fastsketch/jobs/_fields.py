@@ -15,7 +15,7 @@ Method = Callable[..., Any]
 # Kinds of dtype that can be saved without pickle.
 KINDS = "biufcSUmM"
 # Column names of answers without a name: {method: name}.
-WORDS = {
+DEFAULT_NAMES = {
     "encode": "code",
     "predict": "prediction",
     "decision_function": "score",
@@ -25,7 +25,7 @@ WORDS = {
     "apply": "leaf",
 }
 # Names of several answers that are returned as a tuple: {method: names}.
-SEVERAL = {"kneighbors": ("distance", "index"), "search": ("distance", "index")}
+TUPLE_NAMES = {"kneighbors": ("distance", "index"), "search": ("distance", "index")}
 
 
 class Spec(NamedTuple):
@@ -45,6 +45,7 @@ class Spec(NamedTuple):
         return sum(np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in items)
 
     def __str__(self) -> str:
+        """Format names, dtypes and shapes for a message."""
         items = zip(self.names, self.dtypes, self.shapes, strict=True)
         return ", ".join(f"{name}{' ' if name else ''}{np.dtype(t)} {(*('n',), *s)}" for name, t, s in items).replace(
             "'n'", "n"
@@ -61,23 +62,24 @@ def as_fields(answer: Any, n: int, name: str) -> Fields:
     ValueError
         If an array does not have n entries.
     """
-    several: Mapping[str, Any]
+    values_by_name: Mapping[str, Any]
     if isinstance(answer, Mapping):
-        several = cast("Mapping[str, Any]", answer)
+        values_by_name = cast("Mapping[str, Any]", answer)
     elif isinstance(answer, tuple):
-        parts = cast("tuple[Any, ...]", answer)
-        words = cast("tuple[str, ...]", getattr(parts, "_fields", None) or SEVERAL.get(name, ()))
-        if len(words) != len(parts):
-            words = tuple(f"{name}_{i}" for i in range(len(parts)))
-        several = dict(zip(words, parts, strict=True))
+        values = cast("tuple[Any, ...]", answer)
+        names = cast("tuple[str, ...]", getattr(values, "_fields", None) or TUPLE_NAMES.get(name, ()))
+        if len(names) != len(values):
+            names = tuple(f"{name}_{i}" for i in range(len(values)))
+        values_by_name = dict(zip(names, values, strict=True))
     else:
-        several = {"": answer}
-    if not several:
+        values_by_name = {"": answer}
+    if not values_by_name:
         raise ValueError(f"{name} must give at least one array")
-    return {str(key): _as_array(value, n, name) for key, value in several.items()}
+    return {str(key): _as_array(value, n, name) for key, value in values_by_name.items()}
 
 
 def _as_array(value: Any, n: int, name: str) -> NDArray[Any]:
+    """Convert one result of a function for n rows to an array. TypeError or ValueError if it cannot be saved."""
     if is_sparse(value):
         raise TypeError(
             f"{name} gives sparse rows, and files of answers hold dense ones: map a function that gives an array"
@@ -88,8 +90,8 @@ def _as_array(value: Any, n: int, name: str) -> NDArray[Any]:
     if array.dtype.kind not in KINDS:
         raise TypeError(f"{name} must give numbers or text, got dtype {array.dtype}")
     if array.ndim == 0 or len(array) != n:
-        got = "a single value" if array.ndim == 0 else f"{len(array)}"
-        raise ValueError(f"{name} must give one answer for each row: got {got} for {n} rows")
+        found = "a single value" if array.ndim == 0 else f"{len(array)}"
+        raise ValueError(f"{name} must give one answer for each row: got {found} for {n} rows")
     return array
 
 
@@ -100,7 +102,7 @@ def spec_of(fields: Fields) -> Spec:
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-def unwrapped(method: Method) -> Method:
+def unwrap_partial(method: Method) -> Method:
     """Return the innermost function of nested ``functools.partial`` objects."""
     while isinstance(method, partial):
         method = cast("Method", method.func)
@@ -109,7 +111,7 @@ def unwrapped(method: Method) -> Method:
 
 def name_of(method: Method) -> str:
     """Return the name of a function or method, for messages and column names."""
-    inner = unwrapped(method)
+    inner = unwrap_partial(method)
     return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
 
@@ -119,32 +121,39 @@ def column_names(method: Method, spec: Spec) -> list[list[str]]:
     An array of bytes is one column, "code"; one number for each row is "prediction", "score" or the like. Several
     numbers are named after the classes or by ``get_feature_names_out``, otherwise they are numbered from 0.
     """
-    inner = unwrapped(method)
-    owner, own = getattr(inner, "__self__", None), name_of(method)
-    heads: list[list[str]] = []
+    inner = unwrap_partial(method)
+    owner, method_name = getattr(inner, "__self__", None), name_of(method)
+    names_by_array: list[list[str]] = []
     for name, dtype, shape in zip(spec.names, spec.dtypes, spec.shapes, strict=True):
-        stem = name or WORDS.get(own, own)
+        stem = name or DEFAULT_NAMES.get(method_name, method_name)
         if len(shape) > 1:
-            raise ValueError(f"{own} gives rows of shape {shape}: a table takes one number or one row of them each")
+            raise ValueError(
+                f"{method_name} gives rows of shape {shape}: a table takes one number or one row of them each"
+            )
         if not shape:
-            heads.append([stem])
+            names_by_array.append([stem])
         elif dtype == "|u1":
-            heads.append(["code" if not name and own == "transform" else stem])
+            names_by_array.append(["code" if not name and method_name == "transform" else stem])
         else:
-            heads.append(_several_names(owner, own, stem, shape[0]))
-    flat = [name for names in heads for name in names]
+            names_by_array.append(_numbered_or_class_names(owner, method_name, stem, shape[0]))
+    flat = [name for names in names_by_array for name in names]
     if len(set(flat)) < len(flat):
-        raise ValueError(f"{own} gives several columns of one name: {sorted({n for n in flat if flat.count(n) > 1})}")
-    return heads
+        raise ValueError(
+            f"{method_name} gives several columns of one name: {sorted({n for n in flat if flat.count(n) > 1})}"
+        )
+    return names_by_array
 
 
-def _several_names(owner: Any, own: str, stem: str, width: int) -> list[str]:
-    """Return `width` column names for a method's results: class labels, output feature names, or numbered names."""
-    if own == "transform" and hasattr(owner, "get_feature_names_out"):
+def _numbered_or_class_names(owner: Any, method_name: str, stem: str, width: int) -> list[str]:
+    """Return `width` column names for the results of a method.
+
+    These are the names of ``get_feature_names_out``, `stem` with the class labels, or `stem` with numbers from 0.
+    """
+    if method_name == "transform" and hasattr(owner, "get_feature_names_out"):
         names = [str(name) for name in owner.get_feature_names_out()]
         if len(names) == width:
             return names
-    if own in ("predict_proba", "predict_log_proba", "decision_function"):
+    if method_name in ("predict_proba", "predict_log_proba", "decision_function"):
         for attribute in ("classes_", "classes"):
             classes = getattr(owner, attribute, None)
             if classes is not None and len(classes) == width:

@@ -34,7 +34,7 @@ class JobFolder(ABC):
         """Prepare the folder for writing: delete temporary files of killed processes."""
 
     @abstractmethod
-    def finished(self) -> str:
+    def describe_finished(self) -> str:
         """Describe the finished parts and how to resume, for an error message; return "" if no part is finished."""
 
     @contextlib.contextmanager
@@ -64,8 +64,8 @@ class JobFolder(ABC):
         try:
             yield self
         except BaseException as error:
-            if finished := self.finished():
-                error.add_note(finished)
+            if finished_text := self.describe_finished():
+                error.add_note(finished_text)
             else:
                 with contextlib.suppress(OSError):
                     self.remove()

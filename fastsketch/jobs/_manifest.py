@@ -39,9 +39,9 @@ def read_manifest(folder: Path) -> Identity:
     with open_within(folder, MANIFEST) as file:
         content = file.read()
     try:
-        found = json.loads(content)
-        if found["schema"] == SCHEMA and isinstance(found["job"], dict):
-            return cast("Identity", found["job"])
+        manifest = json.loads(content)
+        if manifest["schema"] == SCHEMA and isinstance(manifest["job"], dict):
+            return cast("Identity", manifest["job"])
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
     raise StateError(f"{folder / MANIFEST} is damaged, or of another version of fastsketch: start without resume")
@@ -49,10 +49,10 @@ def read_manifest(folder: Path) -> Identity:
 
 def check_same_job(folder: Path, job: Identity) -> None:
     """Raise ValueError that lists the differences, unless the manifest in a folder describes this job."""
-    changes = list(dict.fromkeys(differences(job, read_manifest(folder))))
+    changes = list(dict.fromkeys(describe_differences(job, read_manifest(folder))))
     if changes:
-        more = f"; and {len(changes) - MAX_LISTED} more" if len(changes) > MAX_LISTED else ""
-        raise ValueError(escaped(f"{folder} belongs to another job: {'; '.join(changes[:MAX_LISTED])}{more}"))
+        remainder = f"; and {len(changes) - MAX_LISTED} more" if len(changes) > MAX_LISTED else ""
+        raise ValueError(escaped(f"{folder} belongs to another job: {'; '.join(changes[:MAX_LISTED])}{remainder}"))
 
 
 def can_resume(folder: Path, result: Path | None = None) -> bool:
@@ -69,15 +69,15 @@ def can_resume(folder: Path, result: Path | None = None) -> bool:
     """
     if (folder / OLD_MANIFEST).exists():
         raise StateError(f"the job in {folder} was begun by another version of fastsketch: remove that folder")
-    found = (folder / MANIFEST).exists()
-    if not found and result is not None and result.exists():
+    has_manifest = (folder / MANIFEST).exists()
+    if not has_manifest and result is not None and result.exists():
         raise ValueError(
             f"resume: {folder} holds no unfinished job, and {result} is finished: it would be replaced by a result of "
             "these rows alone; choose another output, or leave resume out to replace it"
         )
-    if not found:
+    if not has_manifest:
         warn_caller(f"nothing to resume in {folder}: the job begins")
-    return found
+    return has_manifest
 
 
 # -- descriptions ------------------------------------------------------------------------------------------------------
@@ -91,36 +91,55 @@ def identity_of(source: Source) -> Identity:
     return as_json(source.identity())
 
 
-def check_unchanged(source: Source, before: Identity) -> None:
-    """Raise SourceError if a source differs from its earlier identity `before`."""
-    changes = differences(identity_of(source), before)
+def check_unchanged(source: Source, earlier_identity: Identity) -> None:
+    """Raise SourceError if a source differs from its earlier identity `earlier_identity`."""
+    changes = describe_differences(identity_of(source), earlier_identity)
     if changes:
         raise SourceError(f"the rows changed while they were read: {changes[0]}")
 
 
-def differences(now: Any, then: Any, name: str = "job", path: str | None = None) -> list[str]:
+def describe_differences(current: Any, stored: Any, name: str = "job", path: str | None = None) -> list[str]:
     """Describe each difference between two JSON values by a phrase; file paths are not compared.
 
-    `name` is the key under which the values are stored, `path` the file that they describe.
+    Parameters
+    ----------
+    current, stored : JSON values
+    name : str
+        The key under which the values are stored.
+    path : str, optional
+        The file that the values describe.
+
+    Returns
+    -------
+    list of str
     """
-    if now == then:
+    if current == stored:
         return []
-    if isinstance(now, dict) and isinstance(then, dict):
-        mine, theirs = cast("dict[str, Any]", now), cast("dict[str, Any]", then)
-        path = mine.get("path", path)
-        keys = [key for key in {**mine, **theirs} if key != "path"]
-        return [text for key in keys for text in differences(mine.get(key), theirs.get(key), key, path)]
-    if isinstance(now, list) and isinstance(then, list):
-        some, others = cast("list[Any]", now), cast("list[Any]", then)
-        if len(some) == len(others):
-            return [text for pair in zip(some, others, strict=True) for text in differences(*pair, name, path)]
-        return [f"{name} are {len(some)} now and were {len(others)}"]
+    if isinstance(current, dict) and isinstance(stored, dict):
+        current_values, stored_values = cast("dict[str, Any]", current), cast("dict[str, Any]", stored)
+        path = current_values.get("path", path)
+        keys = [key for key in {**current_values, **stored_values} if key != "path"]
+        return [
+            text
+            for key in keys
+            for text in describe_differences(current_values.get(key), stored_values.get(key), key, path)
+        ]
+    if isinstance(current, list) and isinstance(stored, list):
+        current_items, stored_items = cast("list[Any]", current), cast("list[Any]", stored)
+        if len(current_items) == len(stored_items):
+            return [
+                text
+                for pair in zip(current_items, stored_items, strict=True)
+                for text in describe_differences(*pair, name, path)
+            ]
+        return [f"{name} are {len(current_items)} now and were {len(stored_items)}"]
     if path is not None and name in ("bytes", "digest", "modified"):
         return [f"{path} is not what it was ({name})"]
-    return [f"{name} is {_shown(now)} now and was {_shown(then)}"]
+    return [f"{name} is {_format_value(current)} now and was {_format_value(stored)}"]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
+    """Format a JSON value for a message, shortened to 80 characters."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "on", False: "off"}[value]
     text = value if isinstance(value, str) else json.dumps(value)

@@ -22,15 +22,15 @@ from fastsketch._frame.batches import agreed
 from fastsketch.data.sources import Source, open_rows, with_missing
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
-from fastsketch.jobs._engines import Engine, tell
-from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
+from fastsketch.jobs._engines import Engine, report_rows
+from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, spec_of, unwrap_partial
 from fastsketch.jobs._manifest import Identity, check_unchanged, identity_of
 from fastsketch.jobs._options import Job
 from fastsketch.jobs._outputs import Append, Npy, Parquet, Sink
 from fastsketch.jobs._partial_output import PartialOutput
 from fastsketch.jobs._parts import JobNode
-from fastsketch.jobs._progress import Reporter, Wanted
-from fastsketch.jobs._tree import Span, Task, completed
+from fastsketch.jobs._progress import ProgressOption, Reporter
+from fastsketch.jobs._tree import Span, Task, run_tasks
 
 # Bytes of rows in a part: the work that a kill costs, and the rows of a file of Parquet.
 PART_BYTES = 64 << 20
@@ -81,7 +81,7 @@ def map_rows(
     engine: str = "processes",
     scheduler: Any = None,
     resume: bool = False,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     part_bytes: int = PART_BYTES,
     retries: int = 3,
 ) -> MapResult:
@@ -165,10 +165,10 @@ def map_rows(
         raise ValueError(f"output must end in .npy or .parquet, got {name!r}")
     part_bytes = as_integer(part_bytes, "part_bytes", 1)
     job = Job(workers, engine, scheduler, resume, progress, retries).checked()
-    return write_answers(function, open_rows(source), Path(name), sink, job, part_bytes)
+    return write_results(function, open_rows(source), Path(name), sink, job, part_bytes)
 
 
-def write_answers(
+def write_results(
     method: Method,
     source: Source,
     output: Path,
@@ -176,61 +176,64 @@ def write_answers(
     job: Job,
     part_bytes: int | None = None,
     *,
-    held: bool = False,
+    already_locked: bool = False,
 ) -> MapResult:
-    """Apply a function to every row of a source in parallel, and write the results to the output in the format of
-    `sink`.
+    """Apply a function to every row of a source in parallel, and write the results to `output`.
 
-    This is ``map_rows`` for any output format. With held=True the caller has locked the output.
+    This is ``map_rows`` for any output format, which `sink` defines. `already_locked` says that the caller has locked
+    the output.
     """
     started = time.perf_counter()
-    method = frozen(method)
-    name, content = name_of(method), _pickled(method)
-    check_names(method, source)
+    method = bind_to_encoder(method)
+    name, content = name_of(method), _pickle_function(method)
+    require_same_columns(method, source)
     if takes_missing(method):
         source = with_missing(source)
     part_bytes = part_bytes or PART_BYTES
     parts = source.parts(part_bytes)
-    about: Identity | None = None
+    identity: Identity | None = None
     if source.repeatable:
         digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-        about = {"method": name, "digest of the model": digest, "part_bytes": part_bytes, "parts": len(parts)}
-        about["rows"] = identity_of(source)
+        identity = {"method": name, "digest of the model": digest, "part_bytes": part_bytes, "parts": len(parts)}
+        identity["rows"] = identity_of(source)
     with (
         warnings.catch_warnings(),
         Reporter(job.progress, source, len(parts)) as reporter,
-        PartialOutput.open(output, sink, about, resume=job.resume, held=held) as partial_output,
+        PartialOutput.open(output, sink, identity, resume=job.resume, already_locked=already_locked) as partial_output,
     ):
-        done: dict[int, int] = {}
+        finished_rows: dict[int, int] = {}
         if job.resume:
             lengths = [part.n_rows for part in parts]
-            done = partial_output.done(lengths, method, lambda number: _first_spec(method, name, parts[number]))
-        for number, rows in done.items():
-            reporter.known(_node(number, rows))
-        left = [number for number in range(len(parts)) if number not in done]
-        remaining = [parts[number] for number in left]
-        with job.engine_for(remaining, lambda: 2 * len(content), reporter.rows_here) as engine:
-            shared = _shared(engine, method)
+            finished_rows = partial_output.find_finished(
+                lengths, method, lambda number: _first_spec(method, name, parts[number])
+            )
+        for number, rows in finished_rows.items():
+            reporter.count_earlier(_progress_node(number, rows))
+        remaining_numbers = [number for number in range(len(parts)) if number not in finished_rows]
+        remaining = [parts[number] for number in remaining_numbers]
+        with job.engine_for(remaining, lambda: 2 * len(content), reporter.count_rows) as engine:
+            shared_function = _share_function(engine, method)
 
             def task(number: int) -> Task:
-                writer = partial(sink.writer, str(sink.part(partial_output.path, number)))
-                return Span(0, number, number, number), answer_part, (shared, name, parts[number], writer)
+                writer = partial(sink.writer, str(sink.part_path(partial_output.path, number)))
+                return Span(0, number, number, number), map_part, (shared_function, name, parts[number], writer)
 
-            for place, (rows, spec) in completed(engine, map(task, left), len(left), deque()):
-                partial_output.add(place.first, rows, spec)
-                reporter.finished(_node(place.first, rows))
-        if about is not None:
-            check_unchanged(source, about["rows"])
-        n_rows = partial_output.finish(len(parts), lambda: _spec_of_nothing(method, name, source))
-    return MapResult(output, n_rows, len(parts), len(done), time.perf_counter() - started)
+            for span, (rows, spec) in run_tasks(engine, map(task, remaining_numbers), len(remaining_numbers), deque()):
+                partial_output.record_part(span.first, rows, spec)
+                reporter.count_finished(_progress_node(span.first, rows))
+        if identity is not None:
+            check_unchanged(source, identity["rows"])
+        n_rows = partial_output.finish(len(parts), lambda: _spec_of_empty_result(method, name, source))
+    return MapResult(output, n_rows, len(parts), len(finished_rows), time.perf_counter() - started)
 
 
-def _node(number: int, rows: int) -> JobNode:
+def _progress_node(number: int, rows: int) -> JobNode:
     """Return a finished part as a JobNode without a model, for the progress reporter."""
     return JobNode(None, rows, number, number, {})
 
 
-def _shared(engine: Engine, method: Method) -> Any:
+def _share_function(engine: Engine, method: Method) -> Any:
+    """Send a function to the workers of an engine, and return its substitute. TypeError if pickle fails."""
     try:
         return engine.share(method)
     except Exception as error:
@@ -240,65 +243,66 @@ def _shared(engine: Engine, method: Method) -> Any:
 
 
 # -- one part ----------------------------------------------------------------------------------------------------------
-def answer_part(
+def map_part(
     method: Method,
     name: str,
     part: Source,
     writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
 ) -> tuple[int, Spec | None]:
-    """Apply a function to all rows of a part, and write the results to the file of the part.
+    """Apply a function to all rows of one part, and write the results to the file of the part.
 
     Return (number of rows, Spec of the results); the Spec is None if the part has no rows. `writer` opens the file of
     the part, as ``Writer`` does once its path is bound.
     """
-    _expect_names(part)
+    _ignore_name_warning(part)
     n_rows, spec = 0, None
     with contextlib.ExitStack() as stack:
         append: Any = None
-        for fields, n in answers(method, name, part):
-            now = spec_of(fields)
+        for fields, n in iterate_results(method, name, part):
+            block_spec = spec_of(fields)
             if spec is None:
-                spec, append = now, stack.enter_context(writer(now, method))
-            elif now != spec:
-                raise ValueError(f"{part.where(n_rows)}: {name} gives {now} there, and gave {spec} before")
+                spec, append = block_spec, stack.enter_context(writer(block_spec, method))
+            elif block_spec != spec:
+                raise ValueError(f"{part.where(n_rows)}: {name} gives {block_spec} there, and gave {spec} before")
             append(fields)
             n_rows += n
-            tell(n)
+            report_rows(n)
     return n_rows, spec
 
 
-def _expect_names(part: Source) -> None:
+def _ignore_name_warning(part: Source) -> None:
     """Silence scikit-learn's warning about missing feature names in this process, from now on.
 
-    ``check_names`` has compared the names of the source with those of the model.
+    ``require_same_columns`` has compared the names of the source with those of the model.
     """
     if part.feature_names is not None:
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
 
 
 def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
-    """Apply a function to the first rows of a part, and return the dtypes and shapes of the results as a Spec.
+    """Apply a function to the first rows of a part. Return names, dtypes and shapes of the results as a Spec.
 
     Return None if the part has no rows.
     """
-    with contextlib.closing(answers(method, name, part)) as pieces, warnings.catch_warnings():
-        _expect_names(part)
+    with contextlib.closing(iterate_results(method, name, part)) as pieces, warnings.catch_warnings():
+        _ignore_name_warning(part)
         return next((spec_of(fields) for fields, _ in pieces), None)
 
 
-def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
-    """Return the dtypes and shapes of a function's results as a Spec, by calling it on an array without rows."""
-    nothing: Any = np.empty((0, source.n_features), source.dtype or np.float64)
+def _spec_of_empty_result(method: Method, name: str, source: Source) -> Spec:
+    """Call a function on an array without rows. Return names, dtypes and shapes of its results as a Spec."""
+    no_rows: Any = np.empty((0, source.n_features), source.dtype or np.float64)
     try:
-        return spec_of(as_fields(method(nothing), 0, name))
+        return spec_of(as_fields(method(no_rows), 0, name))
     except Exception as error:
         raise ValueError(f"{source.name} holds no rows, and {name} does not say what it would give") from error
 
 
-def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, int]]:
-    """Yield a function's results for consecutive rows of a part, as (dict of arrays, number of rows).
+def iterate_results(method: Method, name: str, part: Source) -> Generator[tuple[Fields, int]]:
+    """Apply a function to a part block by block. Yield (dict of result arrays, number of rows) for each block.
 
-    The number of rows is 256 at first, then what gives about ANSWER_BYTES of results, and never more than a chunk.
+    The first block has 256 rows. The size of the others is chosen so that their results take about ANSWER_BYTES, and
+    never exceeds a chunk of the source.
     """
     step, row = FIRST_ROWS, 0
     chunks = ((rows, None) for rows, _ in part.chunks()) if part.beside is None else _with_ids(part)
@@ -327,10 +331,10 @@ def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
 
 
 # -- the function ------------------------------------------------------------------------------------------------------
-def frozen(method: Method) -> Method:
-    """Replace ``model.encode`` by the ``encode`` method of the model's encoder; return other functions unchanged.
+def bind_to_encoder(method: Method) -> Method:
+    """Replace ``model.encode`` by the ``encode`` method of the model's encoder.
 
-    Workers then need not derive the encoder from the model.
+    Workers then need not derive the encoder from the model. Other functions are returned unchanged.
     """
     owner = getattr(method, "__self__", None)
     if getattr(method, "__name__", "") == "encode" and callable(getattr(owner, "encoder", None)):
@@ -338,22 +342,22 @@ def frozen(method: Method) -> Method:
     return method
 
 
-def check_names(method: Method, source: Source) -> None:
+def require_same_columns(method: Method, source: Source) -> None:
     """Raise ValueError unless the source's column names equal those that the model has learned, in the same order."""
-    owner = getattr(unwrapped(method), "__self__", None)
-    known: Any = getattr(owner, "feature_names", None)
-    known = getattr(owner, "feature_names_in_", None) if known is None else known
-    if known is not None and not callable(known):
-        agreed(source.feature_names, tuple(map(str, known)), source.name)
+    owner = getattr(unwrap_partial(method), "__self__", None)
+    learned_names: Any = getattr(owner, "feature_names", None)
+    learned_names = getattr(owner, "feature_names_in_", None) if learned_names is None else learned_names
+    if learned_names is not None and not callable(learned_names):
+        agreed(source.feature_names, tuple(map(str, learned_names)), source.name)
 
 
 def takes_missing(method: Method) -> bool:
     """Return True if the method is that of an estimator whose scikit-learn tags say that rows may hold NaN."""
-    tags = getattr(getattr(unwrapped(method), "__self__", None), "__sklearn_tags__", None)
+    tags = getattr(getattr(unwrap_partial(method), "__self__", None), "__sklearn_tags__", None)
     return tags is not None and bool(tags().input_tags.allow_nan)
 
 
-def _pickled(method: Method) -> bytes:
+def _pickle_function(method: Method) -> bytes:
     """Return the pickle of a function and its model, or the function's name in bytes if it cannot be pickled."""
     content = io.BytesIO()
     pickler = pickle.Pickler(content, 5)
@@ -361,5 +365,5 @@ def _pickled(method: Method) -> bytes:
     try:
         pickler.dump(method)
     except Exception:
-        return str(getattr(unwrapped(method), "__qualname__", type(method).__qualname__)).encode()
+        return str(getattr(unwrap_partial(method), "__qualname__", type(method).__qualname__)).encode()
     return content.getvalue()

@@ -31,15 +31,15 @@ Item = TypeVar("Item")
 MergeEngine = Literal["serial", "threads", "processes"]
 
 
-def merged(models: Sequence[M]) -> M:
-    """Merge models in their order into a copy of the first, and return it.
+def merge_to_copy(models: Sequence[M]) -> M:
+    """Merge models in their order into a copy of the first one, and return the copy.
 
     None of the given models is changed.
     """
-    return merged_into_first([models[0].copy(), *models[1:]])
+    return merge_into_first([models[0].copy(), *models[1:]])
 
 
-def merged_into_first(models: Sequence[M]) -> M:
+def merge_into_first(models: Sequence[M]) -> M:
     """Merge models in their order into the first one, which is changed, and return it.
 
     The other models are not changed.
@@ -102,11 +102,13 @@ def merge(
         if not (hasattr(model, "merge") and hasattr(model, "copy")):
             raise TypeError(f"models must hold models that merge, got {type(model).__name__}")
     tree: Tree[M] = Tree(len(leaves), fan_in)
-    with _opened(engine, workers, 3) as opened:
+    with _create_engine(engine, workers, 3) as running_engine:
         if len(leaves) == 1:
             return leaves[0].copy()
-        known = [(tree.place(0, number), leaf) for number, leaf in enumerate(leaves)]
-        return reduce_tree(opened, tree, (), merged, join_again=merged_into_first, known=known)
+        leaf_nodes = [(tree.span(0, number), leaf) for number, leaf in enumerate(leaves)]
+        return reduce_tree(
+            running_engine, tree, (), merge_to_copy, merge_again=merge_into_first, finished_nodes=leaf_nodes
+        )
 
 
 def map_merge(
@@ -167,18 +169,18 @@ def map_merge(
     >>> model.n_rows, np.array_equal(model.projection, here.projection)  # wherever its parts were learned
     (1500, True)
     """
-    fan_in, wanted = as_integer(fan_in, "fan_in", 2), list(items)
-    if not wanted:
+    fan_in, item_list = as_integer(fan_in, "fan_in", 2), list(items)
+    if not item_list:
         raise ValueError("items must hold at least one item")
-    tree: Tree[M] = Tree(len(wanted), fan_in)
-    with _opened(engine, workers, as_integer(retries, "retries", 0)) as opened:
-        leaves = ((tree.place(0, index), task, (item, index)) for index, item in enumerate(wanted))
-        root = reduce_tree(opened, tree, leaves, merged, join_again=merged_into_first)
-    return root.copy() if len(wanted) == 1 else root  # a task may keep what it returns
+    tree: Tree[M] = Tree(len(item_list), fan_in)
+    with _create_engine(engine, workers, as_integer(retries, "retries", 0)) as running_engine:
+        leaves = ((tree.span(0, index), task, (item, index)) for index, item in enumerate(item_list))
+        root = reduce_tree(running_engine, tree, leaves, merge_to_copy, merge_again=merge_into_first)
+    return root.copy() if len(item_list) == 1 else root  # a task may keep what it returns
 
 
-def _opened(engine: str, workers: int | None, retries: int) -> Engine:
-    """Check the arguments, and create the engine that they select."""
+def _create_engine(engine: str, workers: int | None, retries: int) -> Engine:
+    """Validate the arguments of a merge, and create the engine that they select."""
     as_choice(engine, "engine", ("serial", "threads", "processes"))
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
     if engine == "serial":

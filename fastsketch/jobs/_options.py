@@ -7,7 +7,7 @@ from fastsketch._core import threads as _threads
 from fastsketch._core.validation import as_choice, as_flag, as_integer
 from fastsketch.data.sources._source import Source
 from fastsketch.jobs._engines import Engine, Processes, Serial, Threads
-from fastsketch.jobs._workers import workers_of
+from fastsketch.jobs._workers import choose_n_workers
 
 EngineName = Literal["threads", "processes", "dask"]
 NAMES = ("processes", "threads", "dask")
@@ -53,10 +53,10 @@ class Job(NamedTuple):
         If there is one worker, or if rows cannot be read again, tasks run in this thread and call `listener` with
         numbers of rows. `model_bytes` returns the memory of a worker for models.
         """
-        once = not all(part.repeatable for part in parts)
-        if once and self.workers not in ("auto", 1):
+        read_once = not all(part.repeatable for part in parts)
+        if read_once and self.workers not in ("auto", 1):
             raise ValueError("workers must be 1: these rows can be read only once, in this process")
-        n_workers = 1 if once or not parts else workers_of(self.workers, self.engine, parts, model_bytes)
-        if once or (n_workers == 1 and self.engine != "dask"):
+        n_workers = 1 if read_once or not parts else choose_n_workers(self.workers, self.engine, parts, model_bytes)
+        if read_once or (n_workers == 1 and self.engine != "dask"):
             return Serial(_threads.blas_limit(), listener)
         return engine_of(self.engine, n_workers, retries=self.retries, scheduler=self.scheduler)

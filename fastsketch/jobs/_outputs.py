@@ -44,72 +44,72 @@ class Sink(ABC):
     SUFFIX: ClassVar[str]
     writer: Writer
 
-    def folder(self, place: Path) -> Path:
-        """Return the folder that holds the files of parts, given the folder `place` of the job."""
-        return place / "rows" if self.FOLDER else place
+    def parts_folder(self, job_folder: Path) -> Path:
+        """Return the folder that holds the files of parts, in the folder `job_folder` of the job."""
+        return job_folder / "rows" if self.FOLDER else job_folder
 
-    def part(self, place: Path, number: int) -> Path:
-        """Return the path of the file of part `number`, given the folder `place` of the job."""
-        return self.folder(place) / f"part-{number:06d}{self.SUFFIX}"
+    def part_path(self, job_folder: Path, number: int) -> Path:
+        """Return the path of the file of part `number`, in the folder `job_folder` of the job."""
+        return self.parts_folder(job_folder) / f"part-{number:06d}{self.SUFFIX}"
 
     def is_part(self, name: str) -> bool:
         """Return True if a file name is one that this format gives to a part."""
         return re.fullmatch(rf"part-\d{{6,}}\{self.SUFFIX}", name) is not None
 
-    def begin(self, place: Path) -> None:
-        """Prepare the folder for the files of parts: create it if it is missing, and delete temporary files of killed
-        processes.
+    def prepare_folder(self, job_folder: Path) -> None:
+        """Create the folder for the files of parts if it is missing, and delete temporary files of killed processes.
 
         The folder of the job may be untrusted: a link instead of the folder is replaced.
         """
-        folder = self.folder(place)
-        if folder != place and (is_link(folder) or not folder.is_dir()):
+        folder = self.parts_folder(job_folder)
+        if folder != job_folder and (is_link(folder) or not folder.is_dir()):
             discard(folder)
             folder.mkdir()
         for path in folder.glob(".*.tmp"):  # of writers that were killed
             discard(path)
 
-    def rows_in(self, place: Path, number: int, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in the file of a part.
+    def count_rows(self, job_folder: Path, number: int, spec: Spec, method: Method) -> int | None:
+        """Count the rows in the file of a finished part.
 
         Return None if the file cannot be read, or if its names, dtypes or shapes differ from `spec`.
         """
         try:
-            with open_within(place, self.part(place, number).relative_to(place).as_posix()) as file:
-                return self._rows_in(file, spec, method)
+            with open_within(job_folder, self.part_path(job_folder, number).relative_to(job_folder).as_posix()) as file:
+                return self._count_rows(file, spec, method)
         except (OSError, ValueError, csv.Error):
             return None
 
     @abstractmethod
-    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in the open file of a part, or None if its names, dtypes or shapes differ from
-        `spec`.
+    def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+        """Count the rows in the open file of a part.
+
+        Return None if its names, dtypes or shapes differ from `spec`.
         """
 
-    def head(self, spec: Spec, n: int) -> bytes:
+    def header(self, spec: Spec, n: int) -> bytes:
         """Return the header bytes of an output with n rows; their number does not depend on n."""
         return b""
 
-    def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
+    def finish(self, job_folder: Path, lengths: list[int], spec: Spec, target: Path) -> None:
         """Concatenate the files of all parts, and replace the file `target` by the result atomically.
 
         The files of the parts are kept.
         """
-        head = self.head(spec, sum(lengths))
+        head = self.header(spec, sum(lengths))
         with replacing(target) as out:
             out.write(head)
             for number, length in enumerate(lengths):
                 if length:
-                    with open_within(place, self.part(place, number).name) as part:
-                        part.seek(len(head) if self.HEADER_IN_PARTS else 0)
-                        shutil.copyfileobj(part, out, 1 << 20)
+                    with open_within(job_folder, self.part_path(job_folder, number).name) as part_file:
+                        part_file.seek(len(head) if self.HEADER_IN_PARTS else 0)
+                        shutil.copyfileobj(part_file, out, 1 << 20)
 
 
 # -- .npy --------------------------------------------------------------------------------------------------------------
 def npy_header(spec: Spec, n: int) -> bytes:
-    """Return the header of an .npy file for n results; its length does not depend on n.
+    """Return the bytes of the header of an .npy file of n results.
 
-    NumPy pads the number of rows to 21 digits.
+    Their number does not depend on n, because NumPy pads the number of rows to 21 digits.
 
     Raises
     ------
@@ -124,12 +124,12 @@ def npy_header(spec: Spec, n: int) -> bytes:
     if not spec.row_bytes:
         raise ValueError(f"there is nothing to write: answers are {spec}")
     header = io.BytesIO()
-    about: dict[str, Any] = {
+    header_fields: dict[str, Any] = {
         "descr": np.lib.format.dtype_to_descr(np.dtype(spec.dtypes[0])),
         "fortran_order": False,
         "shape": (n, *spec.shapes[0]),
     }
-    np.lib.format.write_array_header_1_0(header, about)
+    np.lib.format.write_array_header_1_0(header, header_fields)
     return header.getvalue()
 
 
@@ -158,20 +158,21 @@ class Npy(Sink):
     HEADER_IN_PARTS = True
     writer = staticmethod(npy_part)
 
-    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+    def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+        """Count the rows of an .npy file. Return None if its header does not match `spec` and its size."""
         header = read_header(file)
         n_rows = header.shape[0] if header.shape else 0
         file.seek(0)
-        is_such = file.read(header.offset) == npy_header(spec, n_rows)
-        return n_rows if is_such and file.seek(0, os.SEEK_END) == header.end else None
+        header_matches = file.read(header.offset) == npy_header(spec, n_rows)
+        return n_rows if header_matches and file.seek(0, os.SEEK_END) == header.end else None
 
-    def head(self, spec: Spec, n: int) -> bytes:
+    def header(self, spec: Spec, n: int) -> bytes:
         """Return the .npy header of an output with n rows."""
         return npy_header(spec, n)
 
 
 # -- csv ---------------------------------------------------------------------------------------------------------------
-def as_text(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Format a value as the text of a csv cell; floats have at most nine significant digits."""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
@@ -184,7 +185,7 @@ def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
     with replacing(path, follow_links=False) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         lines = csv.writer(text, lineterminator="\n")
-        yield lambda fields: lines.writerows(map(as_text, row) for row in _lines(fields))
+        yield lambda fields: lines.writerows(map(format_cell, row) for row in _lines(fields))
         text.flush()
         text.detach()
 
@@ -206,18 +207,19 @@ class Csv(Sink):
     SUFFIX = ".csv"
     writer = staticmethod(csv_part)
 
-    def __init__(self, heads: list[str]) -> None:
-        self._heads = heads
+    def __init__(self, header_names: list[str]) -> None:
+        self._header_names = header_names
 
-    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+    def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+        """Count the lines of a csv file. Return None if their numbers of cells differ from `spec`."""
         width = sum(shape[0] if shape else 1 for shape in spec.shapes)
         widths = [len(line) for line in csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))]
         return len(widths) if set(widths) == {width} else None
 
-    def head(self, spec: Spec, n: int) -> bytes:
+    def header(self, spec: Spec, n: int) -> bytes:
         """Return the first line of the csv file, with the column names, or b"" if there are none."""
         line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerows([self._heads] if self._heads else [])
+        csv.writer(line, lineterminator="\n").writerows([self._header_names] if self._header_names else [])
         return line.getvalue().encode()
 
 
@@ -225,7 +227,7 @@ class Csv(Sink):
 @contextlib.contextmanager
 def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
     """Open the Parquet file of one part, and yield a function that appends results to it."""
-    pa, pq = arrow()
+    pa, pq = import_pyarrow()
     schema = _schema(pa, spec, method)
     with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:
         waiting: list[Any] = []  # tables of the next row group
@@ -246,11 +248,11 @@ def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _schema(pa: Any, spec: Spec, method: Method) -> Any:
-    """Return the Arrow schema of a table of results."""
-    none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
-    heads = [head for names in column_names(method, spec) for head in names]
-    kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
-    return pa.schema([pa.field(head, kind, nullable=False) for head, kind in zip(heads, kinds, strict=True)])
+    """Return the Arrow schema of the table of a function's results."""
+    empty_arrays = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
+    names = [head for names in column_names(method, spec) for head in names]
+    kinds = [column.type for array in empty_arrays.values() for column in _as_columns(pa, array)]
+    return pa.schema([pa.field(head, kind, nullable=False) for head, kind in zip(names, kinds, strict=True)])
 
 
 def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
@@ -265,8 +267,8 @@ def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
     if array.dtype.kind == "O":
         return [pa.array(array.tolist(), pa.string())]
     # copied, because the function may reuse the memory for its next answer
-    parts = array.T if array.ndim == 2 else [array]
-    return [pa.array(np.array(part, part.dtype.newbyteorder("=")), from_pandas=False) for part in parts]
+    columns = array.T if array.ndim == 2 else [array]
+    return [pa.array(np.array(column, column.dtype.newbyteorder("=")), from_pandas=False) for column in columns]
 
 
 class Parquet(Sink):
@@ -277,38 +279,39 @@ class Parquet(Sink):
     writer = staticmethod(parquet_part)
 
     def __init__(self) -> None:
-        arrow()
+        import_pyarrow()
 
-    def _rows_in(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        pa, pq = arrow()
+    def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
+        """Count the rows of a Parquet file. Return None if it is damaged or its schema differs from `spec`."""
+        pa, pq = import_pyarrow()
         try:
-            found = pq.ParquetFile(file)
+            parquet_file = pq.ParquetFile(file)
         except pa.ArrowException:
             return None
-        return found.metadata.num_rows if found.schema_arrow.equals(_schema(pa, spec, method)) else None
+        return parquet_file.metadata.num_rows if parquet_file.schema_arrow.equals(_schema(pa, spec, method)) else None
 
-    def finish(self, place: Path, lengths: list[int], spec: Spec, target: Path) -> None:
+    def finish(self, job_folder: Path, lengths: list[int], spec: Spec, target: Path) -> None:
         """Rename the folder of the parts to `target`, replacing an older folder.
 
         Other files in the folder are deleted, and the older folder is deleted at the end.
         """
-        result, old = self.folder(place), temporary_name(target)
-        parts = {self.part(place, number) for number, length in enumerate(lengths) if length}
+        result, replaced_folder = self.parts_folder(job_folder), temporary_name(target)
+        parts = {self.part_path(job_folder, number) for number, length in enumerate(lengths) if length}
         for path in set(result.iterdir()) - parts:  # readers would take them for parts of the table
             discard(path)
         with contextlib.suppress(FileNotFoundError):
-            target.rename(old)
+            target.rename(replaced_folder)
         try:
             result.rename(target)
         except OSError:
-            if old.exists():
-                old.rename(target)
+            if replaced_folder.exists():
+                replaced_folder.rename(target)
             raise
-        discard(old)
+        discard(replaced_folder)
 
 
-def arrow() -> tuple[Any, Any]:
-    """Return (pyarrow, pyarrow.parquet). If pyarrow is missing, ImportError names the extra to install."""
+def import_pyarrow() -> tuple[Any, Any]:
+    """Import pyarrow and pyarrow.parquet, and return both. ImportError names the extra to install."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -33,7 +33,7 @@ class PartialOutput(JobFolder):
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, output: Path, sink: Sink, job: Identity | None, *, resume: bool, held: bool = False
+        cls, output: Path, sink: Sink, job: Identity | None, *, resume: bool, already_locked: bool = False
     ) -> Generator[Self]:
         """Lock an output and start or resume the job that writes it, for a ``with`` block.
 
@@ -44,7 +44,7 @@ class PartialOutput(JobFolder):
         job : dict or None
             None if the rows cannot be read again, so that the job cannot be resumed.
         resume : bool
-        held : bool
+        already_locked : bool
             Whether the caller has locked the output.
 
         Raises
@@ -57,8 +57,8 @@ class PartialOutput(JobFolder):
         """
         if resume and job is None:
             raise ValueError("resume: these rows can be read only once, so that a stopped job cannot continue")
-        target = checked(output, sink)
-        with contextlib.nullcontext() if held else locked(target):
+        target = check_output(output, sink)
+        with contextlib.nullcontext() if already_locked else locked(target):
             self = cls(target, sink, resumable=job is not None)
             if is_link(self.path) or (self.path.exists() and not self.path.is_dir()):
                 raise FileExistsError(errno.EEXIST, "is in the way, and no folder: move it", str(self.path))
@@ -66,7 +66,7 @@ class PartialOutput(JobFolder):
             with self.opened(job or {}, resume=resume):
                 yield self
 
-    def done(
+    def find_finished(
         self, lengths: Sequence[int | None], method: Method, spec_of_part: Callable[[int], Spec | None]
     ) -> dict[int, int]:
         """Find the parts that are finished; return a dict from part numbers to numbers of rows.
@@ -84,20 +84,20 @@ class PartialOutput(JobFolder):
             has a file, because files are not trusted.
         """
         for number, length in enumerate(lengths):
-            if not self._sink.part(self.path, number).exists():
+            if not self._sink.part_path(self.path, number).exists():
                 continue
             if self._spec is None and (spec := spec_of_part(number)) is not None:
                 self._spec = number, spec
-            n_rows = None if self._spec is None else self._sink.rows_in(self.path, number, self._spec[1], method)
+            n_rows = None if self._spec is None else self._sink.count_rows(self.path, number, self._spec[1], method)
             if n_rows and length in (None, n_rows):
                 self._lengths[number] = n_rows
         return dict(self._lengths)
 
-    def add(self, number: int, n_rows: int, spec: Spec | None) -> None:
-        """Record a part as finished.
+    def record_part(self, number: int, n_rows: int, spec: Spec | None) -> None:
+        """Record a part as finished, with its number of rows and the Spec of its results.
 
         Raise ValueError if its results have other dtypes or shapes than those of other parts. A part without rows has
-        no spec and no file.
+        no Spec and no file.
         """
         if spec is not None:
             self._spec = self._spec or (number, spec)
@@ -111,7 +111,7 @@ class PartialOutput(JobFolder):
     def finish(self, n_parts: int, spec_of_nothing: Callable[[], Spec]) -> int:
         """Combine the files of all parts into the output, delete the folder, and return the number of rows.
 
-        `spec_of_nothing` is called if no part has rows, and returns the spec that results would have.
+        `spec_of_nothing` is called if no part has rows. It returns the Spec that results would have.
         """
         lengths = [self._lengths[number] for number in range(n_parts)]
         spec = spec_of_nothing() if self._spec is None else self._spec[1]
@@ -119,7 +119,7 @@ class PartialOutput(JobFolder):
         self.remove()
         return sum(lengths)
 
-    def finished(self) -> str:
+    def describe_finished(self) -> str:
         """Describe the finished parts and how to resume, for an error message; return "" if no part is finished."""
         n = len(self._lengths) if self._resumable else 0
         words = f"part{'s are' if n > 1 else ' is'} in {self.path}: the same job with resume continues from there"
@@ -140,11 +140,11 @@ class PartialOutput(JobFolder):
 
     def prepare(self) -> None:
         """Create the folder for the files of parts, and delete temporary files of killed processes."""
-        self._sink.begin(self.path)
+        self._sink.prepare_folder(self.path)
 
 
-def checked(output: Path, sink: Sink) -> Path:
-    """Return the path to which an output is written, after following links.
+def check_output(output: Path, sink: Sink) -> Path:
+    """Validate the path of an output. Return the path to write to, with links followed.
 
     Raise ValueError if the output cannot be written.
     """
@@ -159,10 +159,10 @@ def checked(output: Path, sink: Sink) -> Path:
         raise ValueError(f"the name of the output is longer than {LONGEST_NAME} bytes")
     target = output.resolve()
     if target.is_dir():
-        strange = [path.name for path in target.iterdir() if not sink.is_part(path.name)]
-        if strange:
+        foreign_files = [path.name for path in target.iterdir() if not sink.is_part(path.name)]
+        if foreign_files:
             raise ValueError(
-                f"the output {output} is a folder with other things in it ({strange[0]}): it would be replaced, "
+                f"the output {output} is a folder with other things in it ({foreign_files[0]}): it would be replaced, "
                 "choose another name"
             )
     elif target.exists():

@@ -15,7 +15,7 @@ from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
-from fastsketch.jobs._engines import tell
+from fastsketch.jobs._engines import report_rows
 
 
 class JobNode(NamedTuple):
@@ -30,7 +30,7 @@ class JobNode(NamedTuple):
     last: int
     certificate: dict[str, float]
 
-    def opened(self) -> Any:
+    def load_model(self) -> Any:
         """Return the model, loading it if the node holds bytes.
 
         Raise StateError that names the parts if it cannot be loaded.
@@ -40,24 +40,24 @@ class JobNode(NamedTuple):
         try:
             return from_bytes(self.content)
         except StateError as error:
-            which = f"part {self.first}" if self.first == self.last else f"parts {self.first} to {self.last}"
-            raise StateError(f"what came back from {which} cannot be merged: {error}") from error
+            part_names = f"part {self.first}" if self.first == self.last else f"parts {self.first} to {self.last}"
+            raise StateError(f"what came back from {part_names} cannot be merged: {error}") from error
 
     def as_bytes(self) -> bytes:
         """Return the bytes of the model's state file."""
         return self.content if isinstance(self.content, bytes) else cast("bytes", self.content.to_bytes())
 
 
-class Begin(NamedTuple):
-    """Instructions for creating the empty model of a part from the template of the job."""
+class PartStart(NamedTuple):
+    """How to create the empty model of one part from the template of the job."""
 
     part: int  # its number in the job
     block: int  # number of its first block of rows
     complete: bool  # whether the part is completed when its rows are learned, so that later rows would be another part
 
 
-def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]:
-    """Return for each part how its empty model is created, or None if the template is copied (for a single part).
+def plan_part_models(template: Any, parts: Sequence[Source]) -> Sequence[PartStart | None]:
+    """Plan how the empty model of each part is created. A single part gets None: it learns in a copy of the template.
 
     If the model can determine at which block of rows each part starts, the merged model equals that of one pass.
     """
@@ -68,30 +68,34 @@ def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]
     if all(length is not None for length in lengths):
         blocks = template._first_blocks(cast("list[int]", lengths), parts[0].n_features)
     if blocks is not None:
-        return [Begin(0, block, complete=False) for block in blocks]
-    return [Begin(number, 0, complete=True) for number in range(len(parts))]
+        return [PartStart(0, block, complete=False) for block in blocks]
+    return [PartStart(number, 0, complete=True) for number in range(len(parts))]
 
 
-def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> JobNode:
+def learn_part(template: Any, start: PartStart | None, part: Source, number: int, as_bytes: bool) -> JobNode:
     """Learn the rows of one part in a new model, and return it as a JobNode.
 
-    The model is a copy of the template if `begin` is None, and created for the part otherwise.
+    The model is a copy of the template if `start` is None, and created for the part otherwise. With `as_bytes` the node
+    holds the bytes of the model.
     """
-    model = template.copy() if begin is None else template._for_part(begin.part, begin.block)
-    for count, _ in learned(model, part):
-        tell(count)
-    if begin is not None and begin.complete:
+    model = template.copy() if start is None else template._for_part(start.part, start.block)
+    for count, _ in learn_rows(model, part):
+        report_rows(count)
+    if start is not None and start.complete:
         model._complete_part()
-    return node_of(model, number, number, as_bytes)
+    return as_node(model, number, number, as_bytes)
 
 
-def learned(model: Any, source: Source, start_row: int = 0, *, step: int = 0) -> Generator[tuple[int, int]]:
-    """Let a model learn the rows of a source from start_row on, and yield progress after each piece.
+def learn_rows(model: Any, source: Source, start_row: int = 0, *, step: int = 0) -> Generator[tuple[int, int]]:
+    """Let a model learn the rows of a source from `start_row` on, block by block. The model is changed.
 
-    What is yielded is (number of rows of the piece, position in the source). A piece is a chunk, or at most `step` rows
-    of one. Errors of the model name the file and the row.
+    Yield (number of rows, position in the source) after each block. A block is a chunk, or at most `step` rows of one.
+    Errors of the model name the file and the row.
     """
-    row, chunks = start_row, _labelled(source, start_row) if model._learns_targets() else source.chunks(start_row)
+    row, chunks = (
+        start_row,
+        _labelled_chunks(source, start_row) if model._learns_targets() else source.chunks(start_row),
+    )
     model._name_columns(source)
     try:
         for *columns, position in chunks:
@@ -103,33 +107,33 @@ def learned(model: Any, source: Source, start_row: int = 0, *, step: int = 0) ->
                 row += stop - start
                 yield stop - start, position
     finally:
-        getattr(chunks, "close", _nothing)()  # a traceback would keep the iterator and its open files alive
+        getattr(chunks, "close", _do_nothing)()  # a traceback would keep the iterator and its open files alive
 
 
-def _nothing() -> None:
-    pass
+def _do_nothing() -> None:
+    """Do nothing: used in place of ``close`` for iterators without this method."""
 
 
-def _labelled(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any], int]]:
-    """Yield (rows, targets, position in the source) for each chunk.
+def _labelled_chunks(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any], int]]:
+    """Yield (rows, targets, position in the source) for each chunk from `start_row` on.
 
-    Text targets are converted to numbers if the targets of the first chunk are numbers.
+    Targets that are text become numbers if the targets of the first chunk are numbers.
     """
-    kind, row = None, start_row
+    target_type, row = None, start_row
     if start_row:
-        first = source.chunks_beside()
-        kind = _kind_of(next(iter(first))[1])
-        getattr(first, "close", _nothing)()
+        first_chunks = source.chunks_beside()
+        target_type = _target_type(next(iter(first_chunks))[1])
+        getattr(first_chunks, "close", _do_nothing)()
     for rows, values, position in source.chunks_beside(start_row):
         if values.dtype == object:
-            kind = kind or _kind_of(values)
-            values = np.array([_as_target(value, kind, source, row + k) for k, value in enumerate(values)])
+            target_type = target_type or _target_type(values)
+            values = np.array([_as_target(value, target_type, source, row + k) for k, value in enumerate(values)])
         yield rows, values, position
         row += len(values)
 
 
-def _kind_of(values: NDArray[Any]) -> type:
-    """Return float if all values are finite numbers or strings of such numbers, and str otherwise."""
+def _target_type(values: NDArray[Any]) -> type:
+    """Return float if all targets are finite numbers or strings of such numbers, and str otherwise."""
     try:
         return float if np.isfinite(values.astype(float)).all() else str
     except (TypeError, ValueError):
@@ -137,6 +141,7 @@ def _kind_of(values: NDArray[Any]) -> type:
 
 
 def _as_target(value: Any, kind: type, source: Source, row: int) -> Any:
+    """Convert one target to the type `kind`. SourceError names the row if it is missing or not a number."""
     if value is None:
         raise SourceError(f"{source.where(row)}: the target is missing")
     try:
@@ -145,18 +150,18 @@ def _as_target(value: Any, kind: type, source: Source, row: int) -> Any:
         raise SourceError(f"{source.where(row)}: the target is {value!r}, the first ones are numbers") from None
 
 
-def join(nodes: Sequence[JobNode]) -> JobNode:
+def merge_nodes(nodes: Sequence[JobNode]) -> JobNode:
     """Merge the models of neighbouring parts in their order, and return the result as a JobNode.
 
     The first model is changed.
     """
     as_bytes = isinstance(nodes[0].content, bytes)
-    model, *others = [node.opened() for node in nodes]
+    model, *others = [node.load_model() for node in nodes]
     for other in others:
         model.merge(other)
-    return node_of(model, nodes[0].first, nodes[-1].last, as_bytes)
+    return as_node(model, nodes[0].first, nodes[-1].last, as_bytes)
 
 
-def node_of(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
+def as_node(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
     """Wrap a model that has learned the parts from `first` to `last` in a JobNode, as bytes if `as_bytes`."""
     return JobNode(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

@@ -71,35 +71,37 @@ class Printed:
         Number of passes; if there are several, their number is printed.
     """
 
-    def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
+    def __init__(self, name: str, progress: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
         self._name, self._passes = name, passes
-        self._wanted: bool | Literal["json"] | None = wanted
+        self._progress: bool | Literal["json"] | None = progress
         self._line: ProgressLine | None = None
         self.last: Report | None = None
 
     def __call__(self, report: Report) -> None:
         """Print a report, on a new line for each pass."""
         if self._line is None or self.last is None or report["number"] != self.last["number"]:
-            which = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
-            before, rate = report["rows_before"], report["rows_per_second"]
-            seconds = (report["rows"] - before) / rate if rate else 0.0
-            self._line = ProgressLine(f"{self._name}{which}", self._wanted, pause=0.0, rows=before, seconds=seconds)
+            pass_text = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
+            rows_before, rate = report["rows_before"], report["rows_per_second"]
+            seconds = (report["rows"] - rows_before) / rate if rate else 0.0
+            self._line = ProgressLine(
+                f"{self._name}{pass_text}", self._progress, pause=0.0, rows=rows_before, seconds=seconds
+            )
         self.last = report
-        more: dict[str, Any] = dict(report["certificate"])
-        if self._wanted == "json":
-            more["number"], more["n_parts"] = report["number"], report["n_parts"]
-            more["parts"], more["parts_before"] = report["parts"], report["parts_before"]
-        self._line.show(report["fraction"], report["rows"], final=report["final"], more=more)
+        extra_entries: dict[str, Any] = dict(report["certificate"])
+        if self._progress == "json":
+            extra_entries["number"], extra_entries["n_parts"] = report["number"], report["n_parts"]
+            extra_entries["parts"], extra_entries["parts_before"] = report["parts"], report["parts_before"]
+        self._line.show(report["fraction"], report["rows"], final=report["final"], more=extra_entries)
 
 
-Wanted = bool | Literal["json"] | Callable[[Report], object] | None
+ProgressOption = bool | Literal["json"] | Callable[[Report], object] | None
 
 
 class Reporter:
-    """A counter of the rows and parts that a job has finished, which calls the progress callback at most twice a
-    second.
+    """A counter of the rows and parts that a job has finished, which calls the progress callback.
 
-    Parts may finish in any order. As a context manager it makes the final report if the block ends without an error.
+    The callback is called at most twice a second. Parts may finish in any order. As a context manager it makes the
+    final report if the block ends without an error.
 
     Attributes
     ----------
@@ -107,13 +109,13 @@ class Reporter:
         A model that learns rows in order, whose certificate is reported.
     """
 
-    def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
-        if callable(wanted):
-            self._tell = wanted
-        elif wanted is None or isinstance(wanted, bool) or wanted == "json":
-            self._tell = Printed(source.name, wanted, passes=passes)
+    def __init__(self, progress: ProgressOption, source: Source, n_parts: int, *, passes: int = 1) -> None:
+        if callable(progress):
+            self._callback = progress
+        elif progress is None or isinstance(progress, bool) or progress == "json":
+            self._callback = Printed(source.name, progress, passes=passes)
         else:
-            raise TypeError(f"progress must be True, False, None, 'json' or a function, got {type(wanted).__name__}")
+            raise TypeError(f"progress must be True, False, None, 'json' or a function, got {type(progress).__name__}")
         self._n_parts, self._rows_expected = n_parts, source.n_rows
         self._start = time.perf_counter()
         self.model: Any = None
@@ -123,10 +125,10 @@ class Reporter:
     def begin_pass(self, number: int) -> None:
         """Make the final report of the previous pass, if any, and reset the counts for a new pass."""
         if self._number:
-            self._say(final=True)
+            self._report(final=True)
         self._number = number
-        self._begun, self._last = time.perf_counter(), 0.0
-        self._before = self._rows_before = self._open = 0
+        self._pass_start, self._last = time.perf_counter(), 0.0
+        self._parts_before = self._rows_before = self._open_rows = 0
         self._fraction = 0.0
         self._nodes: dict[int, JobNode] = {}  # the largest nodes, by first part, without models
 
@@ -135,59 +137,60 @@ class Reporter:
 
     def __exit__(self, kind: Any, *_: object) -> None:
         if kind is None:
-            self._say(final=True)
+            self._report(final=True)
 
-    def known(self, node: JobNode) -> None:
-        """Count the parts of a model that an earlier run of the job has finished."""
-        self._before += node.last - node.first + 1
+    def count_earlier(self, node: JobNode) -> None:
+        """Count the parts and rows of a model that an earlier run of the job has finished."""
+        self._parts_before += node.last - node.first + 1
         self._rows_before += node.n_rows
-        self._put(node)
+        self._store_node(node)
 
-    def finished(self, node: JobNode) -> None:
-        """Count the parts of a model that this run has finished, and make a report."""
-        self._put(node)
-        self._open, self._fraction = 0, 0.0
-        self._say()
+    def count_finished(self, node: JobNode) -> None:
+        """Count the parts and rows of a model that this run has finished, and make a report."""
+        self._store_node(node)
+        self._open_rows, self._fraction = 0, 0.0
+        self._report()
 
-    def begun(self, n_rows: int) -> None:
+    def set_earlier_rows(self, n_rows: int) -> None:
         """Set the number of rows that an earlier run had learned, for a model that learns rows in order."""
-        self._rows_before = self._open = n_rows
+        self._rows_before = self._open_rows = n_rows
 
-    def rows_here(self, n_rows: int, fraction: float = 0.0) -> None:
+    def count_rows(self, n_rows: int, fraction: float = 0.0) -> None:
         """Count more rows of the part that this process is learning, and make a report.
 
         `fraction` is the finished fraction of the part, if known.
         """
-        self._open, self._fraction = self._open + n_rows, fraction
-        self._say()
+        self._open_rows, self._fraction = self._open_rows + n_rows, fraction
+        self._report()
 
-    def _put(self, node: JobNode) -> None:
+    def _store_node(self, node: JobNode) -> None:
         """Store the counts of a finished model, replacing those of models that were merged into it."""
         uncovered = [
             other for other in self._nodes.values() if not node.first <= other.first <= other.last <= node.last
         ]
         self._nodes = {other.first: other for other in (*uncovered, node._replace(content=None))}
 
-    def _say(self, *, final: bool = False) -> None:
+    def _report(self, *, final: bool = False) -> None:
+        """Call the progress callback with a Report, unless the last one was less than half a second ago."""
         now = time.perf_counter()
         if now - self._last < PAUSE and not final:
             return
         self._last = now
-        parts, rows = 0, self._open
+        parts, rows = 0, self._open_rows
         certificate: dict[str, float] = {} if self.model is None else self.model._certificate()
         for node in self._nodes.values():
             parts, rows = parts + node.last - node.first + 1, rows + node.n_rows
             for name, value in node.certificate.items():
                 certificate[name] = certificate.get(name, 0.0) + value
         fraction = rows / self._rows_expected if self._rows_expected else (parts + self._fraction) / self._n_parts
-        self._tell(
+        self._callback(
             {
                 "number": self._number,
                 "rows": rows,
                 "rows_before": self._rows_before,
-                "rows_per_second": (rows - self._rows_before) / max(now - self._begun, 1e-9),
+                "rows_per_second": (rows - self._rows_before) / max(now - self._pass_start, 1e-9),
                 "parts": parts,
-                "parts_before": self._before,
+                "parts_before": self._parts_before,
                 "n_parts": self._n_parts,
                 "fraction": 1.0 if final else min(1.0, fraction),
                 "seconds": now - self._start,

@@ -25,7 +25,7 @@ from fastsketch.jobs._engines import Engine
 from fastsketch.jobs._manifest import Identity, as_json, can_resume, check_unchanged, identity_of
 from fastsketch.jobs._options import EngineName, Job
 from fastsketch.jobs._parts import JobNode
-from fastsketch.jobs._progress import Reporter, Wanted
+from fastsketch.jobs._progress import ProgressOption, Reporter
 from fastsketch.jobs._tree import Span, Tree, reduce_tree
 
 M = TypeVar("M")
@@ -54,7 +54,7 @@ def run(
     scheduler: Any = None,
     checkpoint: str | PathLike[str] | None = None,
     resume: bool = False,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     passes: int = 1,
     retries: int = 3,
 ) -> M:
@@ -152,9 +152,9 @@ class CommandOptions(NamedTuple):
 
     switches: Mapping[str, Any] = {}  # arguments that a resumed job must have in common with the one that was stopped
     result: Path | None = None  # the file that the caller saves the model in; until then the checkpoint is kept
-    # Of a model that learns rows in order: a function that is called with it after every `every` rows.
-    every: int = 0
-    seen: Callable[[Any], object] | None = None
+    # Of a model that learns rows in order: a function that is called with it after every `rows_between_calls` rows.
+    rows_between_calls: int = 0
+    callback: Callable[[Any], object] | None = None
 
 
 class Learning:
@@ -190,6 +190,7 @@ class Learning:
             self.parts = source.parts(self.part_bytes, multiple=template._part_rows(source.n_features))
 
     def _check_template(self, labelled: bool) -> None:
+        """Raise TypeError or ValueError if the model cannot learn the rows of this job."""
         template, kind = self.template, type(self.template).__name__
         if not (isinstance(template, Model) and hasattr(template, "update")):
             fits = isinstance(template, Model) and hasattr(template, "fit")
@@ -210,29 +211,30 @@ class Learning:
         if resume and folder is None:
             raise ValueError("resume needs the checkpoint to continue from")
         if folder is not None and not source.repeatable:
-            what = "resume" if resume else "checkpoint"
-            why = "can be read only once, so that a stopped job cannot continue"
-            raise ValueError(f"{what}: the rows of {source.name} {why}")
+            option = "resume" if resume else "checkpoint"
+            reason = "can be read only once, so that a stopped job cannot continue"
+            raise ValueError(f"{option}: the rows of {source.name} {reason}")
         resume = resume and folder is not None and can_resume(folder, self.command.result)
         with (
             Reporter(self.job.progress, source, len(self.parts), passes=self.passes) as reporter,
             contextlib.ExitStack() as stack,
         ):
-            before = identity_of(source) if source.repeatable else {}
-            in_order, kept = self.why_in_order is not None, None
+            identity = identity_of(source) if source.repeatable else {}
+            in_order, saved = self.why_in_order is not None, None
             if folder is not None and (resume or in_order or len(self.parts) > 1):
-                kept = stack.enter_context(Checkpoint.open(folder, self._identity(before), resume=resume))
+                saved = stack.enter_context(Checkpoint.open(folder, self._identity(identity), resume=resume))
             if in_order:
-                model = self._learn_in_order(kept, reporter)
+                model = self._learn_in_order(saved, reporter)
             else:
                 bytes_of_models = 2 * self.template._state_bytes(self.parts[0].n_features)
-                engine = self.job.engine_for(self.parts, lambda: bytes_of_models, reporter.rows_here)
-                model = self._learn_in_parts(stack.enter_context(engine), kept, reporter)
+                engine = self.job.engine_for(self.parts, lambda: bytes_of_models, reporter.count_rows)
+                model = self._learn_in_parts(stack.enter_context(engine), saved, reporter)
             if source.repeatable:
-                check_unchanged(source, before)
+                check_unchanged(source, identity)
         return model
 
     def _identity(self, source: Identity) -> Identity:
+        """Return the description of the job for its manifest; `source` is the identity of the rows."""
         return {
             "kind": type(self.template).__name__,
             **as_json(self.command.switches),
@@ -245,9 +247,9 @@ class Learning:
         }
 
     # -- in parts --------------------------------------------------------------------------------------------------
-    def _learn_in_parts(self, engine: Engine, kept: Checkpoint | None, reporter: Reporter) -> Any:
+    def _learn_in_parts(self, engine: Engine, checkpoint: Checkpoint | None, reporter: Reporter) -> Any:
         """Learn the parts on an engine, in as many passes as the model requests, and return the model."""
-        model = self._pass(self.template, engine, kept, reporter, 1)
+        model = self._learn_pass(self.template, engine, checkpoint, reporter, 1)
         if self.passes == 1:
             return model
         requested, learned, number = model._passes_again(self.passes - 1), None, 1
@@ -258,29 +260,41 @@ class Learning:
                 return end.value
             number += 1
             reporter.begin_pass(number)
-            learned = self._pass(template, engine, kept, reporter, number)
+            learned = self._learn_pass(template, engine, checkpoint, reporter, number)
 
-    def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, reporter: Reporter, number: int) -> Any:
+    def _learn_pass(
+        self, template: Any, engine: Engine, checkpoint: Checkpoint | None, reporter: Reporter, number: int
+    ) -> Any:
+        """Learn all parts in one pass and merge their models. Return the model of all rows.
+
+        Models of the pass that the checkpoint holds are not learned again. `number` is that of the pass, from 1.
+        """
         tree: Tree[JobNode] = Tree(len(self.parts))
-        known = [] if kept is None else self._known(tree, kept, template, number, here=engine.here)
-        for _, node in known:
-            reporter.known(node)
+        saved_nodes = (
+            []
+            if checkpoint is None
+            else self._read_saved_nodes(tree, checkpoint, template, number, in_process=engine.in_process)
+        )
+        for _, node in saved_nodes:
+            reporter.count_earlier(node)
         shared = engine.share(template)
-        there = {part for _, node in known for part in range(node.first, node.last + 1)}
-        beginnings = _parts.beginnings(template, self.parts)
+        saved_parts = {part for _, node in saved_nodes for part in range(node.first, node.last + 1)}
+        starts = _parts.plan_part_models(template, self.parts)
         leaves = (
-            (tree.place(0, index), _parts.learn, (shared, begin, part, index, not engine.here))
-            for index, (begin, part) in enumerate(zip(beginnings, self.parts, strict=True))
-            if index not in there
+            (tree.span(0, index), _parts.learn_part, (shared, start, part, index, not engine.in_process))
+            for index, (start, part) in enumerate(zip(starts, self.parts, strict=True))
+            if index not in saved_parts
         )
 
-        def finished(place: Span, node: JobNode) -> JobNode:
-            if kept is not None:
-                kept.add(number, place, node)
-            reporter.finished(node)
+        def save_and_report(span: Span, node: JobNode) -> JobNode:
+            if checkpoint is not None:
+                checkpoint.write_node(number, span, node)
+            reporter.count_finished(node)
             return node
 
-        model = reduce_tree(engine, tree, leaves, _parts.join, known=known, finished=finished).opened()
+        model = reduce_tree(
+            engine, tree, leaves, _parts.merge_nodes, finished_nodes=saved_nodes, on_finished=save_and_report
+        ).load_model()
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
         if len(self.parts) > 1 and plain(model.parameters) != plain(template.parameters):  # those of the first part
@@ -288,16 +302,19 @@ class Learning:
         model.notes = deepcopy(template.notes)
         return model
 
-    def _known(
-        self, tree: Tree[JobNode], kept: Checkpoint, template: Any, number: int, *, here: bool
+    def _read_saved_nodes(
+        self, tree: Tree[JobNode], checkpoint: Checkpoint, template: Any, number: int, *, in_process: bool
     ) -> list[tuple[Span, JobNode]]:
-        """Return the models of a pass that the checkpoint holds, with their positions in the merge tree."""
-        known: list[tuple[Span, JobNode]] = []
-        for entry, content in kept.nodes(number, partial(self._check_node, template, tree)):
-            place = tree.place(entry.level, entry.at)
-            model = from_bytes(content) if here else content
-            known.append((place, JobNode(model, entry.rows, place.first, place.last, {})))
-        return known
+        """Read the models of a pass that the checkpoint holds, with their positions in the merge tree.
+
+        The models are loaded if `in_process`, and kept as bytes otherwise.
+        """
+        saved_nodes: list[tuple[Span, JobNode]] = []
+        for entry, content in checkpoint.read_nodes(number, partial(self._check_node, template, tree)):
+            span = tree.span(entry.level, entry.position)
+            model = from_bytes(content) if in_process else content
+            saved_nodes.append((span, JobNode(model, entry.rows, span.first, span.last, {})))
+        return saved_nodes
 
     def _check_node(self, template: Any, tree: Tree[JobNode] | None, entry: Entry, model: Any) -> None:
         """Raise StateError unless a model from a checkpoint fits the job's parts and template.
@@ -309,14 +326,14 @@ class Learning:
         lengths = [self.source.n_rows]
         if tree is not None:
             try:
-                place = tree.place(entry.level, entry.at)
+                span = tree.span(entry.level, entry.position)
             except ValueError as error:
                 raise StateError(str(error)) from None
-            lengths = [part.n_rows for part in self.parts[place.first : place.last + 1]]
-        known = sum(length for length in lengths if length is not None)
+            lengths = [part.n_rows for part in self.parts[span.first : span.last + 1]]
+        n_rows_known = sum(length for length in lengths if length is not None)
         complete = tree is not None or entry.level > 0
-        if None not in lengths and not (known if complete else 0) <= model.n_rows <= known:
-            raise StateError(f"it has {model.n_rows} rows, and its parts have {known}")
+        if None not in lengths and not (n_rows_known if complete else 0) <= model.n_rows <= n_rows_known:
+            raise StateError(f"it has {model.n_rows} rows, and its parts have {n_rows_known}")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -328,45 +345,47 @@ class Learning:
             raise StateError(f"it is no model of this job: {error}") from error
 
     # -- in order --------------------------------------------------------------------------------------------------
-    def _learn_in_order(self, kept: Checkpoint | None, reporter: Reporter) -> Any:
+    def _learn_in_order(self, checkpoint: Checkpoint | None, reporter: Reporter) -> Any:
         """Let one model learn all rows in their order in this process, and return it.
 
         The checkpoint holds the model, whose number of rows says where a resumed job continues. It is written every few
         seconds, after an interrupt, and at the end as a node of level 1.
         """
         model, source = self.template.copy(), self.source
-        for entry, content in [] if kept is None else kept.nodes(1, partial(self._check_node, model, None)):
+        for entry, content in (
+            [] if checkpoint is None else checkpoint.read_nodes(1, partial(self._check_node, model, None))
+        ):
             model = from_bytes(content)
-            reporter.begun(entry.rows)
+            reporter.set_earlier_rows(entry.rows)
 
-        def keep(level: int = 0) -> float:
+        def save(level: int = 0) -> float:
             """Write the model to the checkpoint, and return the time at which the next write is due."""
             began = time.perf_counter()
-            if kept is not None:
-                kept.add(1, Span(level, 0, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))
+            if checkpoint is not None:
+                checkpoint.write_node(1, Span(level, 0, 0, 0), _parts.as_node(model, 0, 0, as_bytes=False))
             now = time.perf_counter()
             return now + max(SECONDS, SHARE * (now - began))
 
         reporter.model = model
-        rows_kept, due = model.n_rows, time.perf_counter() + SECONDS
-        step = self.command.every or (EXAMPLES_AT_A_TIME if model._learns_targets() else 0)
-        pieces = _parts.learned(model, source, model.n_rows, step=step)
+        rows_saved, due = model.n_rows, time.perf_counter() + SECONDS
+        step = self.command.rows_between_calls or (EXAMPLES_AT_A_TIME if model._learns_targets() else 0)
+        learned_blocks = _parts.learn_rows(model, source, model.n_rows, step=step)
         try:
-            with blas_limit(), contextlib.closing(pieces):
-                for count, position in pieces:
-                    reporter.rows_here(count, position / source.size if source.size else 0.0)
-                    if self.command.seen is not None:
-                        self.command.seen(model)
+            with blas_limit(), contextlib.closing(learned_blocks):
+                for count, position in learned_blocks:
+                    reporter.count_rows(count, position / source.size if source.size else 0.0)
+                    if self.command.callback is not None:
+                        self.command.callback(model)
                     if time.perf_counter() >= due:
-                        rows_kept, due = model.n_rows, keep()
+                        rows_saved, due = model.n_rows, save()
         except KeyboardInterrupt:
-            if model.n_rows > rows_kept:
-                keep()
+            if model.n_rows > rows_saved:
+                save()
             raise
         if model.n_rows == 0:
             raise ValueError(f"{source.name} holds no rows")
         if self.command.result is None:
-            keep(level=1)
+            save(level=1)
         reporter.model = None
-        reporter.finished(_parts.node_of(model, 0, 0, as_bytes=False))
+        reporter.count_finished(_parts.as_node(model, 0, 0, as_bytes=False))
         return model

@@ -15,12 +15,12 @@ from fastsketch._core import threads as _threads
 from fastsketch.data.files._state import StateError
 
 # Seconds that a process may take to end after it was told to, before it is killed.
-PATIENCE = 5.0
+END_TIMEOUT = 5.0
 # Shared values that a process keeps.
 MAX_SHARED_VALUES = 4
 
 
-class Lost(Exception):
+class ProcessEnded(Exception):
     """Raised if a worker process has ended before it returned a result."""
 
 
@@ -57,8 +57,8 @@ class Shared:
         self.content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
 
-class _Sent:
-    """A shared argument inside a message to a worker, where it is unpickled as the original value."""
+class _SharedReference:
+    """A shared argument inside a message to a worker process, where it is unpickled as the original value."""
 
     def __init__(self, name: str, content: bytes | None) -> None:
         self._arguments = name, content
@@ -88,42 +88,42 @@ class Worker:
     """A worker process and the pipe to it."""
 
     def __init__(self, context: Any) -> None:
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs,), daemon=True, name="fastsketch-worker")
-        self._has: set[str] = set()  # names of the shared values that it has received
+        self._pipe, child_pipe = context.Pipe()
+        self._process = context.Process(target=serve_tasks, args=(child_pipe,), daemon=True, name="fastsketch-worker")
+        self._received_names: set[str] = set()  # names of the shared values that it has received
         with _no_ctrl_c():
             self._process.start()
-        theirs.close()  # otherwise the pipe would stay open after the end of the process
+        child_pipe.close()  # otherwise the pipe would stay open after the end of the process
 
     def run(self, key: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Run a task in the worker process, and return its result or raise its error.
 
         Raise Lost if the process has ended.
         """
-        task = pickle.dumps((function, tuple(map(self._as_sent, args))), pickle.HIGHEST_PROTOCOL)
+        task = pickle.dumps((function, tuple(map(self._as_message_argument, args))), pickle.HIGHEST_PROTOCOL)
         try:
             self._pipe.send_bytes(task)
             answer = self._pipe.recv_bytes()
         except (EOFError, ConnectionError) as error:
-            raise Lost from error
+            raise ProcessEnded from error
         try:
-            good, value, trace = pickle.loads(answer)
+            succeeded, value, trace = pickle.loads(answer)
         except StateError as error:  # the result contains a model that is not consistent
             raise StateError(f"what came back from {key} is no good: {error}") from None
-        if good:
+        if succeeded:
             return value
         raise value from (TraceOfWorker(trace) if trace else None)
 
-    def _as_sent(self, argument: Any) -> Any:
+    def _as_message_argument(self, argument: Any) -> Any:
         """Return the argument of a task in the form in which it is sent to the process.
 
         A shared argument is sent without its content if the process already has it.
         """
         if not isinstance(argument, Shared):
             return argument
-        content = None if argument.name in self._has else argument.content
-        self._has.add(argument.name)
-        return _Sent(argument.name, content)
+        content = None if argument.name in self._received_names else argument.content
+        self._received_names.add(argument.name)
+        return _SharedReference(argument.name, content)
 
     def terminate(self) -> None:
         """Ask the worker process to end, without waiting for it."""
@@ -134,7 +134,7 @@ class Worker:
 
         The process is killed if it does not end within five seconds. The status is negative for a signal.
         """
-        self._process.join(PATIENCE)
+        self._process.join(END_TIMEOUT)
         if self._process.exitcode is None:
             self._process.kill()
             self._process.join()
@@ -151,14 +151,14 @@ def _no_ctrl_c() -> Generator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
-def serve(pipe: Any) -> None:
+def serve_tasks(pipe: Any) -> None:
     """Run the tasks that arrive through a pipe until it is closed or the parent process ends."""
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -166,10 +166,10 @@ def serve(pipe: Any) -> None:
     warnings.simplefilter("ignore", UserWarning)  # of one part; the model of all rows warns in the parent
     with contextlib.suppress(EOFError, ConnectionError), _threads.thread_limit(1):
         while True:
-            pipe.send_bytes(_answer(pipe.recv_bytes()))
+            pipe.send_bytes(_run_pickled_task(pipe.recv_bytes()))
 
 
-def _answer(task: bytes) -> bytes:
+def _run_pickled_task(task: bytes) -> bytes:
     """Run a pickled task, and return the pickle of (True, result, "") or (False, error, traceback)."""
     try:
         function, args = pickle.loads(task)

@@ -18,30 +18,24 @@ BYTES_OF_A_PROCESS = 100 << 20
 CHUNKS = 6
 
 
-def workers_of(wanted: int | str, engine: str, parts: Sequence[Source], model_bytes: Callable[[], int]) -> int:
-    """Return the number of workers; "auto" considers cores, memory and the size of the job, or gives 0 (all) for Dask.
+def choose_n_workers(requested: int | str, engine: str, parts: Sequence[Source], model_bytes: Callable[[], int]) -> int:
+    """Choose the number of workers of a job.
 
-    Parameters
-    ----------
-    wanted : int or "auto"
-    engine : str
-    parts : sequence of Source
-        No more workers than parts are used.
-    model_bytes : callable() -> int
-        Returns the memory of a worker for models. Called only if there may be several workers.
+    `requested` is a number, or "auto": then cores, memory and the size of the job decide. 0 stands for all workers of a
+    Dask cluster. `model_bytes` returns the memory that a worker needs for models.
     """
-    if wanted != "auto":
-        return as_integer(wanted, "workers", 1)
+    if requested != "auto":
+        return as_integer(requested, "workers", 1)
     if engine == "dask":
         return 0
     n_bytes = sum(part.n_bytes or part.size for part in parts)
-    most = min(len(parts), max(1, n_bytes // BYTES_OF_A_WORKER))
-    most = most if most == 1 else min(most, pool.get())
-    if most == 1:
+    n_workers = min(len(parts), max(1, n_bytes // BYTES_OF_A_WORKER))
+    n_workers = n_workers if n_workers == 1 else min(n_workers, pool.get())
+    if n_workers == 1:
         return 1
-    need = model_bytes() + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if engine == "processes" else 0)
-    room = free_memory()
-    return max(1, most if room is None else min(most, int(0.8 * room) // need))
+    bytes_per_worker = model_bytes() + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if engine == "processes" else 0)
+    free_bytes = free_memory()
+    return max(1, n_workers if free_bytes is None else min(n_workers, int(0.8 * free_bytes) // bytes_per_worker))
 
 
 def free_memory() -> int | None:
@@ -49,11 +43,11 @@ def free_memory() -> int | None:
 
     It is limited by the machine and by control groups (containers).
     """
-    known = [size for size in (_of_machine(), *_of_groups()) if size is not None]
-    return min(known, default=None)
+    sizes = [size for size in (_machine_memory(), *_group_memory()) if size is not None]
+    return min(sizes, default=None)
 
 
-def _of_machine() -> int | None:
+def _machine_memory() -> int | None:
     """Return the available memory of the machine in bytes, or None if it is unknown.
 
     Without /proc/meminfo the total memory is returned.
@@ -70,20 +64,20 @@ def _of_machine() -> int | None:
         return None
 
 
-def _of_groups() -> Iterator[int]:
+def _group_memory() -> Iterator[int]:
     """Yield the free memory in bytes of each control group of this process, counting inactive file cache as free."""
     for folder in groups_of("memory"):
-        for limit, used, droppable in (
+        for limit_file, used_file, cache_field in (
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
             try:
-                most = (folder / limit).read_text(encoding="ascii").strip()
-                if most == "max":
+                limit_text = (folder / limit_file).read_text(encoding="ascii").strip()
+                if limit_text == "max":
                     continue
-                taken = int((folder / used).read_text(encoding="ascii"))
-                words = (folder / "memory.stat").read_text(encoding="ascii").split()  # names before their numbers
-                free = int(words[words.index(droppable) + 1]) if droppable in words else 0
-                yield max(0, int(most) - taken + free)
+                used_bytes = int((folder / used_file).read_text(encoding="ascii"))
+                fields = (folder / "memory.stat").read_text(encoding="ascii").split()  # names before their numbers
+                cache_bytes = int(fields[fields.index(cache_field) + 1]) if cache_field in fields else 0
+                yield max(0, int(limit_text) - used_bytes + cache_bytes)
             except (OSError, ValueError):
                 continue

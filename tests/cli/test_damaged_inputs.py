@@ -11,7 +11,7 @@ import pytest
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.jobs import _run
-from fastsketch.jobs._checkpoint import entries_in
+from fastsketch.jobs._checkpoint import list_entries
 
 ROWS = np.random.default_rng(0).standard_normal((400, 6))
 TEXT = "".join(f"{1 - 2 * (k % 2)} 1:{row[0]!r} 6:{row[1]!r}\n" for k, row in enumerate(ROWS.tolist())).encode()
@@ -54,7 +54,7 @@ def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypa
     command = ("sketch", path, "-l", 3, "--set", "n_features=6", "-o", out)
     assert "a.svm: line 401: feature indices must increase" in fails(capsys, *command)
     assert not out.exists()
-    rows = sum(entry.rows for entry in entries_in(Path(f"{out}.partial")))
+    rows = sum(entry.rows for entry in list_entries(Path(f"{out}.partial")))
     assert 0 < rows < 400
 
 

@@ -21,7 +21,7 @@ from fastsketch.cli._parser import VERBS
 from fastsketch.data.files._lock import lock_name
 from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
-from fastsketch.jobs._checkpoint import entries_in
+from fastsketch.jobs._checkpoint import list_entries
 from fastsketch.sketching import FrequentDirections
 from tests.data.sources.helpers import labelled
 from tests.helpers import IN_SMALL_PARTS
@@ -140,7 +140,7 @@ def test_an_input_that_was_written_to_since_is_refused(run, monkeypatch, command
     os.utime(path, ns=(1, 1))
     assert f"{path} is not what it was (modified)" in run(*command, "--resume", status=2).err
     os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert 0 < sum(entry.rows for entry in entries_in(Path("o.fsk.partial"))) < 400
+    assert 0 < sum(entry.rows for entry in list_entries(Path("o.fsk.partial"))) < 400
     run(*command, "--resume")
     assert Path("o.fsk").read_bytes() == whole
 

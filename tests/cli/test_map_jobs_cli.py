@@ -81,7 +81,7 @@ def test_resume(folder):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
         job = _mapping.Job(progress=stop, workers=1)
-        _mapping.write_answers(encoder.encode, source, folder / "again.npy", _mapping.Npy(), job, 9600)
+        _mapping.write_results(encoder.encode, source, folder / "again.npy", _mapping.Npy(), job, 9600)
     found = facts(folder, "transform", "hash.fsk", "rows.npy", "-o", "again.npy", "--resume")
     assert found["parts_kept"] == 10
     assert np.array_equal(np.load(folder / "again.npy"), encoder.encode(ROWS))

@@ -18,7 +18,7 @@ import fastsketch as fs
 from fastsketch.data.files._lock import LockHeld, locked
 from fastsketch.data.files._replacing import temporary_name
 from fastsketch.jobs import _checkpoint, _run
-from fastsketch.jobs._checkpoint import entries_in
+from fastsketch.jobs._checkpoint import list_entries
 from fastsketch.jobs._manifest import MANIFEST, OLD_MANIFEST
 from fastsketch.jobs._tree import Tree
 from tests.helpers import same_state
@@ -67,7 +67,7 @@ def stopped_after(folder, n_parts, model=None, source=None, **options):
 def entries(folder):
     """What the names of files say, by the first part: (entry, parts that it covers)."""
     tree = Tree(ROWS // PART)
-    found = [(entry, tree.place(entry.level, entry.at)) for entry in entries_in(folder / "checkpoint")]
+    found = [(entry, tree.span(entry.level, entry.index)) for entry in list_entries(folder / "checkpoint")]
     return [(entry, set(range(place.first, place.last + 1))) for entry, place in found]
 
 
@@ -174,7 +174,7 @@ def test_learners_go_on_in_the_middle_of_a_file(tmp_path, monkeypatch, form, upd
     source, target, (rows, labels) = examples(tmp_path, form)
     model = fs.SketchedNewton(3)
     interrupted(tmp_path, model, source, updates, target=target)
-    assert [entry.rows for entry in entries_in(tmp_path / "checkpoint")] == [100 * (updates - 1)]
+    assert [entry.rows for entry in list_entries(tmp_path / "checkpoint")] == [100 * (updates - 1)]
     found = fs.run(model, source, target=target, checkpoint=tmp_path / "checkpoint", resume=True)
     whole = model.copy()
     whole.update(sparse.csr_array(rows) if form == "svmlight" else rows, labels)
@@ -439,7 +439,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_no_orphans(tmp_path, whole):
 )
 def test_a_node_of_another_job_is_learned_again(tmp_path, whole, other):
     stopped_after(tmp_path, 9, workers=1)
-    entry = entries_in(tmp_path / "checkpoint")[0]
+    entry = list_entries(tmp_path / "checkpoint")[0]
     other.copy().update(rows_of(0, entry.rows, D) + 1.0).save(tmp_path / "checkpoint" / entry.file)
     with pytest.warns(UserWarning, match="cannot be used, its parts are learned again: it is not the one"):
         resumed = fs.run(
@@ -459,7 +459,7 @@ def test_a_node_of_another_job_is_learned_again(tmp_path, whole, other):
 def test_names_that_say_what_cannot_be_are_not_believed(tmp_path, whole, changes):
     """The node in the file is genuine, and is learned again."""
     stopped_after(tmp_path, 9, workers=1)
-    entry = entries_in(tmp_path / "checkpoint")[0]
+    entry = list_entries(tmp_path / "checkpoint")[0]
     path = tmp_path / "checkpoint" / entry.file
     path.rename(path.with_name(entry._replace(**changes).file))
     with warnings.catch_warnings(record=True) as caught:

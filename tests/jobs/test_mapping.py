@@ -92,7 +92,7 @@ def test_names_that_were_checked_are_no_warning_in_another_process(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         writer = partial(outputs.csv_part, str(tmp_path / "part"))
-        assert _mapping.answer_part(pca.transform, "transform", fs.open_rows(frame), writer)[0] == len(STREAM)
+        assert _mapping.map_part(pca.transform, "transform", fs.open_rows(frame), writer)[0] == len(STREAM)
 
 
 def test_rows_of_the_part_under_way_are_reported(folder, monkeypatch):
@@ -463,8 +463,8 @@ def test_killed_between_the_name_of_the_output_and_the_end(folder, suffix, monke
         job(folder, "threads", 1, resume=False, suffix=suffix)
     assert (folder / f"out{suffix}").exists() and (folder / f"out{suffix}.partial").exists()
     with monkeypatch.context() as patch, pytest.raises(Kill):  # and once more, when it has just gone on
-        patch.setattr("fastsketch.jobs._mapping.completed", kill)
-        patch.setattr(PartialOutput, "finished", lambda _: "all is as it was")
+        patch.setattr("fastsketch.jobs._mapping.run_tasks", kill)
+        patch.setattr(PartialOutput, "describe_finished", lambda _: "all is as it was")
         job(folder, "threads", 1, resume=True, suffix=suffix)
     job(folder, "threads", 1, resume=True, suffix=suffix)
     found = np.load(folder / "out.npy") if suffix == ".npy" else table(folder / "out.parquet").column(0).to_numpy()

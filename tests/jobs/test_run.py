@@ -65,16 +65,16 @@ def test_the_tree_is_that_of_the_description():
 def test_the_nodes_of_a_level_stand_for_all_parts(n, fan_in):
     tree, level, width = Tree(n, fan_in), 0, n
     while True:
-        spans = [tree.place(level, at) for at in range(width)]
+        spans = [tree.span(level, at) for at in range(width)]
         assert [part for span in spans for part in range(span.first, span.last + 1)] == list(range(n))
         for beyond in (-1, width):
             with pytest.raises(ValueError, match=f"no node {beyond} on level {level} of a tree over {n} parts"):
-                tree.place(level, beyond)
+                tree.span(level, beyond)
         if width == 1:
             break
         level, width = level + 1, -(-width // fan_in)
     with pytest.raises(ValueError, match=f"no node 0 on level {level + 1}"):
-        tree.place(level + 1, 0)
+        tree.span(level + 1, 0)
 
 
 @pytest.mark.parametrize("cls", [fs.SketchHash, fs.SketchQuantizer])

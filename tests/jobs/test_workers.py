@@ -27,7 +27,7 @@ def machine(monkeypatch):
 def workers(n_parts, n_bytes, model_bytes, *, processes):
     """The workers of "auto" for parts of n_bytes together."""
     parts = [SimpleNamespace(n_bytes=size, size=0) for size in (n_bytes, *(n_parts - 1) * [0])]
-    return _workers.workers_of("auto", "processes" if processes else "threads", parts, lambda: model_bytes)
+    return _workers.choose_n_workers("auto", "processes" if processes else "threads", parts, lambda: model_bytes)
 
 
 def test_as_many_as_there_are_parts_threads_and_rows(machine):

@@ -56,7 +56,7 @@ def _mapped(name: str, rows: str, output: str) -> FolderJob:
             fs.map_rows(two_columns, inputs / rows, output=work / output, workers=1, part_bytes=PART_BYTES, **more)
         else:
             job, sink = _mapping.Job(workers=1, **more), Csv(["a", "b"])
-            _mapping.write_answers(two_columns, fs.open_rows(inputs / rows), work / output, sink, job, PART_BYTES)
+            _mapping.write_results(two_columns, fs.open_rows(inputs / rows), work / output, sink, job, PART_BYTES)
         if output.endswith(".parquet"):
             from pyarrow import parquet
 

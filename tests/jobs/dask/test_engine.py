@@ -88,7 +88,7 @@ def test_a_result_whose_worker_dies_before_it_is_fetched_is_made_again(cluster, 
         victim = future.result()
         os.kill(victim, signal.SIGKILL)
         until(lambda: not seen or victim not in engine._client.run(os.getpid, on_error="ignore").values())
-        key, found = engine.next()
+        key, found = engine.next_result()
     assert key == "a part" and found > 0 and (found != victim or not seen)
 
 
@@ -160,7 +160,7 @@ def test_a_task_waits_on_every_busy_worker_but_at_the_end(cluster):
     until(lambda: len(cluster.scheduler.workers) == 3)  # a test before may have killed one
     for limit, many, few in ((0, 6, 3), (3, 6, 3), (8, 6, 3), (2, 2, 2)):
         with _dask.Cluster(cluster, limit) as engine:
-            assert (engine.room(100), engine.room(3)) == (many, few)
+            assert (engine.max_submitted(100), engine.max_submitted(3)) == (many, few)
 
 
 def test_workers_need_not_wait_for_a_model(cluster):
@@ -169,7 +169,7 @@ def test_workers_need_not_wait_for_a_model(cluster):
         shared = engine.share(MODELS[0])
         for k in range(3):
             engine.submit(k, repr, shared)
-        assert {engine.next() for _ in range(3)} == {(k, repr(MODELS[0])) for k in range(3)}
+        assert {engine.next_result() for _ in range(3)} == {(k, repr(MODELS[0])) for k in range(3)}
         assert isinstance(shared, _dask._Copy)
 
 
@@ -195,7 +195,7 @@ def until(condition, seconds=60):
 
 def test_a_cluster_whose_workers_have_all_died_is_an_error(monkeypatch):
     """It was waited for without end: Dask gives up a place where for some time nobody is."""
-    monkeypatch.setattr(_dask, "PATIENCE_FOR_OTHERS", 1.0)
+    monkeypatch.setattr(_dask, "LOST_WORKERS_TIMEOUT", 1.0)
     with (
         local(1) as cluster,
         config.set({"distributed.deploy.lost-worker-timeout": "1 ms"}),
@@ -203,7 +203,7 @@ def test_a_cluster_whose_workers_have_all_died_is_an_error(monkeypatch):
         _dask.Cluster(cluster, 0) as engine,
     ):
         engine.submit("a part", die)
-        engine.next()
+        engine.next_result()
 
 
 def test_errors_of_tasks(cluster, tmp_path):
@@ -238,7 +238,7 @@ def test_what_comes_back_is_looked_at(files, monkeypatch):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "foo://x", "127.0.0.1:9"])
 def test_a_scheduler_that_cannot_be_reached(files, tmp_path, monkeypatch, address):
-    monkeypatch.setattr(_dask, "PATIENCE", 1.0)  # each call waits for as long
+    monkeypatch.setattr(_dask, "CONNECT_TIMEOUT", 1.0)  # each call waits for as long
     began = time.monotonic()
     with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address} .*`dask scheduler` starts one"):
         fs.run(MODELS[0], files, engine="dask", scheduler=address)
@@ -249,7 +249,7 @@ def test_a_scheduler_that_cannot_be_reached(files, tmp_path, monkeypatch, addres
 
 
 def test_a_scheduler_without_workers(files, monkeypatch):
-    monkeypatch.setattr(_dask, "PATIENCE_FOR_WORKERS", 0.5)
+    monkeypatch.setattr(_dask, "WORKERS_TIMEOUT", 0.5)
     with local(0) as cluster, pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
         fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
 
