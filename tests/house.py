@@ -156,7 +156,7 @@ def literals(text):
 def flags():
     """Return {verb: (flags, lines of its --help)} of the command line."""
     cli = importlib.import_module("fastsketch.cli._parser")
-    parsers = {verb: cli.parser_of(verb) for verb in cli.VERBS}
+    parsers = {verb: cli.create_parser(verb) for verb in cli.SUBCOMMANDS}
     return {
         verb: (sum(bool(action.option_strings) for action in parser._actions), parser.format_help().count("\n"))
         for verb, parser in parsers.items()

@@ -14,7 +14,7 @@ import pytest
 import fastsketch as fs
 from fastsketch._frame.loading import kinds
 from fastsketch._frame.parameters import REQUIRED as NO_DEFAULT
-from fastsketch.cli._parser import parser_of
+from fastsketch.cli._parser import create_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
 ESTIMATORS = {
@@ -168,7 +168,7 @@ def test_estimators():
 @cache
 def helped(command):
     """The parser of a command, its flags explained, and {parameter: its flag}."""
-    parser = parser_of(command)
+    parser = create_parser(command)
     parser.format_help()
     return parser, parser.actions
 
@@ -227,10 +227,10 @@ def test_choices_are_those_of_the_class(name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_everything_that_is_set_is_listed(name, capsys):
     with pytest.raises(SystemExit) as end:
-        parser_of(COMMANDS[name]).arguments(["--set", "help"])
+        create_parser(COMMANDS[name]).parse_arguments(["--set", "help"])
     text = capsys.readouterr().out
     assert not end.value.code
-    for parameter in (*table()[name], *parser_of(COMMANDS[name]).settable):
+    for parameter in (*table()[name], *create_parser(COMMANDS[name]).settable):
         assert re.search(rf"^(\w+, )*{parameter}\b", text, re.MULTILINE), parameter
 
 

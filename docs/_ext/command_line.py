@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from fastsketch.cli._parser import VERBS, parser_of, top_parser
+from fastsketch.cli._parser import SUBCOMMANDS, create_parser, top_parser
 
 # argparse wraps at the width of a terminal, which a build does not have
 WIDTH = "74"
@@ -20,13 +20,13 @@ class CommandLine(SphinxDirective):
     has_content: ClassVar = False
 
     def run(self) -> list[nodes.Node]:
-        return [nodes.literal_block("", _help(top_parser()), language="text"), *map(self._section, VERBS)]
+        return [nodes.literal_block("", _help(top_parser()), language="text"), *map(self._section, SUBCOMMANDS)]
 
     def _section(self, name: str) -> nodes.Node:
         title = f"fastsketch {name}"
         section = nodes.section(ids=[nodes.make_id(title)], names=[title])
         section += nodes.title("", "", nodes.literal("", title))
-        section += nodes.literal_block("", _help(parser_of(name)), language="text")
+        section += nodes.literal_block("", _help(create_parser(name)), language="text")
         self.state.document.note_explicit_target(section)
         return section
 

@@ -43,55 +43,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:  # closed by the shell
-                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123  pathlib takes 3 ms
+                null_device = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123  pathlib takes 3 ms
                 stack.callback(setattr, sys, name, None)
-                setattr(sys, name, nowhere)
+                setattr(sys, name, null_device)
         return _run(argv)
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    """Parse and execute a command, and return its exit status. Errors of usage are printed as one line."""
     from fastsketch.cli._parser import parse
-    from fastsketch.cli._signals import OF_CTRL_C, handled, held, mute
+    from fastsketch.cli._signals import CTRL_C_STATUS, delay_signals, raise_on_signals, redirect_to_null
 
     try:
-        with handled():
-            with held():  # argparse fails in its own way where it is interrupted
+        with raise_on_signals():
+            with delay_signals():  # argparse fails in its own way where it is interrupted
                 verb = parse(argv)
-            with _lines_on_standard_error():
+            with _messages_on_standard_error():
                 status = verb.run() or 0
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
-        _complain("interrupted", stop)
-        return getattr(stop, "status", OF_CTRL_C)
+        _print_error("interrupted", stop)
+        return getattr(stop, "status", CTRL_C_STATUS)
     except BrokenPipeError as error:
-        mute(sys.stdout)
+        redirect_to_null(sys.stdout)
         if getattr(error, "__notes__", ()):
-            _complain("the reader of the output has gone", error)
+            _print_error("the reader of the output has gone", error)
         return 141
     except (ValueError, TypeError, OSError, ArithmeticError, ImportError, MemoryError) as error:
-        _complain(f"error: {error or type(error).__name__}", error)
+        _print_error(f"error: {error or type(error).__name__}", error)
         return 2
     return status
 
 
 @contextlib.contextmanager
-def _lines_on_standard_error() -> Generator[None]:
+def _messages_on_standard_error() -> Generator[None]:
     """Print the library's warnings and log records in this block as lines on standard error, without source lines.
 
     Of log records that differ only in their first argument, the first one is printed.
     """
     import logging
 
-    said: set[object] = set()
+    printed_keys: set[object] = set()
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
-        _say(f"warning: {message}")
+        _print_line(f"warning: {message}")
 
-    def tell(record: logging.LogRecord) -> bool:
+    def print_record(record: logging.LogRecord) -> bool:
         key = (record.msg, *cast("tuple[object, ...]", record.args or ())[1:])
-        if key not in said:
-            said.add(key)
-            _say(record.getMessage())
+        if key not in printed_keys:
+            printed_keys.add(key)
+            _print_line(record.getMessage())
         return False
 
     logger = logging.getLogger("fastsketch")
@@ -99,18 +100,18 @@ def _lines_on_standard_error() -> Generator[None]:
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = warn
         stack.callback(logger.setLevel, logger.level)
-        stack.callback(logger.removeFilter, tell)
+        stack.callback(logger.removeFilter, print_record)
         logger.setLevel(logging.INFO)
-        logger.addFilter(tell)
+        logger.addFilter(print_record)
         yield
 
 
-def _complain(text: str, error: BaseException) -> None:
+def _print_error(text: str, error: BaseException) -> None:
     """Print an error and its notes as one line on standard error."""
-    _say("; ".join([text, *getattr(error, "__notes__", ())]))
+    _print_line("; ".join([text, *getattr(error, "__notes__", ())]))
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     """Print one line on standard error, prefixed by "fastsketch: ".
 
     Line breaks become blanks, and characters that are not printable are escaped.

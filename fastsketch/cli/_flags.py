@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
-TEXT = ("n_features", "zero_based")
-TABLES = ("header", "separator", "decimal", "thousands", "comment", "na_values", "multiline")
+TEXT_OPTIONS = ("n_features", "zero_based")
+TABLE_OPTIONS = ("header", "separator", "decimal", "thousands", "comment", "na_values", "multiline")
 # Options of reading that --set takes: {name: the function or class that documents it}.
-READING = {
-    **dict.fromkeys(("n_features", "zero_based", "key", "transpose", *TABLES), "fastsketch.data.open_rows"),
+READING_OPTIONS = {
+    **dict.fromkeys(("n_features", "zero_based", "key", "transpose", *TABLE_OPTIONS), "fastsketch.data.open_rows"),
     "missing": "fastsketch.data.TableRows",
 }
 
@@ -41,10 +41,10 @@ def parameter(*names: str, **options: Any) -> Any:
     return dataclasses.field(default=None, metadata={"names": names, "options": options, "parameter": True})
 
 
-def listed(text: str) -> list[str]:
-    """Split a list of names at commas.
+def split_names(text: str) -> list[str]:
+    """Split a list of names at commas. A name that contains a comma must be in double quotes.
 
-    A name that contains a comma must be in double quotes.
+    Raise ArgumentTypeError for an invalid list.
     """
     from fastsketch._frame.parameters import names_in
 
@@ -62,7 +62,8 @@ def as_column(text: str) -> str | int:
         return text
 
 
-def _how(text: str) -> bool | str:
+def _progress_format(text: str) -> bool | str:
+    """Convert the text of --progress: "json" stays, "line" becomes True. Other texts are refused."""
     if text not in ("line", "json"):
         raise argparse.ArgumentTypeError(f"must be line or json, got {text}")
     return text == "line" or text
@@ -81,7 +82,7 @@ class Verb:
         print the result as JSON
     """
 
-    # Public classes whose parameters --set can set, and names in READING that it can set as well.
+    # Public classes whose parameters --set can set, and names in READING_OPTIONS that it can set as well.
     MODELS: ClassVar[tuple[str, ...]] = ()
     SETTABLE: ClassVar[tuple[str, ...]] = ()
 
@@ -102,8 +103,10 @@ class Verb:
 
     def given_parameters(self) -> dict[str, str]:
         """Return {name: text} of the model parameters that the command line sets, by flags or by --set."""
-        own = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if "parameter" in item.metadata}
-        return self.settings | {name: text for name, text in own.items() if text is not None}
+        texts = {
+            item.name: getattr(self, item.name) for item in dataclasses.fields(self) if "parameter" in item.metadata
+        }
+        return self.settings | {name: text for name, text in texts.items() if text is not None}
 
     def parameters(self, *classes: Any) -> dict[str, Any]:
         """Convert the model parameters that the command line sets from text; return {name: value}.
@@ -117,8 +120,8 @@ class Verb:
         values: dict[str, Any] = {}
         for name, text in self.given_parameters().items():
             if name not in declared:
-                whose = " and ".join(cls.__name__ for cls in classes)
-                raise ValueError(f"{unknown_keyword(whose, name, declared)}; --set help lists them")
+                class_names = " and ".join(cls.__name__ for cls in classes)
+                raise ValueError(f"{unknown_keyword(class_names, name, declared)}; --set help lists them")
             values[name] = from_text(text, self.flag_of(name), annotation_of(declared[name], name))
         return values
 
@@ -135,10 +138,10 @@ class RowsVerb(Verb):
         number that replaces missing values
     """
 
-    SETTABLE = (*TEXT, "key", "transpose", *TABLES)
+    SETTABLE = (*TEXT_OPTIONS, "key", "transpose", *TABLE_OPTIONS)
 
     inputs: list[str]
-    columns: list[str] | None = flag("--columns", type=listed)
+    columns: list[str] | None = flag("--columns", type=split_names)
     fill: float | None = flag("--fill", type=float)
 
 
@@ -155,7 +158,7 @@ class ResumableVerb(Verb):
         refused if OUTPUT is finished
     """
 
-    progress: Any = flag("--progress", type=_how)
+    progress: Any = flag("--progress", type=_progress_format)
     resume: bool = flag("--resume", action="store_true")
 
     def job(self, progress: Any) -> Any:
@@ -197,17 +200,17 @@ class PartsVerb(ResumableVerb):
         return job._replace(scheduler=address).checked()
 
 
-def class_named(name: str) -> Any:
-    """Import and return the object with a dotted name."""
+def import_object(name: str) -> Any:
+    """Import and return the object with a dotted name such as "fastsketch.data.open_rows"."""
     module, _, item = name.rpartition(".")
     return getattr(import_module(module), item)
 
 
-def reading_of(name: str, text: str) -> Any:
-    """Convert the text of a reading option to the type that its function declares."""
+def parse_reading_option(name: str, text: str) -> Any:
+    """Convert the text of --set NAME=TEXT for an option of reading to the type that its function declares."""
     from inspect import signature
 
     from fastsketch._frame.parameters import from_text
 
     text = "\t" if name == "separator" and text in ("tab", "\\t") else text
-    return from_text(text, f"--set {name}", signature(class_named(READING[name])).parameters[name].annotation)
+    return from_text(text, f"--set {name}", signature(import_object(READING_OPTIONS[name])).parameters[name].annotation)

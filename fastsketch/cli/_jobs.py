@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fastsketch.cli._flags import PartsVerb
-from fastsketch.cli._output import Output, output_of
-from fastsketch.cli._signals import held
+from fastsketch.cli._output import Output, open_output
+from fastsketch.cli._signals import delay_signals
 from fastsketch.data.files._untrusted import is_link
 from fastsketch.data.sources import Source, comes_once
 from fastsketch.jobs import MapResult, Report
@@ -19,17 +19,17 @@ from fastsketch.jobs._outputs import Csv, Npy, Parquet, Sink
 from fastsketch.jobs._progress import Printed
 from fastsketch.jobs._run import CommandOptions, Learning
 
-NO_FILE = "--resume needs an output that is a regular file: its finished parts are kept in OUTPUT.partial"
+NO_REGULAR_FILE = "--resume needs an output that is a regular file: its finished parts are kept in OUTPUT.partial"
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
-def refuse_streams(verb: Any, *, passes: int = 1) -> None:
+def refuse_rereading_streams(verb: Any, *, passes: int = 1) -> None:
     """Raise ValueError if an input of a subcommand is a stream but --resume or a second pass needs to read it again."""
-    once = [path for path in verb.inputs if comes_once(path)]
-    if verb.resume and once:
-        raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
-    if passes > 1 and once:
-        raise ValueError(f"--passes 2: {once[0]} is no regular file, and its rows cannot be read again")
+    streams = [path for path in verb.inputs if comes_once(path)]
+    if verb.resume and streams:
+        raise ValueError(f"--resume: {streams[0]} is no file, and its rows cannot be read again")
+    if passes > 1 and streams:
+        raise ValueError(f"--passes 2: {streams[0]} is no regular file, and its rows cannot be read again")
 
 
 def learn_rows(
@@ -41,8 +41,8 @@ def learn_rows(
     notes: Mapping[str, Any],
     switches: Mapping[str, Any],
     passes: int = 1,
-    every: int = 0,
-    seen: Callable[[Any], object] | None = None,
+    rows_between_calls: int = 0,
+    callback: Callable[[Any], object] | None = None,
 ) -> dict[str, Any]:
     """Learn the rows of a source, save the model to the output, and return its summary with duration and rate.
 
@@ -60,47 +60,50 @@ def learn_rows(
     switches : dict
         Arguments, other than parameters of the model, that a resumed job must have in common with the stopped one.
     passes : int
-    every : int
-    seen : callable, optional
+    rows_between_calls : int
+    callback : callable, optional
         Called with a model that learns in order after every `rows_between_calls` rows.
     """
     folder = _checkpoint_folder(verb, out)
-    started, printed = time.perf_counter(), Printed(out.title, verb.progress, passes=passes)
+    started, printer = time.perf_counter(), Printed(out.title, verb.progress, passes=passes)
     rows_read = 0
 
-    def tell(report: Report) -> None:
+    def print_and_count(report: Report) -> None:
         nonlocal rows_read
-        printed(report)
+        printer(report)
         if report["final"]:
             rows_read += report["rows"] - report["rows_before"]
 
     try:
-        command = CommandOptions(switches, out.path, every, seen)
-        job = Learning(model, source, verb.job(tell), passes=passes, command=command)
+        command = CommandOptions(switches, out.path, rows_between_calls, callback)
+        job = Learning(model, source, verb.job(print_and_count), passes=passes, command=command)
         learned = job.run(folder if source.repeatable else None)
-        with held():  # a complete result is saved even if a signal comes
+        with delay_signals():  # a complete result is saved even if a signal comes
             learned.notes = {"inputs": [Path(path).name for path in verb.inputs], **notes}
             out.save(learned)
             if folder is not None:
                 Checkpoint(folder).remove()
         facts = learned.facts()
     except KeyboardInterrupt as stop:
-        if out.kept is None and not getattr(stop, "__notes__", None):
-            why = "there is no output that is a file" if folder is None else "no part was complete"
-            why = why if source.repeatable else "the rows of a stream cannot be read again"
-            stop.add_note(f"nothing has been saved: {why}")
+        if out.saved_as is None and not getattr(stop, "__notes__", None):
+            reason = "there is no output that is a file" if folder is None else "no part was complete"
+            reason = reason if source.repeatable else "the rows of a stream cannot be read again"
+            stop.add_note(f"nothing has been saved: {reason}")
         raise
     seconds = time.perf_counter() - started
-    facts |= {"passes": printed.last["number"]} if printed.last is not None and passes > 1 else {}
+    facts |= {"passes": printer.last["number"]} if printer.last is not None and passes > 1 else {}
     return {**facts, "seconds": seconds, "rows_per_second": rows_read / seconds}
 
 
 def _checkpoint_folder(verb: Any, out: Output) -> Path | None:
-    """Return the checkpoint folder, or None if the output is not a regular file and there is no checkpoint."""
+    """Return the checkpoint folder of an output, or None if the output is not a regular file.
+
+    ValueError if --resume needs a folder that there cannot be, or if a link or a file has its name.
+    """
     folder = out.partial
     if folder is None:
         if verb.resume:
-            raise ValueError(NO_FILE)
+            raise ValueError(NO_REGULAR_FILE)
         return None
     if is_link(folder) or folder.is_file():
         kind = "link" if is_link(folder) else "file"
@@ -109,12 +112,12 @@ def _checkpoint_folder(verb: Any, out: Output) -> Path | None:
 
 
 # -- answers for every row ---------------------------------------------------------------------------------------------
-def answer_rows(
+def write_results_of_rows(
     verb: Any,
     method: Callable[..., Any],
     source: Source,
     default_suffix: str,
-    heads: Sequence[str] = (),
+    column_names: Sequence[str] = (),
     facts: Mapping[str, Any] = {},
 ) -> None:
     """Write a function's results for every row of a source to the output, and print a report.
@@ -127,35 +130,35 @@ def answer_rows(
     source : Source
     default_suffix : str
         ".csv" or ".npy".
-    heads : sequence of str
+    column_names : sequence of str
         Column names in the first line of csv; without any there is no such line.
     facts : dict
         Reported as well.
     """
-    sinks: dict[str, Callable[[], Sink]] = {".npy": Npy, ".parquet": Parquet, ".csv": lambda: Csv(list(heads))}
+    sinks: dict[str, Callable[[], Sink]] = {".npy": Npy, ".parquet": Parquet, ".csv": lambda: Csv(list(column_names))}
     suffix = next((suffix for suffix in (".npy", ".parquet") if verb.output.endswith(suffix)), default_suffix)
     sink = sinks[suffix]()
-    with output_of(verb, suffix, folder=sink.FOLDER) as out:
-        result = _write(verb, out, method, source, sink, suffix)
-        about = {"n_rows": result.n_rows, **facts, **({"parts_kept": result.n_kept} if result.n_kept else {})}
+    with open_output(verb, suffix, folder=sink.FOLDER) as out:
+        result = _run_map_job(verb, out, method, source, sink, suffix)
+        counts = {"n_rows": result.n_rows, **facts, **({"parts_kept": result.n_kept} if result.n_kept else {})}
         rate = result.n_rows / max(result.seconds, 1e-9)
-        out.report({**about, "seconds": result.seconds, "rows_per_second": rate})
+        out.report({**counts, "seconds": result.seconds, "rows_per_second": rate})
 
 
-def _write(
+def _run_map_job(
     verb: PartsVerb, out: Output, method: Callable[..., Any], source: Source, sink: Sink, suffix: str
 ) -> MapResult:
-    """Write a function's results for every row to the output of a subcommand, and return the result of the job.
+    """Run the job that writes a function's results for every row to the output of a subcommand. Return its MapResult.
 
-    If the output is not a regular file, the answers are written to a temporary file first.
+    If the output is not a regular file, the results are written to a temporary file first and then copied.
     """
     job, path = verb.job(Printed(out.title, verb.progress)), Path(str(out.name)) if sink.FOLDER else out.path
     if path is not None:
         result = write_results(method, source, path, sink, job, already_locked=not sink.FOLDER)
-        out.kept = out.name
+        out.saved_as = out.name
         return result
     if job.resume:
-        raise ValueError(NO_FILE)
+        raise ValueError(NO_REGULAR_FILE)
     with tempfile.TemporaryDirectory(prefix="fastsketch-") as folder:
         complete = Path(folder) / f"rows{suffix}"
         result = write_results(method, source, complete, sink, job)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch.cli._flags import TABLES, as_column, listed
+from fastsketch.cli._flags import TABLE_OPTIONS, as_column, split_names
 from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.files._input import InputFile
 from fastsketch.data.names import TableRows
@@ -19,13 +19,13 @@ from fastsketch.data.sources._source import Place
 from fastsketch.data.sources._streams import HEAD_BYTES, text_format
 
 # Options of tables of text that all files of a command share, and that a model remembers.
-DIALECT = TABLES
+DIALECT_OPTIONS = TABLE_OPTIONS
 # A line of svmlight text. First bytes of tables that are not text, and of other binary files.
-LABELLED_PAIRS = re.compile(rb"\s*[^\s:,;|]+(\s+[^\s:,;|]+:\S+)+\s*")
+SVMLIGHT_LINE = re.compile(rb"\s*[^\s:,;|]+(\s+[^\s:,;|]+:\S+)+\s*")
 BINARY_TABLES, OTHER_BINARY = (b"PAR1", b"ARROW1"), (b"\x93NUMPY", b"PK\x03\x04", b"\x89HDF")
 
 
-def layout(path: str) -> str:
+def detect_format(path: str) -> str:
     """Detect whether a file holds a table or svmlight text, from its first bytes.
 
     Return "table" for Parquet, Arrow and text with tabs, semicolons or commas, "svmlight", or "" for other files and
@@ -33,36 +33,36 @@ def layout(path: str) -> str:
     """
     if comes_once(path):
         return ""
-    first = files_of(path)[0]
-    if not first.is_file():
+    first_file = files_of(path)[0]
+    if not first_file.is_file():
         return ""
-    with InputFile(first) as file:
-        head = file.read(HEAD_BYTES)
-    if head.startswith(BINARY_TABLES):
+    with InputFile(first_file) as file:
+        first_bytes = file.read(HEAD_BYTES)
+    if first_bytes.startswith(BINARY_TABLES):
         return "table"
-    if head.startswith(OTHER_BINARY) or text_format(head) == "market":
+    if first_bytes.startswith(OTHER_BINARY) or text_format(first_bytes) == "market":
         return ""
-    line = next((line for line in head.splitlines() if line.split(b"#")[0].strip()), b"")
-    if LABELLED_PAIRS.fullmatch(line.split(b"#")[0]):
+    line = next((line for line in first_bytes.splitlines() if line.split(b"#")[0].strip()), b"")
+    if SVMLIGHT_LINE.fullmatch(line.split(b"#")[0]):
         return "svmlight"
-    return "table" if text_format(head) == "table" else ""
+    return "table" if text_format(first_bytes) == "table" else ""
 
 
 def require_labels(source: Source) -> None:
     """Raise SourceError if a source has no labels."""
-    for part in source.each():
-        if part.beside is None and not part.labelled:
-            raise SourceError(f"{part.name} holds no labels: they are read from svmlight text and tables")
+    for one_source in source.each():
+        if one_source.beside is None and not one_source.labelled:
+            raise SourceError(f"{one_source.name} holds no labels: they are read from svmlight text and tables")
 
 
-def targets_in(target: str | int) -> Any:
+def parse_target(target: str | int) -> Any:
     """Convert the value of --target to a column (name or position), or to a list of columns if it has commas."""
-    names = [as_column(name) for name in listed(target)] if isinstance(target, str) else [target]
+    names = [as_column(name) for name in split_names(target)] if isinstance(target, str) else [target]
     return names if len(names) > 1 else names[0]
 
 
 def as_list(target: Any) -> list[str | int]:
-    """Return a target, or the list of several targets, as a list."""
+    """Return a list of targets: the given list, or a list with the single target."""
     return cast("list[str | int]", target) if isinstance(target, list) else [target]
 
 
@@ -70,7 +70,7 @@ def as_list(target: Any) -> list[str | int]:
 class LabelledTable(Source):
     """A source that reads labelled tables as named rows: each chunk is a list of dicts {feature name: value}.
 
-    The labels are the extra column.
+    The label column is the source's extra column (``beside``).
     """
 
     n_rows: int | None = None
@@ -104,23 +104,31 @@ class LabelledTable(Source):
         return of_file(self.table.path)
 
 
-def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[Source, dict[str, Any]]:
+def open_tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[Source, dict[str, Any]]:
     """Open tables for learning; return (source of named rows, note that describes how to read later tables).
 
     `options` are those of ``TableRows``, without a schema. The first table decides the kind of each column; columns of
     the others are matched by name. The note consists of JSON values.
     """
-    first = TableRows(paths[0], **options)
-    kept: dict[str, Any] = {
-        **{name: options[name] for name in (*DIALECT, "missing") if name in options},
-        "header": first.header,
+    first_table = TableRows(paths[0], **options)
+    shared_options: dict[str, Any] = {
+        **{name: options[name] for name in (*DIALECT_OPTIONS, "missing") if name in options},
+        "header": first_table.header,
     }
-    others = [TableRows(path, **kept, label=first.schema["label"], schema=first.schema) for path in paths[1:]]
-    source = joined([LabelledTable(path, table) for path, table in zip(paths, [first, *others], strict=True)])
-    return source, {**first.schema, **{name: kept[name] for name in DIALECT if name in kept}}
+    other_tables = [
+        TableRows(path, **shared_options, label=first_table.schema["label"], schema=first_table.schema)
+        for path in paths[1:]
+    ]
+    source = joined(
+        [LabelledTable(path, table) for path, table in zip(paths, [first_table, *other_tables], strict=True)]
+    )
+    return source, {
+        **first_table.schema,
+        **{name: shared_options[name] for name in DIALECT_OPTIONS if name in shared_options},
+    }
 
 
-def tables_as_learned(
+def reopen_tables(
     paths: Sequence[str], notes: Mapping[str, Any], reading: Mapping[str, Any], label: Any, *, labelled: bool
 ) -> Source:
     """Open tables in the same way as those that the model has learned, according to its notes.
@@ -137,15 +145,18 @@ def tables_as_learned(
     labelled : bool
         Whether to read labels.
     """
-    known = notes.get("table")
-    if not isinstance(known, dict):
+    note = notes.get("table")
+    if not isinstance(note, dict):
         raise StateError("the notes do not say how tables were read")
-    read = cast("dict[str, Any]", known)
-    schema, header = {name: read.get(name) for name in ("columns", "label", "label_kind")}, read.get("header")
+    table_note = cast("dict[str, Any]", note)
+    schema, header = (
+        {name: table_note.get(name) for name in ("columns", "label", "label_kind")},
+        table_note.get("header"),
+    )
     if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
-        raise StateError(f"the notes do not say how tables were read: {read!r:.200}")
-    options: dict[str, Any] = {name: read[name] for name in DIALECT if read.get(name) is not None}
-    options |= {name: reading[name] for name in DIALECT if reading.get(name) is not None}
+        raise StateError(f"the notes do not say how tables were read: {table_note!r:.200}")
+    options: dict[str, Any] = {name: table_note[name] for name in DIALECT_OPTIONS if table_note.get(name) is not None}
+    options |= {name: reading[name] for name in DIALECT_OPTIONS if reading.get(name) is not None}
     options["label"] = (schema["label"] if label is None else label) if labelled else None
     if label is not None or not labelled:
         schema["label"] = options["label"]
@@ -153,7 +164,9 @@ def tables_as_learned(
 
 
 # -- tables of numbers -------------------------------------------------------------------------------------------------
-def number_columns(paths: Sequence[str], dialect: dict[str, Any], target: Any, numeric: Any, ignored: Any) -> Any:
+def select_number_columns(
+    paths: Sequence[str], dialect: dict[str, Any], target: Any, numeric: Any, ignored: Any
+) -> Any:
     """Return the columns to learn from: those of --numeric, or all, without those of --ignore and --target.
 
     Return names, or indices among the columns that are not targets, as ``open_rows`` counts them; None for all columns.
@@ -163,13 +176,19 @@ def number_columns(paths: Sequence[str], dialect: dict[str, Any], target: Any, n
     if comes_once(paths[0]):
         raise ValueError(f"{paths[0]} is read once: --numeric names the columns that are read")
     table = open_rows(paths[0], **dialect)
-    apart = positions(table, as_list(target), "--target")
-    left_out = positions(table, ignored or (), "--ignore")
-    read = range(table.n_features) if numeric is None else positions(table, numeric, "--numeric")
-    return [k - sum(other < k for other in apart) for k in read if k not in {*apart, *left_out}]
+    target_positions = positions(table, as_list(target), "--target")
+    ignored_positions = positions(table, ignored or (), "--ignore")
+    read_positions = range(table.n_features) if numeric is None else positions(table, numeric, "--numeric")
+    return [
+        k - sum(target_position < k for target_position in target_positions)
+        for k in read_positions
+        if k not in {*target_positions, *ignored_positions}
+    ]
 
 
-def unlabelled_numbers(paths: Sequence[str], how: dict[str, Any], n_features: int, columns: Any, target: Any) -> Source:
+def open_unlabelled_numbers(
+    paths: Sequence[str], options: dict[str, Any], n_features: int, columns: Any, target: Any
+) -> Source:
     """Open tables of numbers without column names, and select the columns that the model has learned.
 
     A table with as many columns as the model has features is read unchanged. Otherwise the targets are removed first.
@@ -177,17 +196,19 @@ def unlabelled_numbers(paths: Sequence[str], how: dict[str, Any], n_features: in
     Parameters
     ----------
     paths : sequence of str
-    how : dict
+    options : dict
         Options of ``open_rows``.
     n_features : int
         Columns that the model has learned.
     columns, target
         As they were learned, by index.
     """
-    table = None if comes_once(paths[0]) else open_rows(list(paths), **how)
+    table = None if comes_once(paths[0]) else open_rows(list(paths), **options)
     if table is None or table.n_features == n_features:
-        return table or open_rows(list(paths), **how)
-    apart = positions(table, as_list(target), "--target")
-    rest = [k for k in range(table.n_features) if k not in apart]
-    chosen: list[int] = rest if columns is None else [rest[k] for k in columns if k < len(rest)]
-    return open_rows(list(paths), **how, columns=chosen)
+        return table or open_rows(list(paths), **options)
+    target_positions = positions(table, as_list(target), "--target")
+    other_positions = [k for k in range(table.n_features) if k not in target_positions]
+    selected: list[int] = (
+        other_positions if columns is None else [other_positions[k] for k in columns if k < len(other_positions)]
+    )
+    return open_rows(list(paths), **options, columns=selected)

@@ -9,17 +9,17 @@ from typing import Any, cast, get_args
 from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_integer
 from fastsketch._frame.parameters import TRUTH
-from fastsketch.cli._flags import TABLES, TEXT, ResumableVerb, as_column, flag, listed, parameter
-from fastsketch.cli._jobs import learn_rows, refuse_streams
+from fastsketch.cli._flags import TABLE_OPTIONS, TEXT_OPTIONS, ResumableVerb, as_column, flag, parameter, split_names
+from fastsketch.cli._jobs import learn_rows, refuse_rereading_streams
 from fastsketch.cli._labelled import (
-    DIALECT,
-    layout,
-    number_columns,
+    DIALECT_OPTIONS,
+    detect_format,
+    open_tables_to_learn,
+    parse_target,
     require_labels,
-    tables_to_learn,
-    targets_in,
+    select_number_columns,
 )
-from fastsketch.cli._output import output_of
+from fastsketch.cli._output import open_output
 from fastsketch.cli._reading import reading_notes
 from fastsketch.data.files import SourceError
 from fastsketch.data.sources import Source, asked_as, comes_once, open_rows
@@ -33,9 +33,9 @@ REGRESSION: dict[str, Any] = {"loss": "square"}
 # The value of --method for SketchedRidge, which is not an online learner.
 RIDGE = "ridge"
 # Parameters that hold labels.
-OF_LABELS = ("classes", "class_weight")
+LABEL_PARAMETERS = ("classes", "class_weight")
 # Entries of ``model.progress`` that the lines of --every show if they are known.
-SHOWN = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "root_mean_squared_error")
+PRINTED_METRICS = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "root_mean_squared_error")
 
 
 @dataclass(kw_only=True)
@@ -85,16 +85,16 @@ class Learn(ResumableVerb):
     """
 
     MODELS = ("SketchedNewton", "AdaptiveSubgradient", "SketchedRidge")
-    SETTABLE = (*TEXT, *TABLES, "missing")
+    SETTABLE = (*TEXT_OPTIONS, *TABLE_OPTIONS, "missing")
 
     inputs: list[str] = flag(nargs="+")
     output: str | None = flag("-o", "--output")
     target: Any = flag("--target", action="append", type=as_column)
     regression: bool = flag("--regression", action="store_true")
     every: int = flag("--every", type=int, default=0)
-    categorical: list[str] | None = flag("--categorical", type=listed)
-    numeric: list[str] | None = flag("--numeric", type=listed)
-    ignore: list[str] | None = flag("--ignore", type=listed)
+    categorical: list[str] | None = flag("--categorical", type=split_names)
+    numeric: list[str] | None = flag("--numeric", type=split_names)
+    ignore: list[str] | None = flag("--ignore", type=split_names)
     fill: float | None = flag("--fill", type=float)
     method: str | None = parameter("--method")
     sketch_size: str | None = parameter("-l", "--sketch-size")
@@ -108,34 +108,41 @@ class Learn(ResumableVerb):
             if len(self.target) > 1:
                 raise ValueError("--target must be given once: several targets, of --method ridge, are --target A,B")
             (self.target,) = self.target
-        refuse_streams(self)
-        every = 0 if self.json else self.every
-        with as_flags():
+        refuse_rereading_streams(self)
+        rows_between_lines = 0 if self.json else self.every
+        with name_flags_in_errors():
             if RIDGE in (self.method, self.settings.get("method")):
-                (model, source, notes), hidden = self._ridge(), () if self.json else ("ridge_path",)
+                (model, source, notes), hidden = self._open_ridge(), () if self.json else ("ridge_path",)
             else:
-                (model, source, notes), hidden = self._online(), ("error_rate",) if self.regression else ()
+                (model, source, notes), hidden = self._open_online(), ("error_rate",) if self.regression else ()
             require_labels(source)
-            with output_of(self) as out:
+            with open_output(self) as out:
 
-                def say(model: Any) -> None:
-                    out.say(_as_line(model.progress, self.regression))
+                def print_progress(model: Any) -> None:
+                    out.print_lines(_format_progress(model.progress, self.regression))
 
-                seen = say if every else None
+                callback = print_progress if rows_between_lines else None
                 facts = learn_rows(
-                    self, model, out, source, notes=notes, switches=self._switches(), every=every, seen=seen
+                    self,
+                    model,
+                    out,
+                    source,
+                    notes=notes,
+                    switches=self._resume_options(),
+                    rows_between_calls=rows_between_lines,
+                    callback=callback,
                 )
                 out.report({name: value for name, value in facts.items() if name not in hidden})
 
-    def _online(self) -> tuple[Any, Source, dict[str, Any]]:
+    def _open_online(self) -> tuple[Any, Source, dict[str, Any]]:
         """Create an online learner and open the labelled rows; return them with notes of how the rows are read."""
         if self.fill is not None:
             raise ValueError(f"--fill is of --method {RIDGE}: other methods learn a missing number as such")
-        source, notes = self._rows_with_labels()
+        source, notes = self._open_labelled_rows()
         numbers = notes.get("table", {}).get("label_kind", "numeric") == "numeric"
-        return make_model(self, numbers=numbers), source, notes
+        return create_learner(self, numeric_labels=numbers), source, notes
 
-    def _ridge(self) -> tuple[Any, Source, dict[str, Any]]:
+    def _open_ridge(self) -> tuple[Any, Source, dict[str, Any]]:
         """Create a ridge regression and open the rows with targets; return them with notes of how the rows are read."""
         if self.categorical is not None or self.every or "missing" in self.reading:
             name = "categorical" if self.categorical is not None else "every" if self.every else "missing"
@@ -148,8 +155,10 @@ class Learn(ResumableVerb):
             self._refuse_tables()
             return model, open_rows(list(self.inputs), **reading), reading_notes(reading)
         with asked_as("--target"):
-            target = targets_in(self.target)
-            columns = number_columns(self.inputs, reading, target, self._columns("numeric"), self._columns("ignore"))
+            target = parse_target(self.target)
+            columns = select_number_columns(
+                self.inputs, reading, target, self._columns("numeric"), self._columns("ignore")
+            )
             notes = {**reading_notes(reading), "target": target, "columns": columns, "fill": self.fill}
             source = open_rows(list(self.inputs), **reading, fill=self.fill, beside=target, columns=columns)
         return model, source, notes
@@ -160,54 +169,61 @@ class Learn(ResumableVerb):
         return {name: value for name, value in self.reading.items() if name != "missing"}
 
     def _columns(self, name: str) -> list[str | int] | None:
+        """Convert the names or numbers of a flag such as --numeric to columns; None if the flag is not given."""
         columns = getattr(self, name)
         return None if columns is None else [as_column(column) for column in columns]
 
-    def _switches(self) -> dict[str, Any]:
+    def _resume_options(self) -> dict[str, Any]:
+        """Return the arguments that a resumed job must have in common with the stopped one, besides parameters."""
         names = ("regression", "target", "categorical", "numeric", "ignore", "fill")
         # without n_features, which is found in the rows if it is not set
         reading = {name: value for name, value in self.reading.items() if name != "n_features"}
         return {**{name: getattr(self, name) for name in names}, **reading}
 
-    def _rows_with_labels(self) -> tuple[Source, dict[str, Any]]:
+    def _open_labelled_rows(self) -> tuple[Source, dict[str, Any]]:
         """Open the labelled rows of an online learner; return (source, JSON notes of how the rows are read)."""
         if self.target is None:
             self._refuse_tables()
-            of_tables = [name for name in ("categorical", "numeric", "ignore") if getattr(self, name) is not None]
-            of_tables += [name for name in self.reading if name not in TEXT]
-            if of_tables:
-                what = f"{self.inputs[0]} is read as svmlight text"
-                raise ValueError(f"{self.flag_of(of_tables[0])} is of tables, with --target: {what}")
+            table_flags = [name for name in ("categorical", "numeric", "ignore") if getattr(self, name) is not None]
+            table_flags += [name for name in self.reading if name not in TEXT_OPTIONS]
+            if table_flags:
+                explanation = f"{self.inputs[0]} is read as svmlight text"
+                raise ValueError(f"{self.flag_of(table_flags[0])} is of tables, with --target: {explanation}")
             any_width = TRUTH.get(self.settings.get("open_columns", "no"), False)
-            return self._svmlight(MAX_FEATURES if any_width else self.reading.get("n_features"))
+            return self._open_svmlight(MAX_FEATURES if any_width else self.reading.get("n_features"))
         for path in self.inputs:
-            if not self.reading.get("separator") and layout(path) == "svmlight":
+            if not self.reading.get("separator") and detect_format(path) == "svmlight":
                 raise ValueError(f"--target is of tables: {path} holds svmlight text, which has its labels in front")
         options = {"header": None, "separator": None, "decimal": ".", "missing": "feature"} | {
-            name: value for name, value in self.reading.items() if name in (*DIALECT, "missing")
+            name: value for name, value in self.reading.items() if name in (*DIALECT_OPTIONS, "missing")
         }
         kinds = {name: self._columns(name) or [] for name in ("categorical", "numeric", "ignore")}
-        source, read = tables_to_learn(self.inputs, {**options, **kinds, "label": self.target})
-        return source, {"table": read}
+        source, table_note = open_tables_to_learn(self.inputs, {**options, **kinds, "label": self.target})
+        return source, {"table": table_note}
 
     def _refuse_tables(self) -> None:
+        """Raise ValueError if an input is a table, of which --target must name the column of labels."""
         for path in self.inputs:
-            if layout(path) == "table":
+            if detect_format(path) == "table":
                 raise ValueError(f"{path} is a table: --target names the column of labels")
 
-    def _svmlight(self, n_features: int | None) -> tuple[Source, dict[str, Any]]:
+    def _open_svmlight(self, n_features: int | None) -> tuple[Source, dict[str, Any]]:
+        """Open the inputs as svmlight text, with `n_features` columns. Return (source, notes of how the rows are read).
+
+        SourceError for a stream if `n_features` is None, because its rows can be read only once.
+        """
         streams = [path for path in self.inputs if comes_once(path)]
         if streams and n_features is None:
             raise SourceError(
                 f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--set "
                 "n_features=N or --set open_columns=yes)"
             )
-        how: dict[str, Any] = {**self._reading(), "n_features": n_features}
-        return open_rows(list(self.inputs), **how), reading_notes(how)
+        options: dict[str, Any] = {**self._reading(), "n_features": n_features}
+        return open_rows(list(self.inputs), **options), reading_notes(options)
 
 
 @contextmanager
-def as_flags() -> Generator[None]:
+def name_flags_in_errors() -> Generator[None]:
     """Replace --columns in SourceErrors of this block by the corresponding flags of the subcommand learn."""
     try:
         yield
@@ -217,28 +233,32 @@ def as_flags() -> Generator[None]:
         raise SourceError(message + hint) from None
 
 
-def make_model(verb: Learn, *, numbers: bool = True) -> LinearLearner:
+def create_learner(verb: Learn, *, numeric_labels: bool = True) -> LinearLearner:
     """Create the online learner that --method selects.
 
-    Raise ValueError for parameters that this learner does not have. `numbers` says whether labels are numbers;
+    Raise ValueError for parameters that this learner does not have. `numeric_labels` says whether labels are numbers;
     otherwise they are words.
     """
     parameters = verb.parameters(SketchedNewton, AdaptiveSubgradient)
-    if verb.regression and not numbers:
+    if verb.regression and not numeric_labels:
         raise ValueError(f"--regression needs targets that are numbers, and column {verb.target} of labels holds words")
-    if numbers:
+    if numeric_labels:
         parameters |= {
-            name: as_numbers(parameters[name], verb.flag_of(name)) for name in OF_LABELS if name in parameters
+            name: convert_labels(parameters[name], verb.flag_of(name))
+            for name in LABEL_PARAMETERS
+            if name in parameters
         }
     method = parameters.get("method")
-    newton, adaptive = methods(SketchedNewton), methods(AdaptiveSubgradient)
+    newton, adaptive = method_choices(SketchedNewton), method_choices(AdaptiveSubgradient)
     cls = SketchedNewton if method is None or method in newton else AdaptiveSubgradient
-    known = inspect.signature(cls).parameters
+    learner_parameters = inspect.signature(cls).parameters
     if method is not None and method not in (*newton, *adaptive):
         raise ValueError(f"--method must be one of {', '.join((*newton, *adaptive, RIDGE))}, got {method!r}")
     for name in parameters:
-        if name not in known:
-            raise ValueError(f"{verb.flag_of(name)} does not belong to --method {method or known['method'].default}")
+        if name not in learner_parameters:
+            raise ValueError(
+                f"{verb.flag_of(name)} does not belong to --method {method or learner_parameters['method'].default}"
+            )
     model = cls(**{**(REGRESSION if verb.regression else {}), **parameters})
     kind = LOSSES[model.loss].targets
     if kind == "label" and verb.regression:
@@ -248,8 +268,8 @@ def make_model(verb: Learn, *, numbers: bool = True) -> LinearLearner:
     return model
 
 
-def as_numbers(value: Any, name: str) -> Any:
-    """Convert labels in a list, or in the keys of a dict, to float; return other values unchanged."""
+def convert_labels(value: Any, name: str) -> Any:
+    """Convert labels in a list, or in the keys of a dict, to float. Return other values unchanged."""
     if not isinstance(value, list | dict):
         return value
     try:
@@ -261,12 +281,13 @@ def as_numbers(value: Any, name: str) -> Any:
     )
 
 
-def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
-    """Return the possible values of a learner's parameter ``method``."""
+def method_choices(cls: type[LinearLearner]) -> tuple[str, ...]:
+    """Return the values that a learner's parameter ``method`` may have."""
     return get_args(inspect.signature(cls).parameters["method"].annotation)
 
 
-def _as_line(progress: dict[str, Any], regression: bool) -> str:
-    known = [(name, progress.get(name)) for name in SHOWN if not (regression and name == "error_rate")]
-    words = [f"{name.replace('_', ' ')} {value:.5f}" for name, value in known if value is not None]
-    return "  ".join([f"{progress['n_rows']:>12,} examples", *words])
+def _format_progress(progress: dict[str, Any], regression: bool) -> str:
+    """Format the progressive metrics of a learner as one line of text."""
+    metrics = [(name, progress.get(name)) for name in PRINTED_METRICS if not (regression and name == "error_rate")]
+    texts = [f"{name.replace('_', ' ')} {value:.5f}" for name, value in metrics if value is not None]
+    return "  ".join([f"{progress['n_rows']:>12,} examples", *texts])

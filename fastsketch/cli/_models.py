@@ -9,8 +9,8 @@ import numpy as np
 import fastsketch as fs
 from fastsketch._frame.model import MergeableModel
 from fastsketch.cli._flags import Verb, flag
-from fastsketch.cli._output import SPECTRUM, output_of
-from fastsketch.cli._reading import common_reading, load_model
+from fastsketch.cli._output import SPECTRUM, open_output
+from fastsketch.cli._reading import common_reading_notes, load_model
 from fastsketch.sketching import FrequentDirections
 
 # The note of an item model about the meaning of its events. Models are merged only if it is equal.
@@ -39,7 +39,7 @@ class Info(Verb):
         """Print counts, parameters and error bounds of the model in a state file."""
         if self.top < 0:
             raise ValueError(f"--top must not be negative, got {self.top}")
-        with output_of(self) as out:
+        with open_output(self) as out:
             model = load_model(self.inputs)
             facts: dict[str, Any] = model.facts()
             intervals: dict[str, list[float]] = {}
@@ -57,13 +57,13 @@ class Info(Verb):
         """Print intervals of the rows' singular values, and the singular values or row lengths stored in the model."""
         if intervals:
             triples = list(zip(*intervals.values(), strict=True))
-            shown = f"{min(self.top, len(triples))} of {len(triples)}"
-            print(f"singular values of the rows: estimate, low and high end ({shown}):")
+            counts_text = f"{min(self.top, len(triples))} of {len(triples)}"
+            print(f"singular values of the rows: estimate, low and high end ({counts_text}):")
             for triple in triples[: self.top]:
                 print("".join(f"  {number:12.6g}" for number in triple))
         if values:
-            what = "lengths of the rows of B" if sketched else "singular values"
-            print(f"{what} ({min(self.top, len(values))} of {len(values)}):")
+            title = "lengths of the rows of B" if sketched else "singular values"
+            print(f"{title} ({min(self.top, len(values))} of {len(values)}):")
             print(*(f"  {value:12.6g}" for value in values[: self.top]), sep="\n")
 
 
@@ -87,21 +87,21 @@ class Merge(Verb):
 
     def run(self) -> None:
         """Merge the models in state files, and save the result."""
-        with output_of(self, over_input=True) as out:
+        with open_output(self, over_input=True) as out:
             models = [load_model(path, MergeableModel, ", which does not merge") for path in self.inputs]
             meaning = models[0].notes.get(EVENTS)
-            for path, other in zip(self.inputs[1:], models[1:], strict=True):
-                if other.notes.get(EVENTS) != meaning:
+            for path, model in zip(self.inputs[1:], models[1:], strict=True):
+                if model.notes.get(EVENTS) != meaning:
                     raise ValueError(
                         f"{path}: its events have another meaning (--relevant, --binary) than those of {self.inputs[0]}"
                     )
                 try:
-                    models[0].copy().merge(other)
+                    models[0].copy().merge(model)
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{path}: {error}") from None
             merged = fs.merge(models)
             merged.notes = {"merged": [Path(path).name for path in self.inputs]}
-            merged.notes |= common_reading([model.notes for model in models])
+            merged.notes |= common_reading_notes([model.notes for model in models])
             merged.notes |= {} if meaning is None else {EVENTS: meaning}
             out.save(merged)
             out.report(merged.facts())

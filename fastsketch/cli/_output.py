@@ -21,17 +21,17 @@ from fastsketch._core.escaping import escaped
 from fastsketch._core.threads import thread_limit
 from fastsketch._core.validation import as_integer
 from fastsketch.cli._flags import Verb
-from fastsketch.cli._signals import held, mute
+from fastsketch.cli._signals import delay_signals, redirect_to_null
 from fastsketch.data.files._lock import lock_name, locked
 from fastsketch.data.files._replacing import output_target, pour, replacing, same_file, spooled, straight, sweep
 
-STANDARD = "-"
+STANDARD_STREAM = "-"
 # The fact that `info` prints in lines of its own.
 SPECTRUM = "singular_values"
 # Names of columns or classes that the text lists. JSON has all of them.
 MAX_NAMES = 20
 # Names of fields of verbs that hold names of files to read.
-INPUTS = ("inputs", "model", "source", "events")
+INPUT_FIELDS = ("inputs", "model", "source", "events")
 
 
 class Output:
@@ -55,9 +55,9 @@ class Output:
 
     def __init__(self, name: str | None, suffix: str, *, as_json: bool, folder: bool) -> None:
         self.name = name
-        self.kept: str | None = None
+        self.saved_as: str | None = None
         self._suffix = suffix
-        self._standard = name is not None and (name == STANDARD or _is_standard_output(name))
+        self._standard = name is not None and (name == STANDARD_STREAM or _is_standard_output(name))
         self.path = None if name is None or self._standard or folder else output_target(name)
         self._json, self._quiet = as_json, False
         if self._standard and sys.stdout.isatty() and suffix != ".csv":
@@ -85,14 +85,17 @@ class Output:
             yield
             return
         stack = contextlib.ExitStack()
-        with held():
+        with delay_signals():
             stack.enter_context(locked(self.path))
         try:
             for name in (self.path, self.partial):
                 sweep(name)
             yield
         finally:
-            with contextlib.suppress(KeyboardInterrupt), held():  # the job is over, nothing is left to interrupt
+            with (
+                contextlib.suppress(KeyboardInterrupt),
+                delay_signals(),
+            ):  # the job is over, nothing is left to interrupt
                 stack.close()
 
     def save(self, model: Any) -> None:
@@ -102,7 +105,7 @@ class Output:
         """
         if self.name is None:
             return
-        with held():
+        with delay_signals():
             content: bytes = model.to_bytes()
             try:
                 with self.writing() as file:
@@ -122,14 +125,14 @@ class Output:
             if self.path is not None:
                 with replacing(self.path) as file:
                     yield file
-                    stack.enter_context(held())  # until the file has its name
-                self.kept = str(self.name)
+                    stack.enter_context(delay_signals())  # until the file has its name
+                self.saved_as = str(self.name)
                 return
             file = stack.enter_context(spooled())
             yield file
-            stack.enter_context(held())
+            stack.enter_context(delay_signals())
             self._pour(file)
-            self.kept = self.title
+            self.saved_as = self.title
 
     def write_csv(self, rows: Iterable[Iterable[Any]]) -> None:
         """Write rows of cells to the output as csv."""
@@ -140,7 +143,7 @@ class Output:
             text.detach()
 
     def _pour(self, file: BinaryIO) -> None:
-        """Copy a file to the standard output, a pipe or a device.
+        """Copy the content of a file to the standard output, a pipe or a device.
 
         If that fails, the content is saved in the current folder, and the error gets a note of that.
         """
@@ -157,7 +160,7 @@ class Output:
                 pour(file, sys.stdout.buffer)
         except (OSError, ValueError) as error:  # ValueError: standard output is closed
             if isinstance(error, BrokenPipeError) and self._standard:
-                mute(sys.stdout)
+                redirect_to_null(sys.stdout)
             error.add_note(self._rescue(file))
             raise
 
@@ -183,23 +186,23 @@ class Output:
     def report(self, facts: dict[str, Any]) -> None:
         """Print a summary of the result, a dict of named values, as JSON or as lines of text.
 
-        Text does not include the spectrum.
+        The text does not include the spectrum.
         """
         facts = facts if self.name is None else {**facts, "output": self.name}
         if self._json:
-            self._print(json.dumps(finite(facts)).replace("\x7f", r"\u007f"))
+            self._print(json.dumps(replace_non_finite(facts)).replace("\x7f", r"\u007f"))
             return
         texts = {
-            escaped(name.replace("_", " ")): value if type(value) is str else as_text(value)
+            escaped(name.replace("_", " ")): value if type(value) is str else format_value(value)
             for name, value in facts.items()
             if name != SPECTRUM
         }
         if "rows_per_second" in facts:
             texts["rows per second"] = f"{facts['rows_per_second']:,.0f}"
         width = max(map(len, texts))
-        self.say(*(f"{name:<{width}}  {text}" for name, text in texts.items()))
+        self.print_lines(*(f"{name:<{width}}  {text}" for name, text in texts.items()))
 
-    def say(self, *lines: str) -> None:
+    def print_lines(self, *lines: str) -> None:
         """Print lines of text, with characters that are not printable escaped."""
         self._print("\n".join(map(escaped, lines)))
 
@@ -214,26 +217,26 @@ class Output:
             print(text, file=self.stream, flush=True)
         except OSError as error:
             gone = isinstance(error, BrokenPipeError)
-            if self.name is not None and not gone and self.kept is None:
+            if self.name is not None and not gone and self.saved_as is None:
                 return  # the job continues; the report at its end will fail, too
-            mute(self.stream)  # otherwise Python would exit with a status of its own
+            redirect_to_null(self.stream)  # otherwise Python would exit with a status of its own
             if self.name is None or not gone:
-                if self.kept:
-                    error.add_note(f"the result is in {self.kept}")
+                if self.saved_as:
+                    error.add_note(f"the result is in {self.saved_as}")
                 raise
             self._quiet = True
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """Replace infinity and NaN, which JSON lacks, by None in a value, list or dict."""
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
+        return {key: replace_non_finite(item) for key, item in cast(dict[str, Any], value).items()}
     if isinstance(value, list):
-        return [finite(item) for item in cast(list[Any], value)]
+        return [replace_non_finite(item) for item in cast(list[Any], value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def as_text(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value as text on one line: floats with six digits, None as "-", long lists of names shortened."""
     if value is None:
         return "-"
@@ -242,18 +245,20 @@ def as_text(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, dict):
-        named = cast(dict[str, Any], value)
-        return ", ".join(f"{name}={as_text(item)}" for name, item in named.items() if item is not None)
+        items_by_name = cast(dict[str, Any], value)
+        return ", ".join(f"{name}={format_value(item)}" for name, item in items_by_name.items() if item is not None)
     if not isinstance(value, list):
         return str(value)
     items = cast(list[Any], value)
-    many = len(items) > MAX_NAMES and all(isinstance(item, str) for item in items)
-    text = ", ".join(map(as_text, items[: MAX_NAMES if many else None]))
-    return f"{text}, ... ({len(items):,})" if many else text
+    is_long = len(items) > MAX_NAMES and all(isinstance(item, str) for item in items)
+    text = ", ".join(map(format_value, items[: MAX_NAMES if is_long else None]))
+    return f"{text}, ... ({len(items):,})" if is_long else text
 
 
 @contextlib.contextmanager
-def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False) -> Generator[Output]:
+def open_output(
+    verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False
+) -> Generator[Output]:
     """Open the output of a subcommand for a ``with`` block: lock it, and apply --threads.
 
     An interrupt in the block gets a note of what has been saved.
@@ -272,10 +277,10 @@ def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, fol
     name: str | None = getattr(verb, "output", None)
     out = Output(name, suffix, as_json=verb.json, folder=folder)
     if out.path is not None and not over_input:
-        for source in _inputs(verb):
+        for source in _input_files(verb):
             if same_file(out.path, source):
                 raise ValueError(f"the output {name} is also an input: it would be lost")
-            if _among(out.path, source):
+            if _would_read_lock(out.path, source):
                 raise ValueError(
                     f"the output {name} would be read with {source}, and so would its lock: put it into another "
                     "folder, or name the files"
@@ -287,11 +292,11 @@ def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, fol
             stack.enter_context(out.lock())
             yield out
     except KeyboardInterrupt as stop:
-        if out.kept:
-            stop.add_note(f"the result is in {out.kept}")
+        if out.saved_as:
+            stop.add_note(f"the result is in {out.saved_as}")
         elif out.name is not None and not getattr(stop, "__notes__", ()):
-            kept = out.partial is not None and out.partial.exists()
-            stop.add_note(f"{out.partial} is as it was" if kept else "nothing has been saved")
+            has_partial = out.partial is not None and out.partial.exists()
+            stop.add_note(f"{out.partial} is as it was" if has_partial else "nothing has been saved")
         raise
 
 
@@ -301,25 +306,27 @@ def _is_standard_output(name: str) -> bool:
     The null device does not count.
     """
     try:
-        about = Path(name).stat()
-        is_null = os.path.samestat(about, Path(os.devnull).stat())
-        return not is_null and os.path.samestat(about, os.fstat(sys.stdout.fileno()))
+        status = Path(name).stat()
+        is_null = os.path.samestat(status, Path(os.devnull).stat())
+        return not is_null and os.path.samestat(status, os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):
         return False
 
 
-def _inputs(verb: Verb) -> Generator[str]:
+def _input_files(verb: Verb) -> Generator[str]:
     """Yield the names of the files that a subcommand reads."""
-    for name in INPUTS:
-        given: Any = getattr(verb, name, None)
-        yield from cast("list[str]", given) if isinstance(given, list) else [given] if given else []
+    for name in INPUT_FIELDS:
+        value: Any = getattr(verb, name, None)
+        yield from cast("list[str]", value) if isinstance(value, list) else [value] if value else []
 
 
-def _among(path: Path, name: str) -> bool:
-    """Return True if an input that is a folder or glob would include the lock file of an output."""
+def _would_read_lock(path: Path, name: str) -> bool:
+    """Return True if the lock file of an output would be read as an input, because that is a folder or glob."""
     lock = lock_name(path.absolute())
     if Path(name).is_dir():
         folder = Path(name).absolute()
         within = lock.relative_to(folder).parts if lock.is_relative_to(folder) else (".",)
-        return not any(part.startswith((".", "_")) for part in within)  # names that readers of folders skip
+        return not any(
+            folder_name.startswith((".", "_")) for folder_name in within
+        )  # names that readers of folders skip
     return has_magic(name) and not Path(name).exists() and fnmatch(str(lock), str(Path(name).absolute()))

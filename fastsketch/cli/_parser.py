@@ -8,11 +8,11 @@ from importlib import import_module
 from typing import Any
 
 from fastsketch._core.escaping import escaped
-from fastsketch.cli._flags import READING, Verb, class_named, reading_of
-from fastsketch.cli._signals import held
+from fastsketch.cli._flags import READING_OPTIONS, Verb, import_object, parse_reading_option
+from fastsketch.cli._signals import delay_signals
 
 # Name of a verb: (module and class within this folder, one line of help).
-VERBS = {
+SUBCOMMANDS = {
     "sketch": ("_sketch.Sketch", "sketch the rows of files"),
     "audit": ("_sketch.Audit", "measure the error of a sketch over its rows"),
     "merge": ("_models.Merge", "merge models of the same parameters into one"),
@@ -44,9 +44,9 @@ class Parser(argparse.ArgumentParser):
         self.verb = verb or Verb
         self.models, self.settable = self.verb.MODELS, self.verb.SETTABLE
         self.actions: dict[str, argparse.Action] = {}
-        for item in [] if verb is None else _ordered(verb):
+        for item in [] if verb is None else _argument_fields(verb):
             names: tuple[str, ...] = item.metadata["names"]
-            options: dict[str, Any] = {**item.metadata["options"], **_documented(self.verb, item.name)}
+            options: dict[str, Any] = {**item.metadata["options"], **_help_of_field(self.verb, item.name)}
             if not names:
                 self.add_argument(item.name, **options)
                 continue
@@ -55,25 +55,27 @@ class Parser(argparse.ArgumentParser):
             if "parameter" in item.metadata:
                 self.actions[item.name] = action
         if self.models or self.settable:
-            whose = [f"of {model}" for model in self.models] + ["of how inputs are read"] * bool(self.settable)
-            text = f"a parameter {' or '.join(whose)}, as often as needed: --set help lists them all"
+            owners = [f"of {model}" for model in self.models] + ["of how inputs are read"] * bool(self.settable)
+            text = f"a parameter {' or '.join(owners)}, as often as needed: --set help lists them all"
             self.add_argument("--set", action=_Set, default={}, metavar="NAME=VALUE", dest="settings", help=text)
 
-    def arguments(self, texts: Sequence[str]) -> Verb:
-        """Parse the arguments of the subcommand, and return the subcommand with them.
+    def parse_arguments(self, texts: Sequence[str]) -> Verb:
+        """Parse the arguments of the subcommand, and return an instance of its class.
 
         If they are wrong, an error is printed and the process exits with status 2.
         """
         args = vars(self.parse_intermixed_args(texts))
-        given: dict[str, str] = dict(args.pop("settings", {}))
+        settings: dict[str, str] = dict(args.pop("settings", {}))
         reading: dict[str, Any] = {}
         try:
-            reading = {name: reading_of(name, given.pop(name)) for name in self.settable if name in given}
-            if given and not self.models:
-                raise ValueError(self._unknown(next(iter(given))))
+            reading = {
+                name: parse_reading_option(name, settings.pop(name)) for name in self.settable if name in settings
+            }
+            if settings and not self.models:
+                raise ValueError(self._unknown_setting_message(next(iter(settings))))
         except ValueError as error:
             self.error(str(error))
-        return self.verb(**args, settings=given, reading=reading)
+        return self.verb(**args, settings=settings, reading=reading)
 
     def error(self, message: str) -> Any:
         """Print a usage error and exit.
@@ -82,7 +84,7 @@ class Parser(argparse.ArgumentParser):
         """
         _, _, flag = message.partition("unrecognized arguments: --")
         name = flag.partition(" ")[0].partition("=")[0].replace("-", "_")
-        if name and any(name in known for known in self._documents().values()):
+        if name and any(name in names_of_owner for names_of_owner in self._settings_documentation().values()):
             message += f" (--set {name}=VALUE sets it)"
         super().error(escaped(message))
 
@@ -98,43 +100,46 @@ class Parser(argparse.ArgumentParser):
         sys.stdout.flush()
         super().exit(status, message)
 
-    def _unknown(self, name: str) -> str:
+    def _unknown_setting_message(self, name: str) -> str:
+        """Return the error message for a --set of an unknown name, which suggests the most similar one."""
         from fastsketch._frame.parameters import unknown_keyword
 
-        known = dict.fromkeys(name for documents in self._documents().values() for name in documents)
-        return f"{unknown_keyword('--set', name, known)}; --set help lists them"
+        settable_names = dict.fromkeys(
+            name for documents in self._settings_documentation().values() for name in documents
+        )
+        return f"{unknown_keyword('--set', name, settable_names)}; --set help lists them"
 
-    def _documents(self) -> dict[str, dict[str, str]]:
-        """Return {owner: {name: documentation}} of all that --set can set."""
+    def _settings_documentation(self) -> dict[str, dict[str, str]]:
+        """Return the documentation of all that --set can set, as {owner: {name: text}}."""
         from fastsketch._frame.parameters import described
 
         documents: dict[str, dict[str, str]] = {}
         for model in self.models:
-            cls = class_named(f"fastsketch.{model}")
+            cls = import_object(f"fastsketch.{model}")
             texts, names = described(cls), [str(name) for name, item in cls._declared.items() if not item.fixed]
             documents[f"of {model}"] = {name: texts.get(name, name) for name in names}
         for name in self.settable:
-            home = READING[name]
-            documents.setdefault(f"of reading, as of {home}", {})[name] = described(class_named(home))[name]
+            home = READING_OPTIONS[name]
+            documents.setdefault(f"of reading, as of {home}", {})[name] = described(import_object(home))[name]
         return documents
 
-    def listed(self) -> str:
+    def settings_help(self) -> str:
         """Return the text that ``--set help`` prints."""
         return "\n\n".join(
-            "\n".join([f"parameters {whose}:", *dict.fromkeys(texts.values())])
-            for whose, texts in self._documents().items()
+            "\n".join([f"parameters {owner}:", *dict.fromkeys(texts.values())])
+            for owner, texts in self._settings_documentation().items()
         )
 
 
-def _ordered(verb: type[Verb]) -> list[Any]:
-    """Return the fields of a subcommand that are arguments, with those of the class before those of its bases."""
+def _argument_fields(verb: type[Verb]) -> list[Any]:
+    """Return the dataclass fields of a subcommand that are arguments: its own first, then those of its bases."""
     declared = {item.name: item for item in dataclasses.fields(verb) if item.metadata}
     names = [name for cls in verb.__mro__ for name in vars(cls).get("__annotations__", {})]
     return [declared[name] for name in dict.fromkeys(names) if name in declared]
 
 
-def _documented(verb: type[Verb], name: str) -> dict[str, str]:
-    """Return the metavar and help text of an argument, from the docstring of the subcommand or of a base class."""
+def _help_of_field(verb: type[Verb], name: str) -> dict[str, str]:
+    """Return metavar and help text of an argument, from the docstring of the subcommand or of a base class."""
     from fastsketch._frame.parameters import described
 
     text = next((texts[name] for cls in verb.__mro__ if name in (texts := described(cls))), "")  # none under python -OO
@@ -148,7 +153,7 @@ class _Set(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, value: Any, option_string: str | None = None) -> None:
         if value == "help":
-            print(parser.listed())
+            print(parser.settings_help())
             parser.exit()
         name, sign, text = value.partition("=")
         if not sign:
@@ -181,23 +186,23 @@ def parse(argv: Sequence[str] | None) -> Verb:
     --help, --version and wrong usage exit the process here.
     """
     texts = list(sys.argv[1:] if argv is None else argv)
-    if not texts or texts[0] not in VERBS:
+    if not texts or texts[0] not in SUBCOMMANDS:
         top_parser().parse_args(texts)
-    with held():  # an interrupt of an import may come out as another error
+    with delay_signals():  # an interrupt of an import may come out as another error
         import_module("fastsketch._kernels.level")  # refuses a FASTSKETCH_LEVEL that this CPU lacks
-        parser = parser_of(texts[0])
-    return parser.arguments(texts[1:])
+        parser = create_parser(texts[0])
+    return parser.parse_arguments(texts[1:])
 
 
-def parser_of(name: str) -> Parser:
+def create_parser(name: str) -> Parser:
     """Import the module of a subcommand, and return its parser."""
-    verb = class_named(f"fastsketch.cli.{VERBS[name][0]}")
+    verb = import_object(f"fastsketch.cli.{SUBCOMMANDS[name][0]}")
     text, _, examples = (verb.__doc__ or "").partition("Examples\n")  # indented before Python 3.13
-    about = text.partition("Parameters\n")[0]
+    description = text.partition("Parameters\n")[0]
     lines = ["examples:", *map(str.strip, examples.strip().split("\n")[1:])]
     return Parser(
         prog=f"fastsketch {name}",
-        description=" ".join(about.split()),
+        description=" ".join(description.split()),
         epilog="\n  ".join(lines),
         verb=verb,
     )
@@ -214,6 +219,6 @@ def top_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"
     )
     verbs: Any = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, (_, text) in VERBS.items():
+    for name, (_, text) in SUBCOMMANDS.items():
         verbs.add_parser(name, help=text)
     return parser

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.escaping import escaped
-from fastsketch.cli._flags import TABLES, PartsVerb, as_column, flag
-from fastsketch.cli._jobs import answer_rows
+from fastsketch.cli._flags import TABLE_OPTIONS, PartsVerb, as_column, flag
+from fastsketch.cli._jobs import write_results_of_rows
 from fastsketch.cli._labelled import (
     as_list,
-    layout,
+    detect_format,
+    open_unlabelled_numbers,
+    parse_target,
+    reopen_tables,
     require_labels,
-    tables_as_learned,
-    targets_in,
-    unlabelled_numbers,
 )
-from fastsketch.cli._output import Output, output_of
-from fastsketch.cli._reading import load_model, open_named, remembered_reading
+from fastsketch.cli._output import Output, open_output
+from fastsketch.cli._reading import load_model, open_columns, remembered_reading
 from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, asked_as, naming
 from fastsketch.data.sources._source import MAX_FEATURES
@@ -34,7 +34,7 @@ LinearLearner = SketchedNewton | AdaptiveSubgradient
 # Rows that are predicted at a time for metrics.
 ROWS_AT_A_TIME = 4096
 # Number of labels up to which the confusion matrix is printed.
-MAX_SHOWN_LABELS = 20
+MAX_PRINTED_LABELS = 20
 
 
 @dataclass(kw_only=True)
@@ -64,7 +64,7 @@ class Predict(PartsVerb):
     fastsketch predict model.fsk customers.csv --what metrics
     """
 
-    SETTABLE = ("zero_based", *TABLES)
+    SETTABLE = ("zero_based", *TABLE_OPTIONS)
 
     model: str = flag()
     inputs: list[str] = flag(nargs="+")
@@ -78,15 +78,15 @@ class Predict(PartsVerb):
         if model.n_rows == 0:
             raise StateError(f"{self.model} holds a model that has seen no rows")
         if self.what == "metrics":
-            self._measure(model)
+            self._print_metrics(model)
             return
         if self.target is not None:
             raise ValueError("--target names labels, which --what metrics alone looks at")
-        heads, method = self._answers(model)
-        answer_rows(self, method, self._rows(model, labelled=False), ".csv", heads)
+        column_names, method = self._columns_and_method(model)
+        write_results_of_rows(self, method, self._open_rows(model, labelled=False), ".csv", column_names)
 
-    def _answers(self, model: Any) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-        """Return the output's column names and the function that computes the results for rows.
+    def _columns_and_method(self, model: Any) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
+        """Return the column names of the output, and the method of the model that computes its rows.
 
         There are no column names for labels.
         """
@@ -101,7 +101,7 @@ class Predict(PartsVerb):
             return [], model.predict
         if self.what == "intervals":
             raise ValueError("--what intervals is of --method ridge, which holds rows out to measure residuals on")
-        names = [] if model.classes is None else list(map(shown, model.classes))
+        names = [] if model.classes is None else list(map(format_label, model.classes))
         if self.what == "scores":
             return names if len(names) > 2 else ["score"], model.decision_function
         if not names:
@@ -109,49 +109,49 @@ class Predict(PartsVerb):
         return names, model.predict_proba
 
     @asked_as("--target")
-    def _rows(self, model: Any, *, labelled: bool) -> Source:
+    def _open_rows(self, model: Any, *, labelled: bool) -> Source:
         """Open the inputs in the same way as the rows that the model has learned; with labels only if `labelled`."""
         notes: dict[str, Any] = model.notes
         if "table" in notes:
-            return tables_as_learned(self.inputs, notes, self.reading, self.target, labelled=labelled)
-        how = {**remembered_reading(notes), **self.reading}
+            return reopen_tables(self.inputs, notes, self.reading, self.target, labelled=labelled)
+        options = {**remembered_reading(notes), **self.reading}
         ridge = isinstance(model, SketchedRidge)
-        target = notes.get("target") if self.target is None else targets_in(self.target)
+        target = notes.get("target") if self.target is None else parse_target(self.target)
         names = None if model.feature_names is None else list(model.feature_names)
         if target is None and names is None:
-            if layout(self.inputs[0]) == "table":
+            if detect_format(self.inputs[0]) == "table":
                 raise ValueError(f"{self.inputs[0]} is a table, and the model was learned from svmlight text")
-            return open_named(self.inputs, {**how, "n_features": model.n_features or MAX_FEATURES}, None)
+            return open_columns(self.inputs, {**options, "n_features": model.n_features or MAX_FEATURES}, None)
         if labelled and target is None:
             raise ValueError(f"{self.inputs[0]} is a table: --target names the column of targets")
-        how |= {"beside": target if labelled else None}
-        how |= {"fill": notes.get("fill")} if ridge else {}
+        options |= {"beside": target if labelled else None}
+        options |= {"fill": notes.get("fill")} if ridge else {}
         if names is not None:
-            return open_named(self.inputs, how, names)
+            return open_columns(self.inputs, options, names)
         columns: Any = notes.get("columns")
         if labelled:
-            return open_named(self.inputs, {**how, "columns": columns}, None)
-        return unlabelled_numbers(self.inputs, how, model.n_features, columns, target)
+            return open_columns(self.inputs, {**options, "columns": columns}, None)
+        return open_unlabelled_numbers(self.inputs, options, model.n_features, columns, target)
 
     # -- metrics -------------------------------------------------------------------------------------------------------
-    def _measure(self, model: Any) -> None:
+    def _print_metrics(self, model: Any) -> None:
         """Print the metrics of a model on the labelled rows of the inputs."""
         if self.output != "-" or self.resume or self.workers != "auto":
             raise ValueError(
                 "--what metrics is printed, by one process: no --output, --resume or --workers goes with it"
             )
         self.output = None
-        source = self._rows(model, labelled=True)
+        source = self._open_rows(model, labelled=True)
         require_labels(source)
         require_same_columns(model.predict, source)
-        with output_of(self) as out:
+        with open_output(self) as out:
             started = time.perf_counter()
-            facts = metrics_of(model, source)
+            facts = compute_metrics(model, source)
             seconds = time.perf_counter() - started
             counts = None if self.json else facts.pop("confusion", None)
             out.report(facts | {"seconds": seconds, "rows_per_second": facts["examples"] / seconds})
             if counts is not None:
-                _show(counts, out)
+                _print_confusion(counts, out)
 
 
 def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
@@ -159,44 +159,45 @@ def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
     return np.column_stack(model.predict_interval(rows))
 
 
-def metrics_of(model: Any, source: Source) -> dict[str, Any]:
+def compute_metrics(model: Any, source: Source) -> dict[str, Any]:
     """Compute the metrics of a model on labelled rows with scikit-learn."""
     try:
         metrics = import_module("sklearn.metrics")
     except ImportError as error:
         raise ImportError("--what metrics needs scikit-learn: pip install 'fastsketch[sklearn]'") from error
-    pieces: list[tuple[NDArray[Any], ...]] = []
-    for part in source.each():
+    blocks: list[tuple[NDArray[Any], ...]] = []
+    for one_source in source.each():
         row = 0
-        for rows, labels, _ in part.chunks_beside():
+        for rows, labels, _ in one_source.chunks_beside():
             for start in range(0, len(labels), ROWS_AT_A_TIME):
-                piece = slice(start, start + ROWS_AT_A_TIME)
-                with naming(part, row + start):
-                    pieces.append(_answers(model, rows[piece], labels[piece]))
+                rows_slice = slice(start, start + ROWS_AT_A_TIME)
+                with naming(one_source, row + start):
+                    blocks.append(_predict_for_metrics(model, rows[rows_slice], labels[rows_slice]))
             row += len(labels)
-    if not pieces:
+    if not blocks:
         raise ValueError(f"{source.name} holds no rows")
-    arrays = [np.concatenate(columns) for columns in zip(*pieces, strict=True)]
+    arrays = [np.concatenate(columns) for columns in zip(*blocks, strict=True)]
     if getattr(model, "classes", None) is None:
-        return target_metrics(metrics, *arrays)
-    return label_metrics(metrics, model.classes, *arrays)
+        return regression_metrics(metrics, *arrays)
+    return classification_metrics(metrics, model.classes, *arrays)
 
 
-def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return the true and predicted targets of some rows; for a classifier, class indices, probabilities and scores.
+def _predict_for_metrics(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Predict labelled rows. Return the arrays from which metrics are computed.
 
-    They are the arguments of ``label_metrics`` after the classes, or of ``target_metrics``.
+    For a classifier these are the class indices of labels and predictions, the predicted probabilities of the true
+    classes, and the scores; for a regression the targets and the predictions.
     """
     classes = getattr(model, "classes", None)
     if classes is None:
         return np.asarray(labels, np.float64), model.predict(rows)  # a table of text gives words
     truth = class_indices(labels, classes)
-    chances = model.predict_proba(rows)[np.arange(len(truth)), truth]
-    return truth, class_indices(model.predict(rows), classes), chances, model.decision_function(rows)
+    probabilities = model.predict_proba(rows)[np.arange(len(truth)), truth]
+    return truth, class_indices(model.predict(rows), classes), probabilities, model.decision_function(rows)
 
 
-def label_metrics(
-    metrics: Any, classes: NDArray[Any], truth: NDArray[Any], predicted: Any, chances: Any, scores: Any
+def classification_metrics(
+    metrics: Any, classes: NDArray[Any], truth: NDArray[Any], predicted: Any, probabilities: Any, scores: Any
 ) -> dict[str, Any]:
     """Compute the metrics of a classifier: number of examples, accuracy, log loss, AUC and confusion matrix.
 
@@ -207,22 +208,22 @@ def label_metrics(
     classes : ndarray (k,)
     truth, predicted : ndarray (n,)
         Indices of the true and the predicted classes.
-    chances : ndarray (n,)
+    probabilities : ndarray (n,)
         Predicted probabilities of the true classes.
     scores : ndarray (n,) or (n, k)
         Scores of the second of two classes, or of each class. The AUC of several classes is the mean of the AUCs of
         one class against all others, over classes with and without rows.
     """
-    n, names = len(truth), list(map(shown, classes))
+    n, names = len(truth), list(map(format_label, classes))
     columns: dict[int, Any] = {1: scores} if scores.ndim == 1 else {k: scores[:, k] for k in range(len(classes))}
-    both = {k: column for k, column in columns.items() if 0 < np.count_nonzero(truth == k) < n}
-    areas = [metrics.roc_auc_score(truth == k, column) for k, column in both.items()]
-    least = np.finfo(np.float64).eps  # as scikit-learn clips probabilities, so that the loss is finite
+    binary_scores = {k: column for k, column in columns.items() if 0 < np.count_nonzero(truth == k) < n}
+    areas = [metrics.roc_auc_score(truth == k, column) for k, column in binary_scores.items()]
+    smallest_probability = np.finfo(np.float64).eps  # as scikit-learn clips probabilities, so that the loss is finite
     counts = metrics.confusion_matrix(truth, predicted, labels=range(len(classes)))
     return {
         "examples": n,
         "accuracy": metrics.accuracy_score(truth, predicted),
-        "log_loss": float(-np.log(np.clip(chances, least, 1.0)).mean()),
+        "log_loss": float(-np.log(np.clip(probabilities, smallest_probability, 1.0)).mean()),
         "auc": float(np.mean(areas)) if areas else None,
         "confusion": {
             name: dict(zip(names, line, strict=True)) for name, line in zip(names, counts.tolist(), strict=True)
@@ -230,7 +231,7 @@ def label_metrics(
     }
 
 
-def target_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
+def regression_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
     """Compute the metrics of a regression: mean absolute error, root mean squared error and R^2, averaged over targets.
 
     r2 is None if a target is constant.
@@ -244,7 +245,7 @@ def target_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any
     }
 
 
-def shown(label: Any) -> str:
+def format_label(label: Any) -> str:
     """Format a class label as text; floats have at most nine digits."""
     return f"{label:.9g}" if isinstance(label, float) else str(label)
 
@@ -254,24 +255,24 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
     Raise ValueError that names the first label that is not among them.
     """
-    nearest = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    unknown = classes[nearest] != labels
+    indices = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[indices] != labels
     if unknown.any():
-        first = int(np.argmax(unknown))
-        known = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        row = int(np.argmax(unknown))
+        known_classes = ", ".join(map(format_label, classes[:10])) + (", ..." if len(classes) > 10 else "")
         raise ValueError(
-            f"row {first} has label {shown(labels[first])}, which the model has never seen: it knows {known}"
+            f"row {row} has label {format_label(labels[row])}, which the model has never seen: it knows {known_classes}"
         )
-    return nearest
+    return indices
 
 
-def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
+def _print_confusion(confusion: dict[str, dict[str, int]], out: Output) -> None:
     """Print the confusion matrix, unless it has more than MAX_SHOWN_LABELS labels."""
-    if len(confusion) > MAX_SHOWN_LABELS:
+    if len(confusion) > MAX_PRINTED_LABELS:
         return
-    out.say("confusion: a line for each label, a column for what it was taken for")
+    out.print_lines("confusion: a line for each label, a column for what it was taken for")
     confusion = {escaped(name): line for name, line in confusion.items()}
     width = max(max(map(len, confusion)), *(len(f"{n:,}") for line in confusion.values() for n in line.values())) + 2
-    out.say(" " * width + "".join(f"{name:>{width}}" for name in confusion))
+    out.print_lines(" " * width + "".join(f"{name:>{width}}" for name in confusion))
     for name, line in confusion.items():
-        out.say(f"{name:>{width}}" + "".join(f"{n:>{width},}" for n in line.values()))
+        out.print_lines(f"{name:>{width}}" + "".join(f"{n:>{width},}" for n in line.values()))

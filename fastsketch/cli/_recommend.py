@@ -14,8 +14,8 @@ import numpy as np
 
 from fastsketch._core.validation import as_integer
 from fastsketch._core.warning import warn_caller
-from fastsketch.cli._flags import TABLES, Verb, as_column, flag, listed, parameter
-from fastsketch.cli._output import output_of
+from fastsketch.cli._flags import TABLE_OPTIONS, Verb, as_column, flag, parameter, split_names
+from fastsketch.cli._output import open_output
 from fastsketch.cli._reading import load_model, reading_notes, remembered_reading
 from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.names import IdMap, Triples
@@ -23,25 +23,28 @@ from fastsketch.data.names._triples import pair_of
 from fastsketch.recommending import SketchedEASE
 
 # First bytes of a state file, which is a zip archive.
-STATE = b"PK\x03\x04"
-EVENTS = "events"
+STATE_FILE_START = b"PK\x03\x04"
+EVENTS_NOTE = "events"
 
 
-class Meaning(NamedTuple):
+class EventMeaning(NamedTuple):
     """How a recommender interprets the values of events; it is saved in the notes of the model for later events."""
 
     relevant: float | None  # a pair of user and item counts 1 if its summed value is at least this, otherwise 0
     binary: bool  # every pair counts 1, whatever its value and however often it occurs
 
     def liked(self, events: Triples) -> Triples:
-        """Return the (user, item) pairs that count as liked, each once, with the value that the model learns."""
+        """Select the (user, item) pairs that count as liked. Return them once each, with the value to learn.
+
+        Values of a pair that occurs several times are added up first.
+        """
         pairs = events.matrix().tocoo()  # values of a pair are added up
         relevant = None if events.values is None else self.relevant
-        counts = pairs.data > 0 if relevant is None else pairs.data >= relevant
+        is_liked = pairs.data > 0 if relevant is None else pairs.data >= relevant
         liked = copy(events)
-        liked.users, liked.items = pairs.row[counts], pairs.col[counts]
-        valued = not (self.binary or events.values is None or relevant is not None)
-        liked.values = pairs.data[counts] if valued else None
+        liked.users, liked.items = pairs.row[is_liked], pairs.col[is_liked]
+        has_values = not (self.binary or events.values is None or relevant is not None)
+        liked.values = pairs.data[is_liked] if has_values else None
         return liked
 
 
@@ -89,7 +92,7 @@ class Recommend(Verb):
     """
 
     MODELS = ("SketchedEASE",)
-    SETTABLE = TABLES
+    SETTABLE = TABLE_OPTIONS
 
     source: str = flag()
     ids: list[str] = flag(nargs="*")
@@ -101,7 +104,7 @@ class Recommend(Verb):
     output: str | None = flag("-o", "--output")
     relevant: float | None = flag("--relevant", type=float)
     binary: bool = flag("--binary", action="store_true")
-    columns: list[str] | None = flag("--columns", type=listed)
+    columns: list[str] | None = flag("--columns", type=split_names)
     sketch_size: str | None = parameter("-l", "--sketch-size")
 
     def run(self) -> None:
@@ -115,13 +118,13 @@ class Recommend(Verb):
             self._refuse_learning()
         if answers and self.output == "-" and self.table in (None, "-"):
             raise ValueError("-o - writes the model to standard output: what is recommended needs --table OUT.csv")
-        with output_of(self) as out:
+        with open_output(self) as out:
             started = time.perf_counter()
-            model, learned = (self._loaded(), None) if saved else self._learned()
+            model, learned = (self._load(), None) if saved else self._learn_from_events()
             if self.output:
                 out.save(model)
             if self.output is None or learned is None or answers:
-                self._answer(model, learned)
+                self._print_recommendations(model, learned)
             else:
                 seconds = time.perf_counter() - started
                 out.report({**model.facts(), "events": learned.matrix().nnz, "seconds": seconds})
@@ -129,32 +132,32 @@ class Recommend(Verb):
     # -- models --------------------------------------------------------------------------------------------------------
     def _refuse_learning(self) -> None:
         """Raise ValueError if the command line sets an argument that only applies to learning."""
-        given = ["--relevant"] * (self.relevant is not None) + ["--binary"] * self.binary
-        for shown in [*given, *map(self.flag_of, self.given_parameters())]:
-            raise ValueError(f"{shown} says how a model is learned from events: {self.source} holds one already")
+        flags = ["--relevant"] * (self.relevant is not None) + ["--binary"] * self.binary
+        for flag_name in [*flags, *map(self.flag_of, self.given_parameters())]:
+            raise ValueError(f"{flag_name} says how a model is learned from events: {self.source} holds one already")
         if self.output:
             raise ValueError(f"-o saves a model learned from events: {self.source} holds one already")
 
-    def _loaded(self) -> SketchedEASE:
+    def _load(self) -> SketchedEASE:
         """Load the item model from its file.
 
         Raise SourceError if its items have no ids, or if two ids have the same text.
         """
-        does = "that does a model of 'recommend EVENTS.csv -o MODEL.fsk', or another SketchedEASE"
-        model = load_model(self.source, SketchedEASE, f", which recommends nothing here: {does}")
+        advice = "that does a model of 'recommend EVENTS.csv -o MODEL.fsk', or another SketchedEASE"
+        model = load_model(self.source, SketchedEASE, f", which recommends nothing here: {advice}")
         if model.item_ids is None:
             raise SourceError(f"{self.source} holds no ids of items: it was learned from a matrix without item_ids")
         if len({str(item) for item in model.item_ids}) < len(model.item_ids):
             raise SourceError(f"{self.source} has two ids that are the same in text, such as 7 and '7'")
         return model
 
-    def _learned(self) -> tuple[SketchedEASE, Triples]:
+    def _learn_from_events(self) -> tuple[SketchedEASE, Triples]:
         """Learn an item model from the events, and return the model and the events."""
         if self.relevant is not None and not np.isfinite(self.relevant):
             raise ValueError(f"--relevant must be finite, got {self.relevant}")
         reading = self._reading({})
-        meaning = Meaning(self.relevant, self.binary)
-        events = _in_order_of_names(self._read(self.source, reading, meaning))
+        meaning = EventMeaning(self.relevant, self.binary)
+        events = _sort_ids(self._read_file(self.source, reading, meaning))
         if events.values is None and meaning.relevant is None:
             meaning = meaning._replace(binary=True)
         elif events.values is None:
@@ -164,21 +167,25 @@ class Recommend(Verb):
             raise ValueError("no event counts: none has a value above 0, or of --relevant or more")
         model = SketchedEASE(**self.parameters(SketchedEASE)).update(liked)
         model.recommend(liked.matrix()[:1], 1)  # derives the item weights from the sketch, a part of learning
-        model.notes = {EVENTS: meaning._asdict(), **reading_notes(reading)}
+        model.notes = {EVENTS_NOTE: meaning._asdict(), **reading_notes(reading)}
         return model, events
 
     def _reading(self, notes: dict[str, Any]) -> dict[str, Any]:
         """Return the options for reading events: those in the notes of a model, overridden by the command line."""
-        remembered = {name: value for name, value in remembered_reading(notes).items() if name in (*TABLES, "columns")}
+        remembered = {
+            name: value for name, value in remembered_reading(notes).items() if name in (*TABLE_OPTIONS, "columns")
+        }
         columns = {} if self.columns is None else {"columns": list(map(as_column, self.columns))}
         return {**remembered, **self.reading, **columns}
 
-    def _read(self, path: str, reading: dict[str, Any], meaning: Meaning, known: Sequence[str] = ()) -> Triples:
+    def _read_file(
+        self, path: str, reading: dict[str, Any], meaning: EventMeaning, known_items: Sequence[str] = ()
+    ) -> Triples:
         """Read the events of a file. Raise SourceError for negative values without --relevant.
 
-        `known` are the items of a model: a first line that contains one is not taken for a header.
+        `known_items` are the items of a model: a first line that contains one is not taken for a header.
         """
-        events = _events_in(path, reading, known)
+        events = _read_events(path, reading, known_items)
         if events.values is not None and meaning.relevant is None and len(events) and events.values.min() < 0:
             worst = int(np.argmax(events.values < 0))
             raise SourceError(
@@ -188,96 +195,100 @@ class Recommend(Verb):
         return events
 
     # -- answers -------------------------------------------------------------------------------------------------------
-    def _answer(self, model: SketchedEASE, learned: Triples | None) -> None:
-        """Print recommendations for users, based on the events of --events or those that the model was learned from."""
-        meaning = _meaning_in(model.notes, self.source)
-        seen = self._seen(model, learned, meaning)
-        liked = meaning.liked(seen)
-        best = model.recommend(liked, self.n, exclude_seen=False, exclude=None if self.include_seen else seen)
-        known = np.zeros(len(seen.user_ids), bool)
-        known[liked.users[model.popularity[liked.items] > 0]] = True
+    def _print_recommendations(self, model: SketchedEASE, learned: Triples | None) -> None:
+        """Print or write recommendations for users.
+
+        They are based on the events of --events or --items, or on those that the model was learned from, `learned`.
+        """
+        meaning = _event_meaning(model.notes, self.source)
+        user_events = self._events_of_users(model, learned, meaning)
+        liked = meaning.liked(user_events)
+        best = model.recommend(liked, self.n, exclude_seen=False, exclude=None if self.include_seen else user_events)
+        is_known_user = np.zeros(len(user_events.user_ids), bool)
+        is_known_user[liked.users[model.popularity[liked.items] > 0]] = True
         entries: list[dict[str, Any]] = [
             {
                 "id": user,
                 "known": bool(is_known),
-                "items": [str(item) for item, score in zip(found, scores, strict=True) if not np.isnan(score)],
+                "items": [str(item) for item, score in zip(items, scores, strict=True) if not np.isnan(score)],
                 "scores": [float(score) for score in scores if not np.isnan(score)],
             }
-            for user, found, scores, is_known in zip(seen.user_ids, *best[:2], known, strict=True)
+            for user, items, scores, is_known in zip(user_events.user_ids, *best[:2], is_known_user, strict=True)
         ]
-        with output_of(replace(self, output=self.table), ".csv") as out:
+        with open_output(replace(self, output=self.table), ".csv") as out:
             if self.table:
-                out.write_csv(_lines(entries))
-                out.report({"users": len(entries), "not_known": int((~known).sum())})
+                out.write_csv(_csv_rows(entries))
+                out.report({"users": len(entries), "not_known": int((~is_known_user).sum())})
             elif self.json:
                 out.report({"recommendations": entries})
             else:
                 for entry in entries:
                     pairs = zip(entry["items"], entry["scores"], strict=True)
-                    shown = "  ".join(f"{name} ({score:.4g})" for name, score in pairs)
-                    out.say(f"{entry['id']}{'' if entry['known'] else ' (unknown: popular items)'}: {shown}")
+                    text = "  ".join(f"{name} ({score:.4g})" for name, score in pairs)
+                    out.print_lines(f"{entry['id']}{'' if entry['known'] else ' (unknown: popular items)'}: {text}")
 
-    def _seen(self, model: SketchedEASE, learned: Triples | None, meaning: Meaning) -> Triples:
+    def _events_of_users(self, model: SketchedEASE, events: Triples | None, meaning: EventMeaning) -> Triples:
         """Return the events of the users who get recommendations, with the item ids of the model."""
         assert model.item_ids is not None
         names = [str(item) for item in model.item_ids]
         if self.items:
             if unknown := [name for name in self.items if name not in names]:
                 raise ValueError(f"--items: the model does not know {', '.join(map(repr, unknown[:5]))}")
-            return _of_model(Triples(["--items"] * len(self.items), self.items), ["--items"], model.item_ids)
+            return _select_events(Triples(["--items"] * len(self.items), self.items), ["--items"], model.item_ids)
         if self.events:
-            learned = self._read(self.events, self._reading(model.notes), meaning, names)
-        if learned is None:
+            events = self._read_file(self.events, self._reading(model.notes), meaning, names)
+        if events is None:
             raise ValueError(
                 f"{self.source} holds an item model, which keeps no users: --events FILE has what they have, or "
                 "--items ID ... names the items of one"
             )
-        users = list(dict.fromkeys(self.ids)) or sorted(map(str, learned.user_ids))
-        return _of_model(learned, users, model.item_ids)
+        users = list(dict.fromkeys(self.ids)) or sorted(map(str, events.user_ids))
+        return _select_events(events, users, model.item_ids)
 
 
 def _is_state(path: str) -> bool:
+    """Return True if a path is a regular file that begins like a state file."""
     try:
         if not Path(path).is_file():
             return False
         with Path(path).open("rb") as file:
-            return file.read(len(STATE)) == STATE
+            return file.read(len(STATE_FILE_START)) == STATE_FILE_START
     except (OSError, ValueError):
         return False
 
 
-def _events_in(path: str, reading: dict[str, Any], known: Sequence[str]) -> Triples:
-    """Read a table of events.
+def _read_events(path: str, reading: dict[str, Any], known_items: Sequence[str]) -> Triples:
+    """Read a table of events from a file.
 
-    If it is ambiguous whether line 1 is a header, it is not one if it contains a known item.
+    If it is ambiguous whether the first line is a header, it is not one if it contains a known item.
     """
     try:
         return Triples.of(path, **reading)
     except SourceError:
-        if not known or "header" in reading:
+        if not known_items or "header" in reading:
             raise
         with contextlib.suppress(SourceError):
             table = Triples.of(path, **reading, header=False)
-            if str(table.item_ids[int(table.items[0])]) in known:
+            if str(table.item_ids[int(table.items[0])]) in known_items:
                 return table
         raise
 
 
-def _meaning_in(notes: dict[str, Any], path: str) -> Meaning:
-    """Return how to interpret the values of events, from the notes of a model.
+def _event_meaning(notes: dict[str, Any], path: str) -> EventMeaning:
+    """Read the EventMeaning from the notes of a model. Without such a note values are used unchanged.
 
-    Without such a note values are used unchanged. Raise StateError if the note is invalid.
+    Raise StateError if the note is invalid.
     """
-    events: Any = notes.get(EVENTS, {})
-    known = cast("dict[str, Any]", events) if isinstance(events, dict) else {}
-    relevant, binary = known.get("relevant"), known.get("binary")
+    events: Any = notes.get(EVENTS_NOTE, {})
+    note = cast("dict[str, Any]", events) if isinstance(events, dict) else {}
+    relevant, binary = note.get("relevant"), note.get("binary")
     if events != {} and not (isinstance(binary, bool) and (relevant is None or isinstance(relevant, float))):
         raise StateError(f"{path} is damaged: its notes do not say what its events mean")
-    return Meaning(relevant, bool(binary))
+    return EventMeaning(relevant, bool(binary))
 
 
-def _in_order_of_names(events: Triples) -> Triples:
-    """Return the events with users and items sorted by id, so that the order of lines has no influence."""
+def _sort_ids(events: Triples) -> Triples:
+    """Sort users and items by id and renumber the events, so that the order of lines has no influence."""
     ordered = copy(events)
     ordered.user_ids, ordered.item_ids = (IdMap(sorted(ids, key=str)) for ids in (events.user_ids, events.item_ids))
     ordered.users = ordered.user_ids.places(events.user_ids).astype(np.int32)[events.users]
@@ -285,27 +296,28 @@ def _in_order_of_names(events: Triples) -> Triples:
     return ordered
 
 
-def _of_model(events: Triples, users: Sequence[str], items: IdMap) -> Triples:
-    """Return the events of the given users with items that the model knows, numbered as in `users` and `items`.
+def _select_events(events: Triples, users: Sequence[str], items: IdMap) -> Triples:
+    """Return the events of the given users with known items, renumbered as in `users` and `items`.
 
     Users without events have no lines. Ids are compared as text. A warning counts events with unknown items.
     """
     user = IdMap(users).places(list(map(str, events.user_ids))).astype(np.int32)[events.users]
     item = IdMap(list(map(str, items))).places(list(map(str, events.item_ids))).astype(np.int32)[events.items]
-    kept, known = (user >= 0) & (item >= 0), copy(events)
+    is_known, selected = (user >= 0) & (item >= 0), copy(events)
     if lost := int(((user >= 0) & (item < 0)).sum()):
         warn_caller(
-            f"{lost:,} of {lost + int(kept.sum()):,} events of these users are of items that the model does not know"
+            f"{lost:,} of {lost + int(is_known.sum()):,} events of these users are of items that the model does not "
+            "know"
         )
-    known.user_ids, known.item_ids = IdMap(users), items
-    known.users, known.items = user[kept], item[kept]
-    known.values = None if events.values is None else events.values[kept]
-    return known
+    selected.user_ids, selected.item_ids = IdMap(users), items
+    selected.users, selected.items = user[is_known], item[is_known]
+    selected.values = None if events.values is None else events.values[is_known]
+    return selected
 
 
-def _lines(entries: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+def _csv_rows(entries: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
     """Yield csv rows of recommendations: a header, then (user, rank from 1, item, score)."""
     yield "user", "place", "item", "score"
     for entry in entries:
-        for place, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), 1):
-            yield entry["id"], place, item, f"{score:.9g}"
+        for rank, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), 1):
+            yield entry["id"], rank, item, f"{score:.9g}"

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Generator
 from typing import TextIO
 
-NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not everywhere
-OF_CTRL_C = 128 + signal.SIGINT
+SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not everywhere
+CTRL_C_STATUS = 128 + signal.SIGINT
 
-_waiting: list[int] = []
+_delayed: list[int] = []
 _depth = 0
 
 
@@ -23,32 +23,33 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def handled() -> Generator[None]:
+def raise_on_signals() -> Generator[None]:
     """Raise Interrupted on SIGINT, SIGTERM and SIGHUP in this block.
 
     Signals that the process ignores stay ignored, as under nohup.
     """
-    before: dict[int, object] = {}
+    previous_handlers: dict[int, object] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
+        for number in [getattr(signal, name) for name in SIGNAL_NAMES if hasattr(signal, name)]:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, _on_signal)
+                previous_handlers[number] = signal.signal(number, _on_signal)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 
 def _on_signal(number: int, _: object) -> None:
+    """Raise Interrupted for a signal, or record the signal while signals are delayed."""
     if _depth:
-        _waiting.append(number)
+        _delayed.append(number)
     else:
         raise Interrupted(number)
 
 
 @contextlib.contextmanager
-def held() -> Generator[None]:
+def delay_signals() -> Generator[None]:
     """Delay signals until the end of this block.
 
     If the block fails, delayed signals are dropped.
@@ -60,16 +61,16 @@ def held() -> Generator[None]:
     except BaseException:
         _depth -= 1
         if not _depth:
-            _waiting.clear()
+            _delayed.clear()
         raise
     _depth -= 1
-    if _waiting and not _depth:
-        number = _waiting[0]
-        _waiting.clear()
+    if _delayed and not _depth:
+        number = _delayed[0]
+        _delayed.clear()
         raise Interrupted(number)
 
 
-def mute(stream: TextIO) -> None:
+def redirect_to_null(stream: TextIO) -> None:
     """Redirect a stream to the null device after its reader has closed it, so that later writes do not fail."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from fastsketch._core.validation import as_integer
 from fastsketch.cli._flags import PartsVerb, RowsVerb, flag, parameter
-from fastsketch.cli._jobs import learn_rows, refuse_streams
-from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import given_reading, load_model, reading_notes, rows_in
+from fastsketch.cli._jobs import learn_rows, refuse_rereading_streams
+from fastsketch.cli._output import open_output
+from fastsketch.cli._reading import load_model, open_inputs, reading_notes, reading_of_command_line
 from fastsketch.data.sources import comes_once
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rereading import OtherRows
@@ -64,10 +64,10 @@ class Sketch(RowsVerb, PartsVerb):
         model = FrequentDirections(**self.parameters(FrequentDirections))
         if as_integer(self.passes, "--passes", 1, 3) > 1:
             model._check_rereadable("--passes 2")
-        reading = given_reading(self)
-        with output_of(self) as out:
-            refuse_streams(self, passes=self.passes)
-            source = rows_in(self)
+        reading = reading_of_command_line(self)
+        with open_output(self) as out:
+            refuse_rereading_streams(self, passes=self.passes)
+            source = open_inputs(self)
             notes = reading_notes(reading)
             out.report(learn_rows(self, model, out, source, notes=notes, switches={}, passes=self.passes))
 
@@ -103,11 +103,13 @@ class Audit(RowsVerb):
         """
         model = load_model(self.model, FrequentDirections, ": only a sketch is audited")
         model._rereadable("an audit")
-        if once := [path for path in self.inputs if comes_once(path)]:
-            raise ValueError(f"an audit reads rows again, but {once[0]} can be read only once: save it to a file first")
-        sources = list(rows_in(self, model).each())
+        if streams := [path for path in self.inputs if comes_once(path)]:
+            raise ValueError(
+                f"an audit reads rows again, but {streams[0]} can be read only once: save it to a file first"
+            )
+        sources = list(open_inputs(self, model).each())
         started = time.perf_counter()
-        with output_of(self) as out:
+        with open_output(self) as out:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
                 audited = model.audit(sources, accuracy=self.accuracy)

@@ -5,8 +5,8 @@ from importlib import import_module
 from typing import Any
 
 from fastsketch.cli._flags import PartsVerb, RowsVerb, as_column, flag
-from fastsketch.cli._jobs import answer_rows
-from fastsketch.cli._reading import load_model, rows_in
+from fastsketch.cli._jobs import write_results_of_rows
+from fastsketch.cli._reading import load_model, open_inputs
 from fastsketch.data.files import StateError, read_header
 from fastsketch.data.sources import comes_once
 from fastsketch.neighbours.hashing import SketchHash
@@ -59,14 +59,16 @@ class Transform(RowsVerb, PartsVerb):
             return
         source_model, estimator = model, estimator or self._estimator_of(model)
         what = self.what or "components"
-        known = [name for name, method in METHODS.items() if hasattr(estimator, method)]
-        if what not in known:
-            whose = f"a {type(estimator).__name__}"
-            raise ValueError(f"--what must be {' or '.join(known) or 'nothing'} for {whose}, got {what}")
-        source = rows_in(self, source_model, beside=self.beside)
-        heads = [str(name) for name in estimator.get_feature_names_out()] if what == "components" else [what]
-        heads = heads if self.beside is None else [str(self.beside), *heads]
-        answer_rows(self, getattr(estimator, METHODS[what]), source, ".csv", heads, {"columns": len(heads)})
+        choices = [name for name, method in METHODS.items() if hasattr(estimator, method)]
+        if what not in choices:
+            kind = f"a {type(estimator).__name__}"
+            raise ValueError(f"--what must be {' or '.join(choices) or 'nothing'} for {kind}, got {what}")
+        source = open_inputs(self, source_model, beside=self.beside)
+        column_names = [str(name) for name in estimator.get_feature_names_out()] if what == "components" else [what]
+        column_names = column_names if self.beside is None else [str(self.beside), *column_names]
+        write_results_of_rows(
+            self, getattr(estimator, METHODS[what]), source, ".csv", column_names, {"columns": len(column_names)}
+        )
 
     def _encode(self, model: SketchHash | SketchQuantizer) -> None:
         """Write the binary codes of all rows to the output, by default as .npy."""
@@ -76,25 +78,25 @@ class Transform(RowsVerb, PartsVerb):
                 raise ValueError(f"{self.flag_of(name)} is not for codes, and {self.model} holds a {kind}")
         encoder = model.encoder()
         facts: dict[str, Any] = {"n_bits": model.n_bits} if isinstance(model, SketchHash) else {}
-        answer_rows(
-            self, encoder.encode, rows_in(self, model), ".npy", facts={**facts, "bytes_per_code": encoder.width}
+        write_results_of_rows(
+            self, encoder.encode, open_inputs(self, model), ".npy", facts={**facts, "bytes_per_code": encoder.width}
         )
 
     def _saved_estimator(self) -> Any:
         """Load the model file if it holds an estimator of fastsketch.sklearn; otherwise return None."""
-        about = read_header(self.model)
-        if about.get("home") != "fastsketch.sklearn":
+        header = read_header(self.model)
+        if header.get("home") != "fastsketch.sklearn":
             return None
         if self.n_components is not None:
             raise ValueError("--n-components is for sketches: an estimator has its own")
-        cls = getattr(_sklearn(), str(about["kind"]), None)
+        cls = getattr(_import_sklearn(), str(header["kind"]), None)
         if cls is None or not hasattr(cls, "load"):
-            raise StateError(f"{self.model} holds a {about['kind']}, which this version of fastsketch does not know")
+            raise StateError(f"{self.model} holds a {header['kind']}, which this version of fastsketch does not know")
         return cls.load(self.model)
 
     def _estimator_of(self, model: Any) -> Any:
         """Create an estimator from a sketch: SketchedPCA for components, otherwise SketchedCovariance."""
-        sklearn = _sklearn()
+        sklearn = _import_sklearn()
         if not isinstance(model, FrequentDirections):
             raise StateError(
                 f"{self.model} holds a {type(model).__name__}, not a sketch, an estimator with components or a model "
@@ -105,7 +107,8 @@ class Transform(RowsVerb, PartsVerb):
         return sklearn.SketchedPCA.from_model(model, n_components=self.n_components)
 
 
-def _sklearn() -> Any:
+def _import_sklearn() -> Any:
+    """Import and return fastsketch.sklearn. ImportError names the extra to install."""
     try:
         return import_module("fastsketch.sklearn")
     except ImportError as error:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastsketch.cli._flags import RowsVerb, flag, parameter
-from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import given_reading, load_model, reading_notes, remembered_reading, rows_in
-from fastsketch.cli._signals import held
+from fastsketch.cli._output import open_output
+from fastsketch.cli._reading import load_model, open_inputs, reading_notes, reading_of_command_line, remembered_reading
+from fastsketch.cli._signals import delay_signals
 from fastsketch.data.sources import naming
 from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._text import TextSource
@@ -61,39 +61,39 @@ class Watch(RowsVerb):
 
         Return 3 if there were alarms, otherwise 0.
         """
-        with output_of(self) as out:
+        with open_output(self) as out:
             parameters = self.parameters(DriftMonitor)
             if out.path is not None and out.path.exists():
                 monitor = load_model(str(out.path), DriftMonitor, ": another output is needed for a DriftMonitor")
                 for name, value in parameters.items():
                     if getattr(monitor, name) != value:
-                        now = getattr(monitor, name)
-                        raise ValueError(f"{out.path} has {name}={now}, got {value}: name a new file")
+                        current = getattr(monitor, name)
+                        raise ValueError(f"{out.path} has {name}={current}, got {value}: name a new file")
             else:
                 monitor = DriftMonitor(**parameters)
-            source = rows_in(self, monitor)
-            monitor.notes |= reading_notes({**remembered_reading(monitor.notes), **given_reading(self)})
+            source = open_inputs(self, monitor)
+            monitor.notes |= reading_notes({**remembered_reading(monitor.notes), **reading_of_command_line(self)})
             text: Any = source
             while isinstance(text, Derived):
                 text = text._of
             if isinstance(text, TextSource) and text._stream is not None:
                 text._stream.waits = False
-            first, before = 0, len(monitor.alarms)
+            row, n_earlier_alarms = 0, len(monitor.alarms)
             monitor._name_columns(source)
             try:
                 for rows, *_ in source.chunks():
-                    said = len(monitor.alarms)
-                    with naming(source, first):
+                    n_printed = len(monitor.alarms)
+                    with naming(source, row):
                         monitor.update(rows)
-                    first += rows.shape[0]
-                    for alarm in monitor.alarms[said:]:
+                    row += rows.shape[0]
+                    for alarm in monitor.alarms[n_printed:]:
                         columns = [carried._asdict() for carried in alarm.columns]
                         print(json.dumps(alarm._asdict() | {"columns": columns}), flush=True)
             finally:
                 if sys.exception() is None or isinstance(sys.exception(), KeyboardInterrupt):
-                    with held():
+                    with delay_signals():
                         out.save(monitor)
-            alarmed = len(monitor.alarms) > before
+            alarmed = len(monitor.alarms) > n_earlier_alarms
             if not (alarmed or monitor.armed):
                 facts = monitor.facts()
                 print(

@@ -18,7 +18,7 @@ import fastsketch as fs
 from fastsketch._frame.model import Model
 from fastsketch._frame.parameters import parameter
 from fastsketch.cli import main
-from fastsketch.cli._parser import VERBS, parse, parser_of
+from fastsketch.cli._parser import SUBCOMMANDS, create_parser, parse
 from tests.broken import BROKEN
 from tests.helpers import IN_SMALL_PARTS
 
@@ -286,12 +286,12 @@ def test_the_list_of_verbs_imports_neither_numpy_nor_kernels():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert out.returncode == 0, out.stderr
-    assert len(VERBS) <= 10 and all(f"\n    {verb}" in out.stdout for verb in VERBS)
+    assert len(SUBCOMMANDS) <= 10 and all(f"\n    {verb}" in out.stdout for verb in SUBCOMMANDS)
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_helps_of_parameters_say_choices_and_defaults_of_the_models(name):
-    parser = parser_of(name)
+    parser = create_parser(name)
     for flag, action in parser.actions.items():
         if (name, flag) == ("learn", "method"):
             continue  # it says which model is made

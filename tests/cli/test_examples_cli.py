@@ -13,15 +13,15 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._parser import VERBS, parser_of
+from fastsketch.cli._parser import SUBCOMMANDS, create_parser
 from tests.helpers import command as run_here
 
 
 def examples_of(verb):
-    return [line.strip() for line in parser_of(verb).epilog.splitlines()[1:]]
+    return [line.strip() for line in create_parser(verb).epilog.splitlines()[1:]]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SUBCOMMANDS)
 def test_every_verb_has_one(verb, capsys):
     examples = examples_of(verb)
     assert examples and all(f"fastsketch {verb}" in example for example in examples)
@@ -59,7 +59,7 @@ def test_they_run(tmp_path, monkeypatch):
     package = str(Path(fs.__file__).parents[1])
     paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PATH": f"{tool.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": paths}
-    for example in (example for verb in VERBS for example in examples_of(verb)):
+    for example in (example for verb in SUBCOMMANDS for example in examples_of(verb)):
         if set(example) & set("|<>;&$"):  # for a shell
             done = subprocess.run(["sh", "-c", example], env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{example}: {done.stderr}"

@@ -17,7 +17,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import _parser
-from fastsketch.cli._parser import VERBS
+from fastsketch.cli._parser import SUBCOMMANDS
 from fastsketch.data.files._lock import lock_name
 from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
@@ -356,7 +356,9 @@ RESUMED = {
 }
 
 
-@pytest.mark.parametrize("verb", [name for name in VERBS if "--resume" in _parser.parser_of(name).format_help()])
+@pytest.mark.parametrize(
+    "verb", [name for name in SUBCOMMANDS if "--resume" in _parser.create_parser(name).format_help()]
+)
 def test_a_resume_does_not_replace_a_finished_output(run, verb):
     """A finished output, of the same inputs or of others, is not replaced by one that knows the new inputs alone."""
     for path, rows in (("rows", ROWS), ("others", ROWS[:50])):

@@ -32,7 +32,7 @@ ENDED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @contextlib.contextmanager
-def open_to_signals(handled=_signals.handled):
+def open_to_signals(handled=_signals.raise_on_signals):
     """The command's own handling of signals, for those that have waited too."""
     with handled():
         try:
@@ -51,7 +51,7 @@ def forked(work):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDED_BY)
         return pid
     status = 99
-    _signals.handled = open_to_signals
+    _signals.raise_on_signals = open_to_signals
     try:
         with open(os.devnull, "w") as null:  # noqa: PTH123
             os.dup2(null.fileno(), 1)
