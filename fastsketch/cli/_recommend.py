@@ -19,7 +19,7 @@ from fastsketch.cli._output import open_output
 from fastsketch.cli._reading import load_model, reading_notes, remembered_reading
 from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.names import IdMap, Triples
-from fastsketch.data.names._triples import pair_of
+from fastsketch.data.names._triples import describe_pair
 from fastsketch.recommending import SketchedEASE
 
 # First bytes of a state file, which is a zip archive.
@@ -189,8 +189,8 @@ class Recommend(Verb):
         if events.values is not None and meaning.relevant is None and len(events) and events.values.min() < 0:
             worst = int(np.argmax(events.values < 0))
             raise SourceError(
-                f"{path}: the value {events.values[worst]:g} of {pair_of(events, worst)} is negative, and what has no "
-                "value for a user leaves no event: --relevant X says which values count"
+                f"{path}: the value {events.values[worst]:g} of {describe_pair(events, worst)} is negative, and what "
+                "has no value for a user leaves no event: --relevant X says which values count"
             )
         return events
 

@@ -14,14 +14,14 @@ from fastsketch.data.names._events import ColumnNames
 from fastsketch.data.names._id_map import (
     IdMap,
     array_names,
-    arrays_of,
     as_id_map,
+    id_arrays,
+    ids_at,
     no_ids,
-    own_ids,
     read_ids,
-    taken,
+    trusted_ids,
 )
-from fastsketch.data.names._triples import Triples, as_triples, placed, repeated, with_lines
+from fastsketch.data.names._triples import Triples, as_triples, describe_repeated_pair, select_lines, to_csr_matrix
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._queries import as_indices
 
@@ -73,7 +73,7 @@ class Ids:
     def named(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
         """Return the ids at given positions, or the positions themselves if there are no ids."""
         ids = self.side(axis)
-        return indices if ids is None else taken(ids, indices)
+        return indices if ids is None else ids_at(ids, indices)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def scalars(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Ids:
         out: dict[str, Array] = {}
         for side, ids in zip(SIDES, (self.rows, self.columns), strict=True):
             if ids is not None:
-                out.update(arrays_of(ids, f"{side}_ids"))
+                out.update(id_arrays(ids, f"{side}_ids"))
         return out
 
     @classmethod
@@ -103,7 +103,7 @@ class Ids:
             name = f"{side}_ids"
             if side not in kinds:
                 continue
-            maps[axis] = ids = (own_ids if shape is None else read_ids)(arrays, name, kinds[side])
+            maps[axis] = ids = (trusted_ids if shape is None else read_ids)(arrays, name, kinds[side])
             if shape is not None and len(ids) != shape[axis]:
                 raise ValueError(f"there are {len(ids)} ids of {shape[axis]} {side}s")
         return cls(*maps)
@@ -152,14 +152,14 @@ def as_matrices(
         raise ValueError("X must hold at least one observation, got none")
     if sample_weight is not None:
         sample_weight = _line_weights(table, sample_weight)
-        table, sample_weight = with_lines(table, sample_weight != 0), sample_weight[sample_weight != 0]
+        table, sample_weight = select_lines(table, sample_weight != 0), sample_weight[sample_weight != 0]
         if len(table) == 0:
             raise ValueError("X must hold at least one observation of a weight above 0, got none")
     held = validation if isinstance(validation, Real) else None
     other = None if validation is None or held is not None else _table_alone(validation, columns)
     sides = [_ascending(table, other, axis) for axis in (0, 1)]
     ids, shape = Ids(*sides), (len(sides[0]), len(sides[1]))
-    weight = None if sample_weight is None else placed(table, *_moved(table, ids), shape, sample_weight)
+    weight = None if sample_weight is None else to_csr_matrix(table, *_moved(table, ids), shape, sample_weight)
     return FitArguments(
         _matrix(table, ids, shape, "X"),
         weight,
@@ -196,10 +196,11 @@ def _moved(table: Triples, ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
-    out = placed(table, *_moved(table, ids), shape)
+    out = to_csr_matrix(table, *_moved(table, ids), shape)
     if out.nnz < len(table):
         raise ValueError(
-            f"{name} holds {repeated(table)} more than once: an entry has one value, so keep one of them, or the mean"
+            f"{name} holds {describe_repeated_pair(table)} more than once: an entry has one value, so keep one of "
+            "them, or the mean"
         )
     return out
 
@@ -228,8 +229,8 @@ def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -
     new, old = (lines.user_ids, lines.item_ids) if axis == 0 else (lines.item_ids, lines.user_ids)
     own, other = np.arange(len(new)), known.places(old, "items" if axis == 0 else "users")
     if axis == 0:
-        return placed(lines, own, other, (len(new), len(known))), new
-    return placed(lines, other, own, (len(known), len(new))), new
+        return to_csr_matrix(lines, own, other, (len(new), len(known))), new
+    return to_csr_matrix(lines, other, own, (len(known), len(new))), new
 
 
 def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
@@ -244,4 +245,4 @@ def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
         raise ValueError("exclude is a table: only a model with ids of rows and columns can read it")
     asked, place = no_ids().extended(rows, "rows")
     lines, columns = asked.places(table.user_ids, "users"), ids.columns.places(table.item_ids, "items")
-    return placed(table, lines, columns, (len(asked), len(ids.columns)))[place]
+    return to_csr_matrix(table, lines, columns, (len(asked), len(ids.columns)))[place]

@@ -10,8 +10,8 @@ from fastsketch._core.losses import LOSSES, expected
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import MOST_SIZE, Rows, as_array, as_integer, as_subset, is_sparse
 from fastsketch._kernels.linalg.best import best_columns
-from fastsketch.data.names._id_map import IdMap, taken
-from fastsketch.data.names._triples import Table, Triples, as_triples, placed
+from fastsketch.data.names._id_map import IdMap, ids_at
+from fastsketch.data.names._triples import Table, Triples, as_triples, to_csr_matrix
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Side, score_block
 
@@ -267,12 +267,12 @@ class FoldedIn:
         columns, predictions = recommended(
             rows, n, own=own, other=other, scale=self._scale, exclude=exclude, allow=allow, n_rows=len(self)
         )
-        return columns if ids is None else taken(ids, columns), predictions
+        return columns if ids is None else ids_at(ids, columns), predictions
 
     def _left_out(self, table: Triples) -> Any:
         if self.ids is None or self._known_ids is None:
             raise ValueError("exclude is a table: only new ones out of a table, of a model with ids, can read it")
         users, items, n = table.user_ids, table.item_ids, len(self._known_ids)
         if self.axis == 0:
-            return placed(table, self.ids.places(users), self._known_ids.places(items), (len(self), n))
-        return placed(table, self._known_ids.places(users), self.ids.places(items), (n, len(self))).T
+            return to_csr_matrix(table, self.ids.places(users), self._known_ids.places(items), (len(self), n))
+        return to_csr_matrix(table, self._known_ids.places(users), self.ids.places(items), (n, len(self))).T

@@ -25,7 +25,7 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.data.files import _state as files
 from fastsketch.data.files._replacing import replacing
 from fastsketch.data.files._state import StateError
-from fastsketch.data.names._id_map import IdMap, arrays_of, no_ids, read_ids, taken
+from fastsketch.data.names._id_map import IdMap, id_arrays, ids_at, no_ids, read_ids
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
 from fastsketch.neighbours.codes._encoder import kept as kept_encoder
@@ -88,7 +88,7 @@ class _Contents(NamedTuple):
 
     def named(self, ids: NDArray[Any]) -> NDArray[Any]:
         """Convert internal integer ids to the user's ids. If the user's ids are strings, -1 becomes None."""
-        return ids if self.names is None else taken(self.names, ids)
+        return ids if self.names is None else ids_at(self.names, ids)
 
     def find(self, ids: Ids) -> Positions:
         """Return the position of each internal integer id in the index, or -1 if the id is not there."""
@@ -743,7 +743,7 @@ class CodeIndex:
             "codes": contents.codes.part(0, contents.n_rows),
             "ids": contents.live_ids,
             **({} if contents.kept_rows is None else {"rows": contents.kept_rows[: contents.n_rows]}),
-            **({} if names is None else arrays_of(names, "names")),
+            **({} if names is None else id_arrays(names, "names")),
             **{f"encoder_{name}": array for name, array in encoder_arrays.items()},
         }
         about: dict[str, Any] = {

@@ -24,7 +24,7 @@ from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
 from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.names._columns import MOST_BITS
+from fastsketch.data.names._columns import MAX_HASH_BITS
 from fastsketch.data.names._naming import as_list
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
 from fastsketch.online._decay_mix import as_decay, as_rates, check_auto, start_mix
@@ -74,7 +74,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     decay_prior: float = real(default=0.8, high=1.0, low_open=True, high_open=True)
     decay_share: float = real(default=1e-3, high=1.0, low_open=True, high_open=True)
     open_columns: bool = flag(default=False)
-    hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
+    hash_bits: int | None = integer(default=None, at_least=1, below=MAX_HASH_BITS + 1)
     fit_intercept: bool = flag(default=True)
     scale: Literal["moments"] | None = choice(("moments", None), default="moments")
     calibrate: bool = flag(default=True)

@@ -28,7 +28,7 @@ from fastsketch._kernels.features.columns import INTERCEPT, ColumnMap, row_score
 from fastsketch._kernels.online import inputs as kernel
 from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.names._naming import HashedNames, KeptNames, Parts, as_list, is_named
+from fastsketch.data.names._naming import CsrArrays, HashedNames, NameTable, as_list, is_named
 from fastsketch.data.sources._formats import refuse_lazy
 from fastsketch.online._class_states import Unlearned
 from fastsketch.online._state_arrays import SLOTS, Arrays, Counts, Csr, Floats, Rescaling, RowBatch, Zeros, part_of
@@ -55,7 +55,7 @@ class NamedRows:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, parts: Parts, width: int) -> None:
+    def __init__(self, parts: CsrArrays, width: int) -> None:
         indptr, indices, data = parts
         self.csr = Csr(data, indices, indptr)
         self.shape = (len(indptr) - 1, width)
@@ -88,7 +88,7 @@ class Names:
 
     def __init__(self, hash_bits: int | None) -> None:
         self._hash_bits = hash_bits
-        self._naming: KeptNames | HashedNames | None = None  # None: numbered columns
+        self._naming: NameTable | HashedNames | None = None  # None: numbered columns
         self._before = (0, 0)  # rows learned, and names known, before the last batch
         self.warned = False  # whether a feature with both words and numbers has been reported
 
@@ -100,7 +100,7 @@ class Names:
     @property
     def is_open(self) -> bool:
         """Return True if new feature names get new columns, as in a vocabulary."""
-        return isinstance(self._naming, KeptNames)
+        return isinstance(self._naming, NameTable)
 
     def is_named(self, n_rows: int) -> bool | None:
         """Return whether the model's rows have feature names; None if no row has been learned yet."""
@@ -132,7 +132,7 @@ class Names:
             raise ValueError(NUMBERED)
         naming = self._naming
         if naming is None:
-            naming = KeptNames() if self._hash_bits is None else HashedNames(self._hash_bits)
+            naming = NameTable() if self._hash_bits is None else HashedNames(self._hash_bits)
         else:
             naming.cut(self.count(n_rows))
         self._naming, self._before = naming, (n_rows, len(naming))
@@ -151,7 +151,7 @@ class Names:
         elif self._naming is not None:
             self._naming.cut(self.count(n_rows))
 
-    def _as_rows(self, naming: KeptNames | HashedNames, rows: Any, unknown: str) -> NamedRows:
+    def _as_rows(self, naming: NameTable | HashedNames, rows: Any, unknown: str) -> NamedRows:
         """Convert named rows to CSR; warn once if a feature is a word in some rows and a number in others."""
         parts = naming.parts(as_list(rows), unknown)
         if naming.mixed is not None and not self.warned:
@@ -177,7 +177,7 @@ class Names:
 
     def known(self, n_rows: int) -> list[str] | None:
         """Return the feature names in column order; None without a vocabulary."""
-        return list(self._naming.columns)[: self.count(n_rows)] if isinstance(self._naming, KeptNames) else None
+        return list(self._naming.columns)[: self.count(n_rows)] if isinstance(self._naming, NameTable) else None
 
     def copied(self, n_rows: int) -> Self:
         """Return an independent copy, including the vocabulary."""
@@ -185,7 +185,7 @@ class Names:
         known = self.known(n_rows)
         out._naming = self._naming
         if known is not None:
-            out._naming = naming = KeptNames()
+            out._naming = naming = NameTable()
             naming.add(known)
         out._before, out.warned = (n_rows, self.count(n_rows)), self.warned
         return out
@@ -194,7 +194,7 @@ class Names:
         """Return the names for a state file, as (dictionary for JSON, arrays by name)."""
         if self._naming is None or n_rows == 0:
             return {}, {}
-        if isinstance(self._naming, KeptNames):
+        if isinstance(self._naming, NameTable):
             return {"named": True}, self._naming.arrays(self.count(n_rows))
         return {"named": True}, {}
 
@@ -208,14 +208,14 @@ class Names:
         if named != ("names" in arrays or hash_bits is not None):
             raise ValueError(f"named={named} does not go with hash_bits={hash_bits} and its arrays")
         if named:
-            out._naming = KeptNames.of_arrays(arrays) if hash_bits is None else HashedNames(hash_bits)
+            out._naming = NameTable.of_arrays(arrays) if hash_bits is None else HashedNames(hash_bits)
             out._before = (n_rows, len(out._naming))
         return out
 
     def require_columns(self, columns: Counts) -> None:
         """Raise ValueError if a column number has no name in the vocabulary."""
         own = columns[columns != INTERCEPT]
-        if isinstance(self._naming, KeptNames) and own.size and own.max() >= len(self._naming):
+        if isinstance(self._naming, NameTable) and own.size and own.max() >= len(self._naming):
             raise ValueError(f"column {own.max()} has no name: there are {len(self._naming)}")
 
 

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fastsketch._core.sparse import as_csr, dense_as_csr
 from fastsketch._core.validation import Rows, as_array, as_rows, as_subset, in_place, is_sparse, require_array_like
 from fastsketch._frame.batches import with_columns
-from fastsketch.data.names._id_map import IdMap, as_id_map, taken
-from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
+from fastsketch.data.names._id_map import IdMap, as_id_map, ids_at
+from fastsketch.data.names._triples import Triples, as_triples, describe_pair, to_csr_matrix
 from fastsketch.recommending.ranking._splits import row_indices
 from fastsketch.ridge._held_out import rows_per_decay_block
 
@@ -228,9 +228,9 @@ def table_to_csr(table: Triples, item_columns: NDArray[np.int64], n_items: int, 
     values = table.values
     if values is not None and len(values) and values.min() < 0:
         line = int(np.argmax(values < 0))
-        raise ValueError(f"values must not be negative: entry {line}, {pair_of(table, line)}, has {values[line]}")
+        raise ValueError(f"values must not be negative: entry {line}, {describe_pair(table, line)}, has {values[line]}")
     shape = len(table.user_ids), n_items
-    entries = placed(table, np.arange(shape[0]), item_columns, shape)
+    entries = to_csr_matrix(table, np.arange(shape[0]), item_columns, shape)
     if values is None:
         entries.data[:] = 1.0
     try:
@@ -255,7 +255,9 @@ def convert_exclusions(exclude: Any, user_ids: IdMap | None, model_ids: IdMap | 
     if table is not None:
         if user_ids is None or model_ids is None:
             raise ValueError("exclude is a table: rows must be one too, whose users it names")
-        return placed(table, user_ids.places(table.user_ids, "users"), model_ids.places(table.item_ids, "items"), shape)
+        return to_csr_matrix(
+            table, user_ids.places(table.user_ids, "users"), model_ids.places(table.item_ids, "items"), shape
+        )
     if not is_sparse(exclude):
         raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
     out = as_csr(exclude, "exclude")
@@ -274,4 +276,4 @@ def ids_to_columns(values: Any, model_ids: IdMap | None, n_items: int, name: str
 
 def columns_to_ids(items: NDArray[np.int64], model_ids: IdMap | None) -> NDArray[Any]:
     """Convert column indices of items to ids, and -1 to None. Return them unchanged if the model has no ids."""
-    return items if model_ids is None else taken(model_ids, items)
+    return items if model_ids is None else ids_at(model_ids, items)

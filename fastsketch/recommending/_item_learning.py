@@ -17,8 +17,8 @@ from fastsketch._frame.parameters import choice, float_dtype, integer, real, see
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._events import ColumnNames
-from fastsketch.data.names._id_map import IdMap, array_names, arrays_of, no_ids, own_ids, read_ids
-from fastsketch.data.names._triples import Table, as_triples, with_lines
+from fastsketch.data.names._id_map import IdMap, array_names, id_arrays, no_ids, read_ids, trusted_ids
+from fastsketch.data.names._triples import Table, as_triples, select_lines
 from fastsketch.recommending._item_events import (
     ITEM_IDS,
     LARGEST_ENTRY,
@@ -190,7 +190,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
             if not weights.all():
                 n_items, has_weight = len(table.item_ids), weights > 0
                 table_to_csr(table, np.arange(n_items), n_items, self._dtype)  # validates the ignored users, too
-                table, sample_weight = with_lines(table, has_weight[table.users], has_weight), weights[has_weight]
+                table, sample_weight = select_lines(table, has_weight[table.users], has_weight), weights[has_weight]
         if len(table):
             ids, item_columns = (self._ids or no_ids()).extended(table.item_ids, "items")
             self._learn(table_to_csr(table, item_columns, len(ids), self._dtype), ids, sample_weight)
@@ -486,7 +486,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         }
         if self._ids is None:
             return state, arrays
-        return {**state, "ids": self._ids.kind}, {**arrays, **arrays_of(self._ids, ITEM_IDS)}
+        return {**state, "ids": self._ids.kind}, {**arrays, **id_arrays(self._ids, ITEM_IDS)}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
@@ -531,7 +531,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         ids = self._ids  # those that have been validated
         self._begin()
         if arrays:
-            self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
+            self._ids = trusted_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
             self._restore_sketch_and_reservoir(state, arrays, len(arrays["squares"]), width=len(arrays["squares"]))
             retained = held_out.reservoir_from_arrays(arrays, len(arrays["squares"]), RETAINED_PREFIX)

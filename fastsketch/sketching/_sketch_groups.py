@@ -25,7 +25,7 @@ from fastsketch._frame.parameters import choice, flag, float_dtype, integer, rea
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.names._id_columns import MIXED, ids_in
+from fastsketch.data.names._id_columns import MIXED, convert_ids
 from fastsketch.data.sources import Source, asked_as, naming, open_rows
 from fastsketch.sketching._frequent_directions import FrequentDirections
 
@@ -42,7 +42,7 @@ def keys_at(values: Any, source: Source, first: int) -> list[Any]:
     """
     with naming(source, first):
         try:
-            kind, keys = ids_in(values, "the keys of groups")
+            kind, keys = convert_ids(values, "the keys of groups")
         except TypeError as error:
             raise ValueError(error) from None
         if kind == MIXED:

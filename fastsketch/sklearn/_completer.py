@@ -20,7 +20,7 @@ from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names import IdMap
-from fastsketch.data.names._triples import table_of
+from fastsketch.data.names._triples import as_triples_of_estimator
 from fastsketch.data.sources import Source, with_missing
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._arguments import as_range
@@ -80,7 +80,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         X : array with NaN or sparse (n_samples, n_features), or a table by ids
         y : ignored
         """
-        table = table_of(X)
+        table = as_triples_of_estimator(X)
         rows: Any = self._checked(X, reset=True) if table is None else table
         shape = rows.shape if table is None else (len(table.user_ids), len(table.item_ids))
         return self._fit_low_rank(rows, shape, by_ids=table is not None)
@@ -170,7 +170,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         return getattr(self, "_units", None)
 
     def _rows(self, X: Any) -> Any:
-        table, units = table_of(X), self._units_of()
+        table, units = as_triples_of_estimator(X), self._units_of()
         if table is not None:
             return table
         rows = self._checked(X, reset=False)
@@ -301,7 +301,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         y : ignored
         """
         self._check_own()
-        table = table_of(X)
+        table = as_triples_of_estimator(X)
         if table is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
         with whole_or_as_before(self):

@@ -15,7 +15,7 @@ from fastsketch._core.validation import Rows, as_weights
 from fastsketch._frame.batches import Batch
 from fastsketch.data.names import IdMap, Triples
 from fastsketch.data.names._id_map import positions
-from fastsketch.data.names._triples import table_of
+from fastsketch.data.names._triples import as_triples_of_estimator
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._best_items import Recommendations
 from fastsketch.recommending._item_events import convert_events
@@ -120,7 +120,7 @@ class EASERecommender(MergingEstimator):
         -------
         self
         """
-        if (table := table_of(X)) is not None:
+        if (table := as_triples_of_estimator(X)) is not None:
             with whole_or_as_before(self):
                 return self._learn_table(table, None, sample_weight)
         if (source := as_unweighted_source(X, sample_weight)) is not None:
@@ -146,7 +146,7 @@ class EASERecommender(MergingEstimator):
         -------
         self
         """
-        if (table := table_of(X)) is not None:
+        if (table := as_triples_of_estimator(X)) is not None:
             self._check_parameters()
             with self._whole_batch():
                 return self._learn_table(table, getattr(self, "model_", None), sample_weight)
@@ -204,7 +204,7 @@ class EASERecommender(MergingEstimator):
 
     def _asked(self, X: Any) -> Any:
         """Convert query rows to the form that the model takes: checked rows, or a table of ids."""
-        table = table_of(X)
+        table = as_triples_of_estimator(X)
         return self._checked(X, reset=False) if table is None else table
 
     def recommend(

@@ -15,7 +15,7 @@ from fastsketch.data import SourceError
 from fastsketch.data.files._input import InputFile
 from fastsketch.data.files._state import pack
 from fastsketch.data.files._table import Dialect
-from fastsketch.data.names._events import events_of
+from fastsketch.data.names._events import extract_events
 from fastsketch.data.names._tables import CsvTable
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._formats import Options
@@ -129,7 +129,7 @@ def parsed(data, values, header):
             table = CsvTable(file, Dialect(header), len(data))
             if 0 < table.width < (3 if values else 2):
                 raise table.error(table.begins, "more columns are needed")
-            users, items, numbers, *_ = events_of(table, range(3 if values else 2))
+            users, items, numbers, *_ = extract_events(table, range(3 if values else 2))
     except SourceError as error:
         return None, str(error)
     return list(zip(users, items, numbers.tolist() if values else [0.0] * len(users), strict=True)), None

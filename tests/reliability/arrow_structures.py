@@ -221,7 +221,7 @@ def ids(rng, folder):
     path.write_bytes(edited(rng, content, arrow_zones(content, 8)))
 
     def read():
-        found = _three_columns.of_file(path, None, Dialect())
+        found = _three_columns.events_of_file(path, None, Dialect())
         return [column.to_list() for column in found[:3]]
 
     def right(found):

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastsketch._core.validation import as_choice, as_flag, as_integer
-from fastsketch.data.names._naming import UNKNOWN, HashedNames, KeptNames, NamedRows, Parts, as_list
+from fastsketch.data.names._naming import UNKNOWN, CsrArrays, HashedNames, NamedRows, NameTable, as_list
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 # 2**30 is the largest power of two below 2**31 - 1.
-MOST_BITS = 30
+MAX_HASH_BITS = 30
 
 
-def _as_matrix(parts: Parts, width: int) -> "csr_array[np.float64]":
+def _as_matrix(parts: CsrArrays, width: int) -> "csr_array[np.float64]":
+    """Create a CSR matrix of `width` columns from the arrays (indptr, indices, data)."""
     from scipy.sparse import csr_array
 
     indptr, indices, data = parts
@@ -50,29 +51,29 @@ class Vocabulary:
 
     def __init__(self, names: Iterable[str] = (), *, unknown: str = "add") -> None:
         self.unknown = as_choice(unknown, "unknown", tuple(UNKNOWN))
-        self._kept = KeptNames()
+        self._name_table = NameTable()
         if isinstance(names, str):
             raise TypeError(f"names must be a sequence of strings, got {names!r}: [{names!r}] is one")
         try:
-            listed = list(names)
+            name_list = list(names)
         except TypeError:
             raise TypeError(f"names must be a sequence of strings, got {type(names).__name__}") from None
-        for name in listed:
+        for name in name_list:
             if not isinstance(name, str):
                 raise TypeError(f"names must be strings, got {name!r}")
-        self._kept.add(listed)
+        self._name_table.add(name_list)
 
     def __len__(self) -> int:
-        return len(self._kept.columns)
+        return len(self._name_table.columns)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kept.columns)
+        return iter(self._name_table.columns)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._kept.columns
+        return name in self._name_table.columns
 
     def __getitem__(self, name: str) -> int:
-        return self._kept.columns[name]
+        return self._name_table.columns[name]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and list(self) == list(other)
@@ -103,7 +104,7 @@ class Vocabulary:
             For invalid rows; the message names row and feature, and the vocabulary is unchanged.
         """
         unknown = self.unknown if unknown is None else as_choice(unknown, "unknown", tuple(UNKNOWN))
-        parts = self._kept.parts(as_list(rows), unknown)
+        parts = self._name_table.parts(as_list(rows), unknown)
         return _as_matrix(parts, len(self))
 
 
@@ -130,9 +131,9 @@ class NameHash:
     """
 
     def __init__(self, hash_bits: int, *, signed: bool = True) -> None:
-        self.hash_bits = as_integer(hash_bits, "hash_bits", 1, MOST_BITS + 1)
+        self.hash_bits = as_integer(hash_bits, "hash_bits", 1, MAX_HASH_BITS + 1)
         self.signed = as_flag(signed, "signed")
-        self._hashed = HashedNames(self.hash_bits, signed=self.signed)
+        self._encoder = HashedNames(self.hash_bits, signed=self.signed)
 
     def __repr__(self) -> str:
         return f"NameHash({self.hash_bits}, signed={self.signed})"
@@ -143,7 +144,7 @@ class NameHash:
     def __getitem__(self, name: str) -> int:
         if not isinstance(name, str):
             raise TypeError(f"names of features must be strings, got {name!r}")
-        return int(self._hashed.parts([[name]], "add")[1][0])
+        return int(self._encoder.parts([[name]], "add")[1][0])
 
     def encode(self, rows: NamedRows) -> "csr_array[np.float64]":
         """Encode rows of named features as a CSR matrix with 2**hash_bits columns.
@@ -161,4 +162,4 @@ class NameHash:
         TypeError, ValueError
             For invalid rows; the message names row and feature.
         """
-        return _as_matrix(self._hashed.parts(as_list(rows), "add"), len(self))
+        return _as_matrix(self._encoder.parts(as_list(rows), "add"), len(self))

@@ -17,11 +17,13 @@ VALUES = (
     *("rating", "score", "star", "value", "count", "play", "playcount", "weight", "strength", "quantity", "qty"),
     *("amount", "listen", "frequency", "freq", "vote", "overall"),
 )
-OF_TIMES = {"time", "timestamp", "date", "datetime", "ts", "unixtime", "unix_time", "datum", "zeit", "zeitstempel"}
-NAME_THEM = "columns must say which are users, items and values: there are {} (of a matrix fs.open_rows reads the rows)"
+TIME_NAMES = {"time", "timestamp", "date", "datetime", "ts", "unixtime", "unix_time", "datum", "zeit", "zeitstempel"}
+COLUMNS_NEEDED = (
+    "columns must say which are users, items and values: there are {} (of a matrix fs.open_rows reads the rows)"
+)
 
 
-def event_columns(
+def choose_event_columns(
     names: Sequence[Any] | None, times: Sequence[str | None], words: Sequence[bool] | None = None
 ) -> list[int]:
     """Return the positions of the columns that hold users, items and, if the table has one, values.
@@ -44,40 +46,40 @@ def event_columns(
     ValueError
         If neither names nor content decide; the message lists the columns.
     """
-    width, called = len(times), [str(name).strip().lower() for name in names or ()]
-    others = [k for k in range(width) if times[k] is None]
-    user, item = (_named(called, others, words) for words in (USERS, ITEMS))
+    width, lower_names = len(times), [str(name).strip().lower() for name in names or ()]
+    candidates = [k for k in range(width) if times[k] is None]
+    user, item = (_find_named_column(lower_names, candidates, words) for words in (USERS, ITEMS))
     if user is not None and item is not None and user != item:
-        value = _named(called, others, VALUES)
-        rest = [k for k in others if k not in (user, item)]
-        value = rest[0] if value is None and width <= 3 and rest else value
+        value = _find_named_column(lower_names, candidates, VALUES)
+        remaining = [k for k in candidates if k not in (user, item)]
+        value = remaining[0] if value is None and width <= 3 and remaining else value
         return [user, item] if value is None or value in (user, item) else [user, item, value]
-    if len(others) in (2, 3):
-        return others
-    ids = [k for k in others if words is not None and words[k]]
+    if len(candidates) in (2, 3):
+        return candidates
+    ids = [k for k in candidates if words is not None and words[k]]
     if len(ids) == 2:
-        return [*ids, *[k for k in others if k > ids[1]][:1]]
-    listed = f"{width}" if names is None else f"{width}, {', '.join(map(repr, list(names)[:10]))}"
-    raise ValueError(NAME_THEM.format(listed + (", ..." if len(called) > 10 else "")))
+        return [*ids, *[k for k in candidates if k > ids[1]][:1]]
+    names_text = f"{width}" if names is None else f"{width}, {', '.join(map(repr, list(names)[:10]))}"
+    raise ValueError(COLUMNS_NEEDED.format(names_text + (", ..." if len(lower_names) > 10 else "")))
 
 
-def _named(called: list[str], columns: list[int], words: Sequence[str]) -> int | None:
-    """Return the position of the column whose name contains one of the words, or None if no column is clearly named so.
+def _find_named_column(lower_names: list[str], columns: list[int], words: Sequence[str]) -> int | None:
+    """Find the column whose name contains one of the words, such as "user". Return its position, or None.
 
     That is the first column whose whole name is such a word, perhaps with an ending such as "_id", and otherwise the
-    only one whose name begins with such a word.
+    only one whose name begins with such a word. Several such columns give None.
     """
-    whole = re.compile(rf"(?:{'|'.join(words)})s?[\W_]*(?:id|name|key|code|no|nr|number)?")
-    exact = [k for k in columns if k < len(called) and whole.fullmatch(called[k])]
-    begun = [k for k in columns if k < len(called) and called[k].startswith(tuple(words))]
-    return exact[0] if exact else begun[0] if len(begun) == 1 else None
+    pattern = re.compile(rf"(?:{'|'.join(words)})s?[\W_]*(?:id|name|key|code|no|nr|number)?")
+    full_matches = [k for k in columns if k < len(lower_names) and pattern.fullmatch(lower_names[k])]
+    prefix_matches = [k for k in columns if k < len(lower_names) and lower_names[k].startswith(tuple(words))]
+    return full_matches[0] if full_matches else prefix_matches[0] if len(prefix_matches) == 1 else None
 
 
-def in_words(places: Sequence[int], names: Sequence[Any] | None) -> str:
+def describe_columns(columns: Sequence[int], names: Sequence[Any] | None) -> str:
     """Describe the chosen columns of users, items and values for a message."""
     kinds = ("users", "items", "values")
-    said = [
+    phrases = [
         f"{kind} are column {k + 1}" + ("" if names is None else f" ({names[k]!r})")
-        for kind, k in zip(kinds, places, strict=False)
+        for kind, k in zip(kinds, columns, strict=False)
     ]
-    return ", ".join(said) + ("" if len(places) > 2 else "; there are no values")
+    return ", ".join(phrases) + ("" if len(columns) > 2 else "; there are no values")

@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.names._id_columns import INTEGERS, KINDS, MIXED, STRINGS, ids_in, objects, plain, rank, unplain
+from fastsketch.data.names._id_columns import (
+    INTEGERS,
+    KINDS,
+    MIXED,
+    STRINGS,
+    convert_ids,
+    decode_id,
+    encode_id,
+    mixed_id_sort_key,
+    object_array,
+)
 
 
 class IdMap:
@@ -45,36 +55,36 @@ class IdMap:
     """
 
     def __init__(self, ids: Any) -> None:
-        self.kind, given = _given(ids, "ids")
-        self._made = {}
-        places = self._add(given, "ids")
-        if len(self._made) < len(places):
+        self.kind, id_list = _kind_and_ids(ids, "ids")
+        self._positions_by_id = {}
+        positions = self._append(id_list, "ids")
+        if len(self._positions_by_id) < len(positions):
             # A repeated id has the position of its first occurrence, which is smaller than its own.
-            at = int(np.argmax(places < np.arange(len(places))))
-            raise ValueError(f"ids must be different, got {given[at]!r} again as entry {at}")
+            repeated = int(np.argmax(positions < np.arange(len(positions))))
+            raise ValueError(f"ids must be different, got {id_list[repeated]!r} again as entry {repeated}")
 
     kind: str
-    _made: "dict[Any, int] | None" = None
-    _held: "tuple[dict[str, NDArray[Any]], str] | None" = None  # the arrays of the state file, and their name
+    _positions_by_id: "dict[Any, int] | None" = None
+    _stored_arrays: "tuple[dict[str, NDArray[Any]], str] | None" = None  # the arrays of the state file, and their name
     _ids: "NDArray[Any] | None" = None
 
     @property
-    def _places(self) -> dict[Any, int]:
-        """The dict {id: position}, which is built when it is first used.
+    def _positions(self) -> dict[Any, int]:
+        """The dict {id: position}, which is decoded from the stored arrays when it is first used.
 
         Copies of a model may never use it.
         """
-        if self._made is None:
-            assert self._held is not None
-            self._made = read_ids(*self._held, self.kind)._places
-        return self._made
+        if self._positions_by_id is None:
+            assert self._stored_arrays is not None
+            self._positions_by_id = read_ids(*self._stored_arrays, self.kind)._positions
+        return self._positions_by_id
 
     # -- what it holds ---------------------------------------------------------------------------------------------
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._positions)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._places)
+        return iter(self._positions)
 
     def __contains__(self, value: object) -> bool:
         try:
@@ -82,10 +92,10 @@ class IdMap:
         except (TypeError, ValueError):
             return False
 
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, slice):
-            return self.ids[place].tolist()
-        return self.ids[place : place + 1 or None].tolist()[0]
+    def __getitem__(self, position: int | slice) -> Any:
+        if isinstance(position, slice):
+            return self.ids[position].tolist()
+        return self.ids[position : position + 1 or None].tolist()[0]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IdMap):
@@ -95,7 +105,7 @@ class IdMap:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return read_ids, (arrays_of(self, "ids"), "ids", self.kind)
+        return read_ids, (id_arrays(self, "ids"), "ids", self.kind)
 
     def __copy__(self) -> "IdMap":
         return self
@@ -104,15 +114,16 @@ class IdMap:
         return self
 
     def __repr__(self) -> str:
-        shown = ", ".join(repr(self[place]) for place in range(min(3, len(self))))
-        return f"<IdMap: {len(self):,} {self.kind}{': ' if shown else ''}{shown}{', ...' if len(self) > 3 else ''}>"
+        first_ids = ", ".join(repr(self[position]) for position in range(min(3, len(self))))
+        more = ", ..." if len(self) > 3 else ""
+        return f"<IdMap: {len(self):,} {self.kind}{': ' if first_ids else ''}{first_ids}{more}>"
 
     @property
     def ids(self) -> NDArray[Any]:
         """All ids in the order of their positions, as an int64 or object array (n,). The caller must not change it."""
         if self._ids is None:
-            ids = list(self._places)
-            self._ids = np.array(ids, np.int64) if self.kind == INTEGERS else objects(ids)
+            ids = list(self._positions)
+            self._ids = np.array(ids, np.int64) if self.kind == INTEGERS else object_array(ids)
         return self._ids
 
     # -- where an id is --------------------------------------------------------------------------------------------
@@ -132,7 +143,7 @@ class IdMap:
         ValueError
             If an id is missing: None, NaN.
         """
-        return self._find(*_given(ids, name), name)
+        return self._lookup(*_kind_and_ids(ids, name), name)
 
     def known(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
         """Return the positions of ids as an int64 array; an id that the map does not contain raises KeyError.
@@ -143,12 +154,12 @@ class IdMap:
         name : str, default "ids"
             Name of the ids in messages.
         """
-        kind, given = _given(ids, name)
-        out = self._find(kind, given, name)
+        kind, id_list = _kind_and_ids(ids, name)
+        out = self._lookup(kind, id_list, name)
         if len(out) and out.min() < 0:
-            unknown = list(dict.fromkeys(given[k] for k in np.flatnonzero(out < 0)[:100]))
-            shown, more = ", ".join(f"{value!r:.60}" for value in unknown[:5]), ", ..." if len(unknown) > 5 else ""
-            raise KeyError(f"{name} has ids that the model does not know: {shown}{more}")
+            unknown = list(dict.fromkeys(id_list[k] for k in np.flatnonzero(out < 0)[:100]))
+            listed, ellipsis = ", ".join(f"{value!r:.60}" for value in unknown[:5]), ", ..." if len(unknown) > 5 else ""
+            raise KeyError(f"{name} has ids that the model does not know: {listed}{ellipsis}")
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
@@ -162,108 +173,115 @@ class IdMap:
         name : str, default "ids"
             Name of the ids in messages.
         """
-        kind, given = _given(ids, name)
+        kind, id_list = _kind_and_ids(ids, name)
         if len(self) == 0:  # an empty map accepts ids of any kind
-            out = _of(kind, {})
-            return out, out._add(given, name)
-        if kind != self.kind and given:
-            raise self._of_another_kind(kind, given, name)
-        places = self._find(kind, given, name)
-        if len(places) == 0 or places.min() >= 0:
-            return self, places
-        out = _of(kind, self._places.copy())
-        return out, out._add(given, name)
+            out = _from_positions(kind, {})
+            return out, out._append(id_list, name)
+        if kind != self.kind and id_list:
+            raise self._kind_error(kind, id_list, name)
+        positions = self._lookup(kind, id_list, name)
+        if len(positions) == 0 or positions.min() >= 0:
+            return self, positions
+        out = _from_positions(kind, self._positions.copy())
+        return out, out._append(id_list, name)
 
     def ascending(self) -> "tuple[IdMap, NDArray[np.int64]]":
         """Return a map with the same ids in ascending order, and an array with the new position of each id."""
-        out = _of(self.kind, {})
-        out._add(sorted(self, key=rank if self.kind == MIXED else None), "ids")
+        out = _from_positions(self.kind, {})
+        out._append(sorted(self, key=mixed_id_sort_key if self.kind == MIXED else None), "ids")
         return out, out.places(self)
 
-    def _find(self, kind: str, given: list[Any], name: str) -> NDArray[np.int64]:
-        if kind != self.kind and MIXED not in (kind, self.kind) and given and len(self):
-            raise self._of_another_kind(kind, given, name)
-        place = self._places.get
-        return np.fromiter((place(one, -1) for one in given), np.int64, len(given))
+    def _lookup(self, kind: str, id_list: list[Any], name: str) -> NDArray[np.int64]:
+        """Return the position of each id of a list, -1 if unknown. TypeError if the ids are of another kind."""
+        if kind != self.kind and MIXED not in (kind, self.kind) and id_list and len(self):
+            raise self._kind_error(kind, id_list, name)
+        position_of = self._positions.get
+        return np.fromiter((position_of(value, -1) for value in id_list), np.int64, len(id_list))
 
-    def _of_another_kind(self, kind: str, given: list[Any], name: str) -> TypeError:
-        own = int if self.kind == INTEGERS else str
-        example = given[0] if kind != MIXED else next(one for one in given if not isinstance(one, own))
+    def _kind_error(self, kind: str, id_list: list[Any], name: str) -> TypeError:
+        """Create the TypeError for ids of another kind than those of the map."""
+        own_type = int if self.kind == INTEGERS else str
+        example = id_list[0] if kind != MIXED else next(value for value in id_list if not isinstance(value, own_type))
         return TypeError(f"{name} must be {self.kind}, as the ids of the model are, got {example!r}")
 
-    def _add(self, given: list[Any], name: str) -> NDArray[np.int64]:
-        """Append the ids that the map does not contain, changing the map, and return the positions of all given ids."""
-        places = self._places
-        known, place = len(places), places.setdefault
-        out = np.fromiter((place(one, len(places)) for one in given), np.int64, len(given))
-        for one in [*places][known:] if self.kind == STRINGS else ():
-            if not one.isascii():
+    def _append(self, id_list: list[Any], name: str) -> NDArray[np.int64]:
+        """Append the unknown ids of a list to this map, in place. Return the position of each id of the list."""
+        positions = self._positions
+        n_before, position_of = len(positions), positions.setdefault
+        out = np.fromiter((position_of(value, len(positions)) for value in id_list), np.int64, len(id_list))
+        for value in [*positions][n_before:] if self.kind == STRINGS else ():
+            if not value.isascii():
                 try:
-                    one.encode()
+                    value.encode()
                 except UnicodeEncodeError:
-                    raise ValueError(f"{name} must be Unicode text: entry {given.index(one)} is {one!r}") from None
+                    raise ValueError(
+                        f"{name} must be Unicode text: entry {id_list.index(value)} is {value!r}"
+                    ) from None
         return out
 
 
 def positions(answers: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
-    """Convert an array of recommended ids to positions, with -1 where the score is NaN (no recommendation).
+    """Convert an array of recommended ids to positions (int64), with -1 where the score is NaN.
 
-    With ids=None the answers are positions already and are returned unchanged.
+    NaN means that there is no recommendation. Without `ids` the answers are positions already and are returned.
     """
     if ids is None:
         return answers
     out = np.full(answers.shape, -1, np.int64)
-    there = ~np.isnan(scores)
-    out[there] = ids.places(answers[there])
+    has_answer = ~np.isnan(scores)
+    out[has_answer] = ids.places(answers[has_answer])
     return out
 
 
-def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
-    """Convert an array of positions, `places`, to an array of ids of the same shape.
+def ids_at(ids: IdMap, positions: NDArray[Any]) -> NDArray[Any]:
+    """Look up the ids at an array of positions. Return an array of the same shape.
 
     The result is int64 for integer ids and an object array otherwise. Position -1 gives -1 or None.
     """
-    places, missing = np.asarray(places), -1 if ids.kind == INTEGERS else None
+    positions, missing = np.asarray(positions), -1 if ids.kind == INTEGERS else None
     if len(ids) == 0:
-        return np.full(places.shape, missing)
-    out = ids.ids[places]
-    out[places < 0] = missing
+        return np.full(positions.shape, missing)
+    out = ids.ids[positions]
+    out[positions < 0] = missing
     return out
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays in which a state file stores an IdMap.
+def id_arrays(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays by name in which a state file stores an IdMap.
 
-    They are `name`, which holds integers, or UTF-8 text (JSON for a mixture), and for strings `name`_ends, the end of
-    each.
+    The array `name` holds integers, or UTF-8 text (JSON for a mixture). For strings, `name`_ends holds the end of each.
+    The arrays are cached in the map.
     """
-    if ids._held is None:  # cached, because every copy of a model needs them
+    if ids._stored_arrays is None:  # cached, because every copy of a model needs them
         if ids.kind == STRINGS:
             arrays = checks.text_arrays(ids, *array_names(name))
         elif ids.kind == MIXED:
-            arrays = {name: np.frombuffer(json.dumps(list(map(plain, ids))).encode(), np.uint8)}
+            arrays = {name: np.frombuffer(json.dumps(list(map(encode_id, ids))).encode(), np.uint8)}
         else:
             arrays = {name: ids.ids}
-        ids._held = arrays, name
-    arrays, held = ids._held
-    return {name + key.removeprefix(held): array for key, array in arrays.items()}
+        ids._stored_arrays = arrays, name
+    arrays, stored_name = ids._stored_arrays
+    return {name + key.removeprefix(stored_name): array for key, array in arrays.items()}
 
 
-def own_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> IdMap:
-    """Return the IdMap stored in arrays of this process, without validation; it is decoded at first use.
+def trusted_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> IdMap:
+    """Create the IdMap that is stored in arrays of this process, without validation.
 
-    The arrays are those that ``arrays_of`` returned. Use ``read_ids`` for untrusted arrays.
+    It is decoded at first use. The arrays are those that ``id_arrays`` returned. Use ``read_ids`` for untrusted arrays.
     """
     out = IdMap.__new__(IdMap)
-    out.kind, out._held = kind, ({key: array for key, array in arrays.items() if key in array_names(name)}, name)
+    out.kind, out._stored_arrays = (
+        kind,
+        ({key: array for key, array in arrays.items() if key in array_names(name)}, name),
+    )
     return out
 
 
 def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
-    """Return the IdMap stored in arrays of a state file. Raise ValueError if the arrays are invalid.
+    """Decode the IdMap that is stored in arrays of a state file, which may be untrusted.
 
-    The arrays are those that ``arrays_of`` returned, and may be untrusted.
+    The arrays are those that ``id_arrays`` returned. Raise ValueError if they are invalid.
     """
     if kind not in KINDS:
         raise ValueError(f"ids are {', '.join(KINDS)}, not {kind!r}")
@@ -274,12 +292,12 @@ def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
         entries: Any = json.loads(checks.array_of(arrays, name, (size,), np.uint8).tobytes())
         if not isinstance(entries, list):
             raise ValueError(f"array {name!r} holds no list of ids")
-        _, ids = ids_in(objects([unplain(entry) for entry in cast("list[Any]", entries)]), name, mixed=True)
+        _, ids = convert_ids(object_array([decode_id(entry) for entry in cast("list[Any]", entries)]), name, mixed=True)
     elif kind == INTEGERS:
         ids = checks.array_of(arrays, name, (size,), checks.INT64).tolist()
     else:
         ids = checks.texts_of(arrays, *array_names(name))
-    out = _of(kind, {one: place for place, one in enumerate(ids)})
+    out = _from_positions(kind, {value: position for position, value in enumerate(ids)})
     if len(out) < len(ids):
         raise ValueError(f"array {name!r} must hold different ids: one of them stands twice")
     return out
@@ -290,20 +308,21 @@ def array_names(name: str) -> tuple[str, str]:
     return name, f"{name}_ends"
 
 
-def _given(values: Any, name: str) -> tuple[str, list[Any]]:
+def _kind_and_ids(values: Any, name: str) -> tuple[str, list[Any]]:
     """Convert ids, or an IdMap, to (kind, list of ids)."""
-    return (values.kind, list(values)) if isinstance(values, IdMap) else ids_in(values, name)
+    return (values.kind, list(values)) if isinstance(values, IdMap) else convert_ids(values, name)
 
 
-def _of(kind: str, places: dict[Any, int]) -> IdMap:
+def _from_positions(kind: str, positions: dict[Any, int]) -> IdMap:
+    """Create an IdMap from a dict {id: position}, without checks or a copy."""
     out = IdMap.__new__(IdMap)
-    out.kind, out._made = kind, places
+    out.kind, out._positions_by_id = kind, positions
     return out
 
 
 def no_ids() -> IdMap:
     """Return an empty IdMap, to which ids of any kind can be appended with ``extended``."""
-    return _of(INTEGERS, {})
+    return _from_positions(INTEGERS, {})
 
 
 def as_id_map(ids: Any, size: int, name: str) -> IdMap:

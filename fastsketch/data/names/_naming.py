@@ -12,7 +12,7 @@ from fastsketch._kernels.features import names as kernel
 from fastsketch.data.files import _checks as checks
 
 # The arrays of CSR rows: indptr (n + 1,) int64, indices (nnz,) int32, ascending in a row, data (nnz,) float64.
-Parts = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
+CsrArrays = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 # A row of named features.
 NamedRow = Mapping[str, float | str] | Sequence[str | tuple[str, float | str]]
 NamedRows = NamedRow | Sequence[NamedRow]
@@ -53,6 +53,7 @@ def _is_entry(item: Any) -> bool:
 
 
 def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
+    """Return True if rows are a vector of objects whose first entry is a dict."""
     if not isinstance(rows, np.ndarray):
         return False
     array = cast("NDArray[Any]", rows)
@@ -62,9 +63,9 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 def as_list(rows: Any) -> Sequence[Any]:
     """Return rows of named features as a sequence of rows; a single dict is one row."""
     if isinstance(rows, Mapping):  # so is scipy.sparse.dok_array
-        one = cast("Mapping[str, Any]", rows)
-        if not is_sparse(one):
-            return (one,)
+        row = cast("Mapping[str, Any]", rows)
+        if not is_sparse(row):
+            return (row,)
     if isinstance(rows, list | tuple):
         return cast("Sequence[Any]", rows)
     if _holds_dicts(rows):
@@ -73,7 +74,7 @@ def as_list(rows: Any) -> Sequence[Any]:
     raise TypeError(f"rows must be a dict, or a list of dicts, of names or of pairs, got {kind}")
 
 
-class KeptNames:
+class NameTable:
     """A table of feature names and their columns, numbered in order of first appearance."""
 
     width: int | None = None  # number of columns; None: one for each name
@@ -86,19 +87,19 @@ class KeptNames:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
+    def parts(self, rows: Sequence[Any], unknown: str) -> CsrArrays:
         """Encode rows of named features as the CSR arrays (indptr, indices, data).
 
-        With unknown="add" new names get columns; if the batch is refused or interrupted, they are removed again.
-        TypeError or ValueError names the row and feature.
+        With unknown="add" new names get columns, in place; if the batch is refused or interrupted, they are removed
+        again. TypeError or ValueError names the row and feature.
         """
-        before, columns = len(self.columns), kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown])
+        n_before, columns = len(self.columns), kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown])
         try:
             parts = kernel.encode(rows, columns)
             self.mixed = columns.mixed
             return parts
         except BaseException:
-            self.cut(before)
+            self.cut(n_before)
             raise
 
     def cut(self, size: int) -> None:
@@ -106,18 +107,18 @@ class KeptNames:
         if len(self.columns) > size:
             while len(self.columns) > size:
                 self.columns.popitem()
-            self._find_words()
+            self._rebuild_pairs()
 
     def add(self, names: Sequence[str]) -> None:
         """Add columns for new names. Raise ValueError, and add none, if a name already has a column."""
-        before = len(self.columns)
+        n_before = len(self.columns)
         self.parts([names], "add")
-        if len(self.columns) < before + len(names):
-            self.cut(before)
+        if len(self.columns) < n_before + len(names):
+            self.cut(n_before)
             raise ValueError("names must be different: one of them stands twice")
-        self._find_words()
+        self._rebuild_pairs()
 
-    def _find_words(self) -> None:
+    def _rebuild_pairs(self) -> None:
         """Rebuild the set of features that have string values, from the columns called "name=string"."""
         self._pairs.clear()
         self._pairs.update({name.partition("=")[0]: {} for name in self.columns if "=" in name})
@@ -127,7 +128,7 @@ class KeptNames:
         return checks.text_arrays(islice(self.columns, size), "names", "name_ends")
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "KeptNames":
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "NameTable":
         """Decode names from the two arrays of a state file. Raise ValueError if the arrays are invalid."""
         out = cls()
         out.add(checks.texts_of(arrays, "names", "name_ends"))
@@ -146,7 +147,7 @@ class HashedNames:
     def __len__(self) -> int:
         return 0
 
-    def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
+    def parts(self, rows: Sequence[Any], unknown: str) -> CsrArrays:
         """Encode rows of named features as the CSR arrays (indptr, indices, data); `unknown` has no effect."""
         return kernel.encode(rows, self._columns)
 

@@ -35,7 +35,7 @@ ROWS_AT_A_TIME = 4096
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
 # A text column with a larger share of distinct values is reported, since its values are hardly categories.
-DIFFERENT = 0.9
+DISTINCT_SHARE = 0.9
 Named = dict[str, float | str]
 
 
@@ -43,7 +43,7 @@ class _Column(NamedTuple):
     """A column that is read: its name, its position and whether it is numeric."""
 
     name: str
-    place: int  # position of the column
+    position: int  # position of the column
     numeric: bool
 
 
@@ -140,39 +140,41 @@ class TableRows:
         schema: Mapping[str, Any] | None = None,
     ) -> None:
         self.path: Any = Path(cast("str", path)) if isinstance(path, str | PathLike) else path
-        self._said = header is not None
+        self._header_given = header is not None
         self._dialect = as_dialect(header, separator, decimal, thousands, comment, na_values, multiline)
-        self._refuses = as_choice(missing, "missing", ("feature", "refuse")) == "refuse"
-        asked = {"categorical": categorical, "numeric": numeric, "ignore": ignore}
-        columns: dict[str, Any] = {argument: _columns(some, argument) for argument, some in asked.items()}
-        named = any(isinstance(column, str) for some in (*columns.values(), [label]) for column in some)
-        if header is None and (named or schema is not None):
+        self._refuse_missing_cells = as_choice(missing, "missing", ("feature", "refuse")) == "refuse"
+        requested = {"categorical": categorical, "numeric": numeric, "ignore": ignore}
+        columns: dict[str, Any] = {
+            argument: _check_columns(entries, argument) for argument, entries in requested.items()
+        }
+        has_names = any(isinstance(column, str) for entries in (*columns.values(), [label]) for column in entries)
+        if header is None and (has_names or schema is not None):
             self._dialect = self._dialect._replace(header=True)
         if isinstance(self.path, Path) and self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
-        self._once: Table | None = None
+        self._open_input: Table | None = None
         with open_table(self.path, self._dialect) as table:
             self.name, self.size, self.header = table.name, table.size, table.names is not None
-            self._names = self._names_in(table)
-            self._places = {name: place for place, name in enumerate(self._names)}
+            self._names = self._column_names_of(table)
+            self._positions = {name: position for position, name in enumerate(self._names)}
             self._dialect = self._dialect._replace(header=self.header)
-            target = None if label is None else self._name_of(_columns([label], "label")[0])
+            target = None if label is None else self._name_of(_check_columns([label], "label")[0])
             if schema is None:
-                given = {argument: list(map(self._name_of, some)) for argument, some in columns.items()}
-                kinds = self._decide(table, target, given)
+                requested_names = {argument: list(map(self._name_of, entries)) for argument, entries in columns.items()}
+                kinds = self._decide_kinds(table, target, requested_names)
                 label_kind = kinds.pop(target) if target is not None else None
-            elif refused := [argument for argument, some in columns.items() if some]:
+            elif refused := [argument for argument, entries in columns.items() if entries]:
                 raise ValueError(f"{refused[0]} does not go with schema, which says what each column is")
             else:
-                known: Any = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
-                known = self._name_of(known) if isinstance(known, int) else known
-                stated = {**schema, "label": known} if isinstance(schema, Mapping) else schema
-                target = known if target is None and known in self._names else target
-                kinds, label_kind = _of_schema(stated, target)
-            if self._is_input():
-                self._once = table
-        self._columns = [_Column(name, self._place(name), kind == NUMERIC) for name, kind in kinds.items()]
-        self._label = None if target is None else _Column(target, self._place(target), label_kind == NUMERIC)
+                schema_label: Any = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
+                schema_label = self._name_of(schema_label) if isinstance(schema_label, int) else schema_label
+                checked_schema = {**schema, "label": schema_label} if isinstance(schema, Mapping) else schema
+                target = schema_label if target is None and schema_label in self._names else target
+                kinds, label_kind = _kinds_of_schema(checked_schema, target)
+            if self._is_standard_input():
+                self._open_input = table
+        self._columns = [_Column(name, self._position_of(name), kind == NUMERIC) for name, kind in kinds.items()]
+        self._label = None if target is None else _Column(target, self._position_of(target), label_kind == NUMERIC)
         self.schema: dict[str, Any] = {"columns": kinds, "label": target, "label_kind": label_kind}
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[list[Named], NDArray[Any] | None, int]]":
@@ -195,19 +197,21 @@ class TableRows:
             For an invalid line, with its number and column.
         """
         start_row = as_integer(start_row, "start_row", 0)
-        read = [*self._columns, *([] if self._label is None else [self._label])]
-        numbers, texts = ([column.place for column in read if column.numeric is kind] for kind in (True, False))
+        read_columns = [*self._columns, *([] if self._label is None else [self._label])]
+        numbers, texts = (
+            [column.position for column in read_columns if column.numeric is kind] for kind in (True, False)
+        )
         with self._reading() as table:
             table.hint = self._hint
             for frame, numbered in table.frames(numbers, texts):
-                for first in range(start_row, len(frame), ROWS_AT_A_TIME):
-                    some = frame.slice(first, ROWS_AT_A_TIME)
+                for start in range(start_row, len(frame), ROWS_AT_A_TIME):
+                    block = frame.slice(start, ROWS_AT_A_TIME)
 
-                    def line_of(row: int, first: int = first, numbered: Any = numbered) -> int:
-                        return int(numbered()[first + row])
+                    def line_of(row: int, start: int = start, numbered: Any = numbered) -> int:
+                        return int(numbered()[start + row])
 
-                    self._refuse_missing(table, some, line_of)
-                    yield *self._rows(some), table.position()
+                    self._refuse_missing(table, block, line_of)
+                    yield *self._rows(block), table.position()
                 start_row = max(0, start_row - len(frame))
 
     @contextmanager
@@ -216,21 +220,21 @@ class TableRows:
 
         Raise SourceError if standard input has been read before, or if the header of the file has changed.
         """
-        if self._is_input():
-            table, self._once = self._once, None
+        if self._is_standard_input():
+            table, self._open_input = self._open_input, None
             if table is None:
                 raise SourceError("standard input can be read only once: save it to a file first")
             yield table
             return
         with open_table(self.path, self._dialect) as table:
-            if self._names_in(table) != self._names:
+            if self._column_names_of(table) != self._names:
                 raise SourceError(f"{self.name}: the header has changed since the file was opened")
             yield table
 
     def line_of(self, row: int) -> int | None:
         """Return the line (from 1) of a row (from 0), or None for standard input or a table that is not text."""
         row = as_integer(row, "row", 0)
-        if self._is_input():
+        if self._is_standard_input():
             return None
         with open_table(self.path, self._dialect) as table:  # opened again, because chunks() may be active
             for frame, numbered in table.frames([], [0]) if table.unit == "line" else ():
@@ -242,32 +246,38 @@ class TableRows:
     def _hint(self, column: int) -> str:
         """Return the end of an error message about a word in a numeric column."""
         name = self._names[column]
-        return "" if self._label and column == self._label.place else f" ({_as_words(name)})"
+        return "" if self._label and column == self._label.position else f" ({_categorical_hint(name)})"
 
-    def _refuse_missing(self, table: Table, frame: Any, number: Callable[[int], int]) -> None:
+    def _refuse_missing(self, table: Table, frame: Any, line_of: Callable[[int], int]) -> None:
         """Raise SourceError for the first row with a missing label or, if missing="refuse", with any missing cell."""
-        refused = [*(self._columns if self._refuses else ()), *([] if self._label is None else [self._label])]
+        refused = [
+            *(self._columns if self._refuse_missing_cells else ()),
+            *([] if self._label is None else [self._label]),
+        ]
         empty = [
             (int(cells.is_null().arg_max()), column)
-            for column, cells in ((column, frame[str(column.place)]) for column in refused)
+            for column, cells in ((column, frame[str(column.position)]) for column in refused)
             if cells.null_count()
         ]
         for row, column in sorted(empty)[:1]:
-            what = ", the label, is empty" if column is self._label else " is empty, or stands for a missing value"
-            raise table.error(number(row), f"column {column.name!r}{what}")
+            explanation = (
+                ", the label, is empty" if column is self._label else " is empty, or stands for a missing value"
+            )
+            raise table.error(line_of(row), f"column {column.name!r}{explanation}")
 
     def _rows(self, frame: Any) -> tuple[list[Named], NDArray[Any] | None]:
         """Convert a polars data frame to (rows as dicts, array of labels or None)."""
-        columns = [_values(frame[str(column.place)]) for column in self._columns]
+        columns = [_values_of_column(frame[str(column.position)]) for column in self._columns]
         names = [column.name for column in self._columns]
         rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         if self._label is None:
             return rows, None
-        labels = _values(frame[str(self._label.place)])
+        labels = _values_of_column(frame[str(self._label.position)])
         refuse_final_nul(labels, f"{self.name}: column {self._label.name!r}, the label")
         return rows, np.array(labels)
 
-    def _is_input(self) -> bool:
+    def _is_standard_input(self) -> bool:
+        """Return True if the table is read from standard input."""
         return isinstance(self.path, Path) and str(self.path) == "-"
 
     # -- columns ---------------------------------------------------------------------------------------------------
@@ -281,70 +291,79 @@ class TableRows:
             raise SourceError(f"{self.name} has {len(self._names)} columns, numbered from 0: {column} is none of them")
         return self._names[column]
 
-    def _place(self, name: str) -> int:
-        if name not in self._places:
-            divided = "" if len(self._names) > 1 else f" ({UNDIVIDED})"
-            raise SourceError(f"{self.name} has no column {name!r}: it has {_listed(self._names)}{divided}")
-        return self._places[name]
+    def _position_of(self, name: str) -> int:
+        """Return the position of a column. SourceError if there is no such column."""
+        if name not in self._positions:
+            hint = "" if len(self._names) > 1 else f" ({UNDIVIDED})"
+            raise SourceError(f"{self.name} has no column {name!r}: it has {_list_names(self._names)}{hint}")
+        return self._positions[name]
 
-    def _names_in(self, table: Table) -> list[str]:
+    def _column_names_of(self, table: Table) -> list[str]:
+        """Return the column names of an open table, made unique; without a header they are numbered.
+
+        SourceError if the table is empty, or if a name is a number, so that the first line is probably no header.
+        """
         if not table.width:
             raise SourceError(f"{table.name} holds no rows")
         numbers = [name for name in table.names or () if kind_of(name) == NUMBER]
-        if numbers and table.unit == "line" and not (self._said or table.numbered):
+        if numbers and table.unit == "line" and not (self._header_given or table.numbered):
             hint = "is there no header? (--set header=no, header=False)"
             raise table.error(table.begins, f"a column is called {numbers[0]!r}: {hint}")
-        where = table.name if table.begins < 0 else f"{table.name}, line {table.begins}"
-        return list(unique_names(table.names or [""] * table.width, where))
+        location = table.name if table.begins < 0 else f"{table.name}, line {table.begins}"
+        return list(unique_names(table.names or [""] * table.width, location))
 
-    def _decide(self, table: Table, label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
-        """Decide whether each column is numeric or categorical; return {name: kind} of the columns to read, the label
-        last.
+    def _decide_kinds(self, table: Table, label: str | None, requested_names: dict[str, list[str]]) -> dict[str, str]:
+        """Decide whether each column is numeric or categorical. Return {name: kind} of the columns to read.
+
+        `requested_names` has the names of the arguments categorical, numeric and ignore. The label comes last. Columns
+        of dates are dropped with a warning. SourceError lists the columns on which the user must decide.
         """
-        for argument, names in given.items():
+        for argument, names in requested_names.items():
             for name in names:
-                if name not in self._places:
-                    raise ValueError(f"{argument}: {self.name} has no column {name!r}: it has {_listed(self._names)}")
-        both = set(given["categorical"]) & set(given["numeric"])
-        if both:
-            raise ValueError(f"column {min(both)!r} stands in categorical and in numeric")
+                if name not in self._positions:
+                    raise ValueError(
+                        f"{argument}: {self.name} has no column {name!r}: it has {_list_names(self._names)}"
+                    )
+        in_both = set(requested_names["categorical"]) & set(requested_names["numeric"])
+        if in_both:
+            raise ValueError(f"column {min(in_both)!r} stands in categorical and in numeric")
         if label is not None:
-            self._place(label)
-        if label in given["ignore"]:
+            self._position_of(label)
+        if label in requested_names["ignore"]:
             raise ValueError(f"ignore: {label!r} is the column of labels")
         if not table.first:
             raise SourceError(f"{self.name} holds a header and no rows")
         kinds: dict[str, str] = {}
         problems: dict[str, str] = {}
         dates: list[str] = []
-        asked = {name: kind for kind in (CATEGORICAL, NUMERIC) for name in given[kind]}
-        ignored = set(given["ignore"])
-        cells = {name: [row[place] for _, row in table.first] for name, place in self._places.items()}
+        requested_kinds = {name: kind for kind in (CATEGORICAL, NUMERIC) for name in requested_names[kind]}
+        ignored = set(requested_names["ignore"])
+        cells = {name: [row[position] for _, row in table.first] for name, position in self._positions.items()}
         cells |= self._late_cells(
-            table, {name: cells[name] for name in cells if name not in asked and name not in ignored}
+            table, {name: cells[name] for name in cells if name not in requested_kinds and name not in ignored}
         )
         for name in [*(name for name in self._names if name != label), *([] if label is None else [label])]:
             if name in ignored:
                 continue
-            kinds[name] = asked.get(name) or self._kind(name, cells[name])
+            kinds[name] = requested_kinds.get(name) or self._kind(name, cells[name])
             if kinds[name] == DATE and name != label:
                 dates.append(name)
                 del kinds[name]
             elif kinds[name] not in (CATEGORICAL, NUMERIC):
-                problems[name] = self._problem(name, table, kinds[name])
-            elif name not in asked and name != label and kinds[name] == CATEGORICAL:
-                self._say_texts(name, [cell.strip() for cell in cells[name]])
+                problems[name] = self._problem_message(name, table, kinds[name])
+            elif name not in requested_kinds and name != label and kinds[name] == CATEGORICAL:
+                self._log_distinct_texts(name, [cell.strip() for cell in cells[name]])
         if problems:
             first, *others = problems
-            more = f"; so do {_listed(others)}, or hold other figures" if others else ""
+            and_more = f"; so do {_list_names(others)}, or hold other figures" if others else ""
             raise SourceError(
-                f"{problems[first]}{more}; --ignore {' '.join(problems)} leaves {'them' if others else 'it'} out "
-                f"(ignore={list(problems)!r}), {_as_words(first)}"
+                f"{problems[first]}{and_more}; --ignore {' '.join(problems)} leaves {'them' if others else 'it'} out "
+                f"(ignore={list(problems)!r}), {_categorical_hint(first)}"
             )
         if dates:
-            what = "a column" if len(dates) == 1 else "columns"
-            said = f"{self.name}: {what} of dates or times, which teach a model nothing as they are, left out: "
-            warn_caller(f"{said}{_listed(dates)} (categorical={dates!r} reads words)")
+            subject = "a column" if len(dates) == 1 else "columns"
+            message = f"{self.name}: {subject} of dates or times, which teach a model nothing as they are, left out: "
+            warn_caller(f"{message}{_list_names(dates)} (categorical={dates!r} reads words)")
         if not set(kinds) - {label}:
             raise SourceError(f"{self.name} has no column of features")
         return kinds
@@ -353,17 +372,19 @@ class TableRows:
         """Return later cells of the columns whose first 1,000 cells are all missing, read from the table again."""
         dialect = table.dialect
         empty = [name for name, column in cells.items() if all(kind_of(cell, dialect) is None for cell in column)]
-        if not empty or self._is_input() or len(table.first) < DECIDING_LINES - 1:
+        if not empty or self._is_standard_input() or len(table.first) < DECIDING_LINES - 1:
             return {}
-        places = [self._places[name] for name in empty]
-        with open_table(self.path, self._dialect) as again:
-            found = first_cells((frame for frame, _ in again.frames([], places)), places, dialect)
-        return {name: found[place] for name, place in zip(empty, places, strict=True)}
+        column_positions = [self._positions[name] for name in empty]
+        with open_table(self.path, self._dialect) as reopened:
+            cells_by_position = first_cells(
+                (frame for frame, _ in reopened.frames([], column_positions)), column_positions, dialect
+            )
+        return {name: cells_by_position[position] for name, position in zip(empty, column_positions, strict=True)}
 
-    def _say_texts(self, name: str, cells: list[str]) -> None:
+    def _log_distinct_texts(self, name: str, cells: list[str]) -> None:
         """Log a warning if a text column has a different value in nearly every row."""
         texts = [text for text in cells if text]
-        if len(texts) >= MANY and len(set(texts)) > DIFFERENT * len(texts):
+        if len(texts) >= MANY and len(set(texts)) > DISTINCT_SHARE * len(texts):
             LOGGER.warning(
                 "%s: column %r holds another text in nearly every row, such as %r, and as categories they teach "
                 "nothing: --ignore %s leaves it out (ignore=[%r]), --categorical %s keeps it (categorical=[%r]); in "
@@ -392,34 +413,38 @@ class TableRows:
         say_ids(self.name, {name: cells}, f"--ignore {name}, ignore={[name]!r}, leaves it out")
         return NUMERIC
 
-    def _problem(self, name: str, table: Table, kind: str) -> str:
-        """Return the error message for a column of a kind that needs a decision, quoting the first such cell."""
-        place = self._places[name]
-        odd = ((number, row[place]) for number, row in table.first if self._shows(row[place], kind))
-        number, cell = next(odd, (table.begins, ""))
-        said = f"column {name!r} holds {cell.strip()[:40]!r}"
+    def _problem_message(self, name: str, table: Table, kind: str) -> str:
+        """Return the error message for a column of such a kind; it quotes the first such cell."""
+        position = self._positions[name]
+        matching_cells = (
+            (number, row[position]) for number, row in table.first if self._is_problem_cell(row[position], kind)
+        )
+        number, cell = next(matching_cells, (table.begins, ""))
+        description = f"column {name!r} holds {cell.strip()[:40]!r}"
         if kind == NUMBER:
             numeric = f"--numeric {name} (numeric={[name]!r}) refuses such cells"
-            return str(table.error(number, f"{said}, but numbers in most others: {numeric}"))
-        return str(table.error(number, f"{said}, {kind}: {remedy(kind)}"))
+            return str(table.error(number, f"{description}, but numbers in most others: {numeric}"))
+        return str(table.error(number, f"{description}, {kind}: {remedy(kind)}"))
 
-    def _shows(self, cell: str, kind: str) -> bool:
-        found = kind_of(cell, self._dialect)
-        return found not in (None, NUMBER) if kind == NUMBER else found == kind
+    def _is_problem_cell(self, cell: str, kind: str) -> bool:
+        """Return True if a cell makes its column one of `kind`; for NUMBER if it is no number."""
+        cell_kind = kind_of(cell, self._dialect)
+        return cell_kind not in (None, NUMBER) if kind == NUMBER else cell_kind == kind
 
 
-def _as_words(name: str) -> str:
+def _categorical_hint(name: str) -> str:
+    """Return the end of a message that says how to read a column as categories."""
     return f"--categorical {name} reads words (categorical={[name]!r})"
 
 
-def _values(cells: Any) -> list[Any]:
+def _values_of_column(cells: Any) -> list[Any]:
     """Convert a polars column to a list, with "" for null."""
     values = cells.to_list()
     return ["" if value is None else value for value in values] if cells.null_count() else values
 
 
-def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
-    """Return column names or positions as a list. Raise TypeError for other values."""
+def _check_columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
+    """Validate the columns that an argument names, and return them as a list. TypeError for other values."""
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         hint = f": [{columns!r}] is one" if isinstance(columns, str) else ""
         raise TypeError(f"{argument} must be a sequence of names, got {columns!r}{hint}")
@@ -430,25 +455,29 @@ def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
     return listed
 
 
-def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
-    """Return ({name: kind} of the features, kind of the label) from a schema. Raise ValueError if the schema is
-    invalid.
+def _kinds_of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
+    """Validate a schema. Return ({name: kind} of the features, kind of the label).
+
+    `label` is the column of labels to read, None for none. ValueError or TypeError if the schema is invalid.
     """
     if not isinstance(schema, Mapping):
         raise TypeError(f"schema must be that of other TableRows, a dict, got {type(schema).__name__}")
     try:
-        kinds, known, kind = dict(schema["columns"]), schema["label"], schema["label_kind"]
+        kinds, schema_label, kind = dict(schema["columns"]), schema["label"], schema["label_kind"]
     except (TypeError, KeyError, ValueError):
         raise ValueError("schema must be that of other TableRows: columns, label, label_kind") from None
-    for name, stated in [*kinds.items(), *([] if known is None else [(known, kind)])]:
-        if not isinstance(name, str) or stated not in (NUMERIC, CATEGORICAL):
-            raise ValueError(f"schema must say 'numeric' or 'categorical' of each column, got {name!r}: {stated!r}")
-    if label is not None and label != known:
-        raise ValueError(f"label={label!r} is not the label of the schema, which is {known!r}")
+    for name, column_kind in [*kinds.items(), *([] if schema_label is None else [(schema_label, kind)])]:
+        if not isinstance(name, str) or column_kind not in (NUMERIC, CATEGORICAL):
+            raise ValueError(
+                f"schema must say 'numeric' or 'categorical' of each column, got {name!r}: {column_kind!r}"
+            )
+    if label is not None and label != schema_label:
+        raise ValueError(f"label={label!r} is not the label of the schema, which is {schema_label!r}")
     if not kinds:
         raise ValueError("schema must have a column")
     return kinds, None if label is None else kind
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
+    """Format at most 20 column names for a message."""
     return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")

@@ -29,7 +29,7 @@ Numbers = Callable[[], NDArray[np.int64]]
 
 
 @contextmanager
-def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = False) -> "Generator[Table]":
+def open_table(table: Any, dialect: Dialect, *, min_columns: int = 1, buffered: bool = False) -> "Generator[Table]":
     """Open a csv file, a Parquet or Arrow file, or a data frame as a table; "-" is standard input.
 
     Parameters
@@ -37,9 +37,9 @@ def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = Fa
     table : str, path or data frame
     dialect : Dialect
         Of text.
-    wanted : int, default 1
+    min_columns : int, default 1
         Least number of columns that the table must have.
-    held : bool, default False
+    buffered : bool, default False
         Whether the caller keeps all rows in memory; then ``most_unpacked`` limits what a csv file unpacks to.
 
     Raises
@@ -50,21 +50,24 @@ def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = Fa
         If polars is not installed.
     """
     if not isinstance(table, str | PathLike):
-        yield _checked(TypedTable(HeldFrames(table)), wanted)
+        yield _require_columns(TypedTable(HeldFrames(table)), min_columns)
         return
     path = Path(cast("str | PathLike[str]", table))
     standard = str(path) == "-"
     if not standard and is_typed_file(path):
-        yield _checked(TypedTable(FileFrames(path, str(path))), wanted)
+        yield _require_columns(TypedTable(FileFrames(path, str(path))), min_columns)
         return
     with InputFile(path, sys.stdin.buffer if standard else None) as file:
-        yield _checked(CsvTable(file.held() if held else file, dialect, 0 if standard else path.stat().st_size), wanted)
+        yield _require_columns(
+            CsvTable(file.held() if buffered else file, dialect, 0 if standard else path.stat().st_size), min_columns
+        )
 
 
-def _checked(table: Any, wanted: int) -> Any:
-    if 0 < table.width < wanted:
-        divided = "" if table.width > 1 or table.unit == "row" else f"; {UNDIVIDED}"
-        raise table.error(table.begins, f"{wanted} columns are needed, there are {table.width}{divided}")
+def _require_columns(table: Any, min_columns: int) -> Any:
+    """Return a table. SourceError if it has fewer than `min_columns` columns."""
+    if 0 < table.width < min_columns:
+        hint = "" if table.width > 1 or table.unit == "row" else f"; {UNDIVIDED}"
+        raise table.error(table.begins, f"{min_columns} columns are needed, there are {table.width}{hint}")
     return table
 
 
@@ -90,6 +93,7 @@ class CsvTable(Csv):
             yield frame, partial(self._lines, piece, line, len(frame))
 
     def _lines(self, piece: bytes, line: int, n: int) -> NDArray[np.int64]:
+        """Return the line number of each of the n rows of a piece, which follows line `line`."""
         if b'"' not in piece and piece.count(self.newline) == n:
             return np.arange(line + 1, line + 1 + n)
         return np.array([number for number, _ in self.records(piece, line)])
@@ -104,7 +108,7 @@ class TypedTable:
     unit, begins, numbered = "row", -1, False
 
     def __init__(self, frames: Frames) -> None:
-        self._frames, self.name, self.size, self._done = frames, frames.name, frames.n_rows, 0
+        self._frames, self.name, self.size, self._rows_read = frames, frames.name, frames.n_rows, 0
         self.hint: Callable[[int], str] = lambda column: ""
         self.dialect = Dialect(header=True)
         self.names: list[str] = [name for name in frames.schema if name not in frames.index]
@@ -116,7 +120,7 @@ class TypedTable:
 
     def position(self) -> int:
         """Return the number of rows that have been read."""
-        return self._done
+        return self._rows_read
 
     def error(self, number: int, why: object) -> SourceError:
         """Return a SourceError that names a row of the table."""
@@ -131,14 +135,14 @@ class TypedTable:
         pl = needs("polars", "tables")
         names = [self.names[k] for k in (*numbers, *texts)]
         with damaged(self.name, "table"):
-            for first in range(0, self.size, PIECE_ROWS):
-                piece = self._frames.checked_rows(first, min(first + PIECE_ROWS, self.size), names)
-                columns = [self._numbers(piece[self.names[k]], k, first).alias(str(k)) for k in numbers]
+            for first_row in range(0, self.size, PIECE_ROWS):
+                piece = self._frames.checked_rows(first_row, min(first_row + PIECE_ROWS, self.size), names)
+                columns = [self._numbers(piece[self.names[k]], k, first_row).alias(str(k)) for k in numbers]
                 columns += [self._texts(piece[self.names[k]]).alias(str(k)) for k in texts]
-                self._done += len(piece)
-                yield pl.DataFrame(columns), partial(np.arange, first, self._done)
+                self._rows_read += len(piece)
+                yield pl.DataFrame(columns), partial(np.arange, first_row, self._rows_read)
 
-    def _numbers(self, column: Any, place: int, first: int) -> Any:
+    def _numbers(self, column: Any, position: int, first_row: int) -> Any:
         """Convert a column to float64. Raise SourceError at the first row that does not hold a number."""
         pl = needs("polars", "tables")
         if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
@@ -148,7 +152,7 @@ class TypedTable:
             try:
                 values.append(None if self.dialect.missing(text or "") else as_number(text, self.dialect))
             except ValueError as error:
-                raise self.error(first + row, f"{self.called(place)}: {error}{self.hint(place)}") from None
+                raise self.error(first_row + row, f"{self.called(position)}: {error}{self.hint(position)}") from None
         return pl.Series(values, dtype=pl.Float64)
 
     def _texts(self, column: Any) -> Any:
@@ -159,9 +163,11 @@ class TypedTable:
         pl, kind = needs("polars", "tables"), column.dtype
         if kind.is_float():
             column = column.fill_nan(None)
-            whole = (column == column.floor()) & (column.abs() <= 2.0**53)
+            is_integer = (column == column.floor()) & (column.abs() <= 2.0**53)
             texts = column.cast(pl.String)
-            return texts.zip_with(~whole.fill_null(value=False), column.cast(pl.Int64, strict=False).cast(pl.String))
+            return texts.zip_with(
+                ~is_integer.fill_null(value=False), column.cast(pl.Int64, strict=False).cast(pl.String)
+            )
         if kind.is_temporal() and kind != pl.Duration:
             return column.dt.to_string("iso").str.replace(r"\.0+$", "")
         if kind.is_nested() or kind in (pl.Binary, pl.Object):

@@ -10,8 +10,8 @@ import numpy as np
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._table import LOGGER, Dialect
-from fastsketch.data.names._event_columns import ITEMS, OF_TIMES, USERS, event_columns, in_words
-from fastsketch.data.names._events import NAME_OTHERS, ColumnNames, Three, read_events
+from fastsketch.data.names._event_columns import ITEMS, TIME_NAMES, USERS, choose_event_columns, describe_columns
+from fastsketch.data.names._events import OTHER_COLUMNS_HINT, ColumnNames, EventColumns, read_events
 from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import is_typed_file, refuse_lazy
@@ -32,67 +32,77 @@ def is_frame(table: Any) -> bool:
 
 def looks_like_triples(frame: Any) -> bool:
     """Return True if a data frame seems to be a table of events, not a matrix, judged by its width or column names."""
-    return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
+    return _has_only_arrow_stream(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
 
 
 def has_names_of_ids(frame: Any) -> bool:
     """Return True if an object is a data frame whose first two column names denote users and items."""
-    names = [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _only_arrow(frame) else []
-    named = len(names) > 1 and names[0].startswith(USERS) and names[1].startswith(ITEMS)
-    return named and not re.search(r"\d", "".join(names[:2]))
+    names = (
+        [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _has_only_arrow_stream(frame) else []
+    )
+    are_id_names = len(names) > 1 and names[0].startswith(USERS) and names[1].startswith(ITEMS)
+    return are_id_names and not re.search(r"\d", "".join(names[:2]))
 
 
-def _only_arrow(frame: Any) -> bool:
+def _has_only_arrow_stream(frame: Any) -> bool:
+    """Return True if a table exports Arrow data, but has no attribute for its columns."""
     return not (hasattr(frame, "collect_schema") or hasattr(frame, "columns") or hasattr(frame, "column_names"))
 
 
-def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
-    """Extract users, items and values from a data frame, in the given columns or those chosen by ``event_columns``."""
-    held = HeldFrames(frame)
-    return Three(*(held.column(place) for place in _places(columns, held)))
+def events_of_frame(frame: Any, columns: ColumnNames | None) -> EventColumns:
+    """Extract users, items and values from a data frame.
+
+    These are the given columns, or those that ``choose_event_columns`` chooses.
+    """
+    frames = HeldFrames(frame)
+    return EventColumns(*(frames.column(position) for position in _event_positions(columns, frames)))
 
 
-def _places(columns: ColumnNames | None, held: Frames) -> list[int]:
-    """Return the positions of `columns`, or of the columns that ``event_columns`` chooses, ignoring a pandas index."""
-    names = list(held.schema)
+def _event_positions(columns: ColumnNames | None, frames: Frames) -> list[int]:
+    """Return the positions of the columns of users, items and values.
+
+    These are `columns`, or those that ``choose_event_columns`` chooses, among columns that are no pandas index.
+    """
+    names = list(frames.schema)
     if columns is not None:
         return positions_of(columns, names, len(names), "the table")
-    places = [place for place, name in enumerate(names) if name not in held.index]
-    others = [names[place] for place in places]
-    times = [name if _is_time(name) and len(others) > 2 else None for name in others]
-    words = [str(held.schema[name]) == "String" for name in others] if isinstance(held, FileFrames) else None
-    chosen = event_columns(others, times, words)
-    if chosen != list(range(len(others))):
-        LOGGER.info("%s: %s (%s)", held.name, in_words(chosen, others), NAME_OTHERS)
-    return [places[k] for k in chosen]
+    positions = [position for position, name in enumerate(names) if name not in frames.index]
+    candidates = [names[position] for position in positions]
+    times = [name if _is_time_name(name) and len(candidates) > 2 else None for name in candidates]
+    words = [str(frames.schema[name]) == "String" for name in candidates] if isinstance(frames, FileFrames) else None
+    event_positions = choose_event_columns(candidates, times, words)
+    if event_positions != list(range(len(candidates))):
+        LOGGER.info("%s: %s (%s)", frames.name, describe_columns(event_positions, candidates), OTHER_COLUMNS_HINT)
+    return [positions[k] for k in event_positions]
 
 
-def _is_time(name: Any) -> bool:
-    return str(name).strip().lower() in OF_TIMES
+def _is_time_name(name: Any) -> bool:
+    """Return True if a column name is a usual name of times."""
+    return str(name).strip().lower() in TIME_NAMES
 
 
 def check_columns(columns: Any) -> None:
     """Raise ValueError or TypeError unless `columns` is a sequence of two or three names or positions."""
     if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
-    named = cast("Sequence[Any]", columns)
-    if odd := [one for one in named if isinstance(one, bool) or not isinstance(one, str | int)]:
-        raise TypeError(f"columns must hold names or numbers of columns, got {odd[0]!r}")
+    column_list = cast("Sequence[Any]", columns)
+    if invalid := [column for column in column_list if isinstance(column, bool) or not isinstance(column, str | int)]:
+        raise TypeError(f"columns must hold names or numbers of columns, got {invalid[0]!r}")
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
-    """Read users, items and values from a csv, Parquet or Arrow file; its first bytes decide the format."""
+def events_of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> EventColumns:
+    """Read users, items and values from a csv, Parquet or Arrow file, whose first bytes decide the format."""
     path = Path(path)
     if is_typed_file(path):
         file = FileFrames(path, str(path))
         try:
-            names = [list(file.schema)[place] for place in _places(columns, file)]
+            names = [list(file.schema)[position] for position in _event_positions(columns, file)]
         except ValueError as error:
             raise type(error)(f"{path}: {error}") from None
         with damaged(path, "table"):
             rows = file.rows(0, file.n_rows, names)
-        return Three(*(rows[name] for name in names))
+        return EventColumns(*(rows[name] for name in names))
     return read_events(path, dialect, columns=columns)
 
 
@@ -102,7 +112,7 @@ def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 
 # -- Python's own ------------------------------------------------------------------------------------------------------
-def of_mapping(table: Mapping[Any, Any]) -> Three:
+def events_of_mapping(table: Mapping[Any, Any]) -> EventColumns:
     """Extract users, items and values from a dict {user: [items]} or {user: {item: value}}.
 
     Users without items are kept.
@@ -110,25 +120,27 @@ def of_mapping(table: Mapping[Any, Any]) -> Three:
     users: list[Any] = []
     items: list[Any] = []
     values: list[Any] = []
-    valued = False
-    for user, held in table.items():
-        if isinstance(held, str | bytes) or not isinstance(held, Iterable):
-            raise TypeError(f"a table as a dict is {{user: [items]}} or {{user: {{item: value}}}}, got {held!r:.60}")
-        own = list(cast("Iterable[Any]", held))
-        users += [user] * len(own)
-        items += own
-        if isinstance(held, Mapping):
-            valued = True
-            values += cast("Mapping[Any, Any]", held).values()
+    has_values = False
+    for user, user_items in table.items():
+        if isinstance(user_items, str | bytes) or not isinstance(user_items, Iterable):
+            raise TypeError(
+                f"a table as a dict is {{user: [items]}} or {{user: {{item: value}}}}, got {user_items!r:.60}"
+            )
+        item_list = list(cast("Iterable[Any]", user_items))
+        users += [user] * len(item_list)
+        items += item_list
+        if isinstance(user_items, Mapping):
+            has_values = True
+            values += cast("Mapping[Any, Any]", user_items).values()
         else:
-            values += [1.0] * len(own)
-    return Three(users, items, values if valued else None, all_users=list(table))
+            values += [1.0] * len(item_list)
+    return EventColumns(users, items, values if has_values else None, all_users=list(table))
 
 
-def of_tuples(table: Sequence[Any]) -> Three:
+def events_of_tuples(table: Sequence[Any]) -> EventColumns:
     """Extract users, items and values from a list of tuples (user, item) or (user, item, value)."""
     widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
     if len(widths) > 1 or not widths <= {2, 3}:
         raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")
     columns: Any = map(list, zip(*table, strict=True))
-    return Three(*columns) if table else Three([], [])
+    return EventColumns(*columns) if table else EventColumns([], [])

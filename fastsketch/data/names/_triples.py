@@ -16,19 +16,19 @@ from fastsketch._core.validation import is_sparse, require_array_like
 from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
-from fastsketch.data.names._events import NAMED, ColumnNames, Three, are_times
+from fastsketch.data.names._events import KEEP_TIMES_HINT, ColumnNames, EventColumns, are_times
 from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
     check_columns,
+    events_of_file,
+    events_of_frame,
+    events_of_mapping,
+    events_of_tuples,
     has_names_of_ids,
     is_frame,
     is_mapping,
     looks_like_triples,
-    of_file,
-    of_frame,
-    of_mapping,
-    of_tuples,
 )
 
 Index = NDArray[Any]
@@ -138,27 +138,27 @@ class Triples:
         dialect = as_dialect(header, separator, decimal, thousands, comment, na_values, multiline)
         if isinstance(table, Triples):
             return table
-        _refuse_several(table)
+        _refuse_several_files(table)
         if isinstance(table, str | PathLike):
             path = cast("str | PathLike[str]", table)
-            three = _without_times(of_file(path, columns, dialect), columns, path)
-            with _in_file(path, three):
-                return cls(three.users, three.items, values=three.values)
+            columns_read = _drop_times(events_of_file(path, columns, dialect), columns, path)
+            with _naming_file_and_line(path, columns_read):
+                return cls(columns_read.users, columns_read.items, values=columns_read.values)
         if is_frame(table):
-            three = _without_times(of_frame(table, columns), columns, f"the {type(table).__name__}")
+            columns_read = _drop_times(events_of_frame(table, columns), columns, f"the {type(table).__name__}")
         elif is_mapping(table):
-            three = of_mapping(table)
+            columns_read = events_of_mapping(table)
         elif isinstance(table, Sequence):
-            three = of_tuples(cast("Sequence[Any]", table))
+            columns_read = events_of_tuples(cast("Sequence[Any]", table))
         else:
             raise TypeError(
                 "table must be a data frame, a path, a list of (user, item, value) or {user: [items]}, got "
                 f"{type(table).__name__}"
             )
-        out = cls(three.users, three.items, values=three.values)
-        if three.all_users is not None and len(three.all_users) > len(out.user_ids):
-            out.user_ids = IdMap(three.all_users)
-            out.users = out.user_ids.places(three.users).astype(np.int32)
+        out = cls(columns_read.users, columns_read.items, values=columns_read.values)
+        if columns_read.all_users is not None and len(columns_read.all_users) > len(out.user_ids):
+            out.user_ids = IdMap(columns_read.all_users)
+            out.users = out.user_ids.places(columns_read.users).astype(np.int32)
         return out
 
     # -- as a matrix -------------------------------------------------------------------------------------------------
@@ -171,15 +171,15 @@ class Triples:
     def matrix(self) -> Any:
         """Return the table as a CSR matrix (users, items) in the order of the ids; values of equal pairs are summed."""
         shape = len(self.user_ids), len(self.item_ids)
-        return placed(self, np.arange(shape[0]), np.arange(shape[1]), shape)
+        return to_csr_matrix(self, np.arange(shape[0]), np.arange(shape[1]), shape)
 
 
-def placed(
+def to_csr_matrix(
     table: Triples, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None
 ) -> Any:
-    """Return the table as a CSR matrix of the given shape; values of equal pairs are summed.
+    """Convert a table of events to a CSR matrix of the given shape. Values of equal pairs are summed.
 
-    rows (users,) and columns (items,) are the position of each id; lines with an id at -1 are left out. `values` (n,)
+    rows (users,) and columns (items,) are the position of each id; lines with an id at -1 are dropped. `values` (n,)
     replaces the values of the table.
     """
     from scipy.sparse import coo_array
@@ -187,47 +187,47 @@ def placed(
     values = table.values if values is None else values
     data = np.ones(len(table)) if values is None else values
     i, j = rows.astype(np.int32)[table.users], columns.astype(np.int32)[table.items]
-    known = (i >= 0) & (j >= 0)
-    if not known.all():
-        i, j, data = i[known], j[known], data[known]
+    in_both = (i >= 0) & (j >= 0)
+    if not in_both.all():
+        i, j, data = i[in_both], j[in_both], data[in_both]
     return coo_array((data, (i, j)), shape=shape).tocsr()
 
 
-def with_lines(table: Triples, kept: NDArray[np.bool_], users: NDArray[np.bool_] | None = None) -> Triples:
-    """Return the table with only the lines where the mask `kept` (n,) is true; ids without lines are dropped.
+def select_lines(table: Triples, keep: NDArray[np.bool_], users: NDArray[np.bool_] | None = None) -> Triples:
+    """Select the lines of a table where the mask `keep` (n,) is True. Ids without lines are dropped.
 
     The ids are in the order of first appearance in the remaining lines. With the mask `users` (users,), the users are
-    those of the mask, with or without lines.
+    those of the mask, with or without lines. The table itself does not change.
     """
-    if kept.all() and (users is None or users.all()):
+    if keep.all() and (users is None or users.all()):
         return table
     out = copy(table)
     if users is None:
-        out.user_ids, out.users = _appearing(table.user_ids, table.users[kept])
+        out.user_ids, out.users = _renumber_by_appearance(table.user_ids, table.users[keep])
     else:
         out.user_ids = IdMap(table.user_ids.ids[users])
-        out.users = (np.cumsum(users) - 1)[table.users[kept]].astype(np.int32)
-    out.item_ids, out.items = _appearing(table.item_ids, table.items[kept])
-    out.values = None if table.values is None else table.values[kept]
+        out.users = (np.cumsum(users) - 1)[table.users[keep]].astype(np.int32)
+    out.item_ids, out.items = _renumber_by_appearance(table.item_ids, table.items[keep])
+    out.values = None if table.values is None else table.values[keep]
     return out
 
 
-def _appearing(ids: IdMap, places: NDArray[np.int32]) -> tuple[IdMap, NDArray[np.int32]]:
-    """Assign new positions to ids in order of first appearance; return their IdMap and each entry's new position."""
-    used, first, inverse = np.unique(places, return_index=True, return_inverse=True)
-    order = np.argsort(first)
+def _renumber_by_appearance(ids: IdMap, positions: NDArray[np.int32]) -> tuple[IdMap, NDArray[np.int32]]:
+    """Number ids in order of first appearance. Return their IdMap and the new position of each entry."""
+    used, first_entries, inverse = np.unique(positions, return_index=True, return_inverse=True)
+    order = np.argsort(first_entries)
     return IdMap(ids.ids[used[order]]), np.argsort(order)[inverse].astype(np.int32)
 
 
-def repeated(table: Triples) -> str | None:
+def describe_repeated_pair(table: Triples) -> str | None:
     """Describe the first (user, item) pair that has two lines, for a message; return None if no pair has."""
     pairs = table.users.astype(np.int64) * len(table.item_ids) + table.items
     order = np.argsort(pairs, kind="stable")
-    again = order[1:][np.diff(pairs[order]) == 0]
-    return pair_of(table, int(again.min())) if len(again) else None
+    repetitions = order[1:][np.diff(pairs[order]) == 0]
+    return describe_pair(table, int(repetitions.min())) if len(repetitions) else None
 
 
-def pair_of(table: Triples, line: int) -> str:
+def describe_pair(table: Triples, line: int) -> str:
     """Describe the user and item of a line for a message."""
     return f"the pair ({table.user_ids[int(table.users[line])]}, {table.item_ids[int(table.items[line])]})"
 
@@ -245,7 +245,7 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
         return Triples.of(table, columns=columns)
     if is_sparse(table):
         return None
-    _refuse_several(table)
+    _refuse_several_files(table)
     if isinstance(table, str | PathLike) or is_mapping(table):
         return Triples.of(table)
     if is_frame(table) and looks_like_triples(table):
@@ -257,36 +257,38 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
     return None
 
 
-def table_of(X: Any) -> Triples | None:
-    """Convert an estimator's input to Triples if it is a table of events; return None if it is a matrix or data frame.
+def as_triples_of_estimator(X: Any) -> Triples | None:
+    """Convert the input X of an estimator to Triples if it is a table of events.
 
-    Raise ValueError for a data frame whose column names denote users and items: its ids would be fitted as numbers.
+    Return None for a matrix or another data frame. Raise ValueError for a data frame whose column names denote users
+    and items: its ids would be fitted as numbers.
     """
     if isinstance(X, Triples) or is_mapping(X):
         return Triples.of(X)
     return as_triples(X, None) if has_names_of_ids(X) else None
 
 
-def _without_times(three: Three, columns: ColumnNames | None, name: object) -> Three:
+def _drop_times(event_columns: EventColumns, columns: ColumnNames | None, name: object) -> EventColumns:
     """Drop the third column, with a warning, if `columns` is None and the column looks like Unix time stamps."""
-    values = None if columns is not None or three.values is None else np.asarray(three.values)
+    values = None if columns is not None or event_columns.values is None else np.asarray(event_columns.values)
     if values is None or values.dtype.kind not in "iuf" or not are_times(values):
-        return three
-    said = f"{name}: the third column holds what looks like times, and no values ({NAMED})"
-    warn_caller(said)
-    return three._replace(values=None)
+        return event_columns
+    message = f"{name}: the third column holds what looks like times, and no values ({KEEP_TIMES_HINT})"
+    warn_caller(message)
+    return event_columns._replace(values=None)
 
 
-def _refuse_several(table: Any) -> None:
+def _refuse_several_files(table: Any) -> None:
     """Raise ValueError if a table is given as a list of files or a glob pattern."""
-    given = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
-    listed = len(given) > 0 and isinstance(given[0], str | PathLike)
-    if listed or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):
-        several = "put the files together, or update with one after another if each has users of its own"
-        raise ValueError(f"a table is one file, got {table!r:.60}: {several}")
+    entries = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
+    are_paths = len(entries) > 0 and isinstance(entries[0], str | PathLike)
+    if are_paths or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):
+        advice = "put the files together, or update with one after another if each has users of its own"
+        raise ValueError(f"a table is one file, got {table!r:.60}: {advice}")
 
 
 def _as_values(values: Any, table: Triples) -> NDArray[Any]:
+    """Validate the values of a table, and return them as a float array (n,)."""
     require_array_like(values, "values")
     try:
         out: NDArray[Any] = np.asarray(values)
@@ -300,23 +302,25 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
     if out.shape != table.users.shape:
         raise ValueError(f"values must have one entry for each of the {len(table)} lines, got shape {out.shape}")
     out = np.ascontiguousarray(out, np.float32 if out.dtype.name == "float32" else np.float64)
-    good = np.isfinite(out)
-    if not good.all():
-        at = int(np.argmin(good))
-        raise ValueError(f"values must be finite: entry {at}, {pair_of(table, at)}, has {out[at]}")
+    is_finite = np.isfinite(out)
+    if not is_finite.all():
+        position = int(np.argmin(is_finite))
+        raise ValueError(
+            f"values must be finite: entry {position}, {describe_pair(table, position)}, has {out[position]}"
+        )
     return out
 
 
 @contextmanager
-def _in_file(path: str | PathLike[str], three: Three) -> Generator[None]:
+def _naming_file_and_line(path: str | PathLike[str], event_columns: EventColumns) -> Generator[None]:
     """Add the file and, for text, the line number to errors that name an entry."""
     try:
         yield
     except (TypeError, ValueError) as error:
-        at = re.search(r"entry (\d+)", str(error))
-        if at is None or three.lines is None:
+        entry = re.search(r"entry (\d+)", str(error))
+        if entry is None or event_columns.lines is None:
             raise SourceError(f"{path}: {error}") from None
-        raise SourceError(f"{path}, line {three.lines[int(at[1])]}: {error}") from None
+        raise SourceError(f"{path}, line {event_columns.lines[int(entry[1])]}: {error}") from None
 
 
 @contextmanager
@@ -329,5 +333,7 @@ def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Generator[None]:
         entry = re.search(r"entry \((\d+), (\d+)\)", message)
         if entry is None or (rows is None and columns is None):
             raise
-        i, j = (ids[int(at)] if ids else int(at) for ids, at in ((rows, entry[1]), (columns, entry[2])))
+        i, j = (
+            ids[int(position)] if ids else int(position) for ids, position in ((rows, entry[1]), (columns, entry[2]))
+        )
         raise type(error)(message.replace(entry[0], f"the pair ({i}, {j})")) from None

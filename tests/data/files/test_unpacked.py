@@ -29,7 +29,10 @@ READERS = {
     "a.mtx": (MATRIX, fs.open_rows),
     "dense.mtx": (DENSE, fs.open_rows),
     "e.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: read_events(path, Dialect(header=True))),
-    "f.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: _three_columns.of_file(path, None, Dialect(header=True))),
+    "f.csv": (
+        b"user,item\n" + b"a,b\n" * N,
+        lambda path: _three_columns.events_of_file(path, None, Dialect(header=True)),
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from fastsketch._kernels.features import names as kernel
 from fastsketch.data import NameHash, Vocabulary
-from fastsketch.data.names._naming import KeptNames, is_named
+from fastsketch.data.names._naming import NameTable, is_named
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=6)
 VALUES = st.one_of(st.floats(-1e6, 1e6), st.integers(-1000, 1000), st.booleans(), NAMES)
@@ -239,11 +239,11 @@ def test_rows_that_change_while_they_are_read(grow):
 
 
 def test_arrays():
-    names = KeptNames()
+    names = NameTable()
     names.add(["", "a\nb\0", "naïve=Zürich", "日本"])
     good = names.arrays()
-    assert KeptNames.of_arrays(good).columns == names.columns
-    assert KeptNames.of_arrays(KeptNames().arrays()).columns == {}
+    assert NameTable.of_arrays(good).columns == names.columns
+    assert NameTable.of_arrays(NameTable().arrays()).columns == {}
     for broken in (
         {"name_ends": good["name_ends"][::-1].copy()},
         {"name_ends": good["name_ends"] - 1},
@@ -257,7 +257,7 @@ def test_arrays():
         {"name_ends": np.array([-5, 5, 19, 25])},
     ):
         with pytest.raises(ValueError):
-            KeptNames.of_arrays({**good, **broken})
+            NameTable.of_arrays({**good, **broken})
 
 
 def test_bad_arguments():

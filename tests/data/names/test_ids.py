@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsketch.data import IdMap
-from fastsketch.data.names._id_map import arrays_of, no_ids, own_ids, read_ids, taken
+from fastsketch.data.names._id_map import id_arrays, ids_at, no_ids, read_ids, trusted_ids
 
 TEXTS = ["Alien", "Heat", "Solaris", "", "Ä", "日本"]
 OWN = (TEXTS, [7, -1, 2**62, 0], [7, "7", b"7", uuid.UUID(int=7), (7, ("7", b""))])
 
 
 def back(ids):
-    return read_ids(arrays_of(ids, "x"), "x", ids.kind)
+    return read_ids(id_arrays(ids, "x"), "x", ids.kind)
 
 
 @pytest.mark.parametrize("values", OWN)
@@ -30,7 +30,7 @@ def test_places(values):
     assert [ids[k] for k in range(-len(values), len(values))] == values * 2
     assert values[0] in ids
     assert object() not in ids
-    for other in (back(ids), own_ids(arrays_of(ids, "x"), "x", ids.kind), IdMap(ids)):
+    for other in (back(ids), trusted_ids(id_arrays(ids, "x"), "x", ids.kind), IdMap(ids)):
         assert other == ids
         assert other.places([values[1]]).tolist() == [1]
         assert len(other) == len(values)
@@ -144,8 +144,8 @@ def test_unknown_ids():
         ids.known(["z", "a", "y", "z"], "allow")
     with pytest.raises(TypeError, match="rows must be strings, as the ids of the model are, got 3"):
         ids.places([3], "rows")
-    assert taken(ids, np.array([[1, -1]])).tolist() == [["b", None]]
-    assert taken(IdMap([5, 6]), np.array([1, -1])).tolist() == [6, -1]
+    assert ids_at(ids, np.array([[1, -1]])).tolist() == [["b", None]]
+    assert ids_at(IdMap([5, 6]), np.array([1, -1])).tolist() == [6, -1]
     with pytest.raises(ValueError, match="ids must be different, got 'a' again as entry 2"):
         IdMap(["a", "b", "a"])
 
@@ -153,7 +153,7 @@ def test_unknown_ids():
 @pytest.mark.parametrize("values", OWN)
 def test_files_of_strangers(values):
     ids = IdMap(values)
-    good = arrays_of(ids, "x")
+    good = id_arrays(ids, "x")
     assert back(ids) == ids
     damaged = [{}, {**good, "x": good["x"].astype(np.float64)}, {**good, "x": good["x"][:-1]}]
     if "x_ends" in good:

@@ -7,7 +7,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.data import SourceError, Triples
-from fastsketch.data.names._triples import repeated
+from fastsketch.data.names._triples import describe_repeated_pair
 
 COLUMNS = {"user": ["ann", "bob", "ann"], "item": ["Heat", "Heat", "Alien"], "rating": [5.0, 3.0, 4.0]}
 MATRIX = [[5, 4], [3, 0]]
@@ -38,8 +38,8 @@ def test_values():
     table = Triples([1, 1, 2], ["a", "a", "b"], values=np.array([1, 2, 3], np.float32))
     assert table.values.dtype == np.float32
     assert table.matrix().toarray().tolist() == [[3, 0], [0, 3]]  # one pair twice
-    assert repeated(table) == "the pair (1, a)"
-    assert repeated(Triples([1, 2], [1, 1])) is None
+    assert describe_repeated_pair(table) == "the pair (1, a)"
+    assert describe_repeated_pair(Triples([1, 2], [1, 1])) is None
     assert Triples([1], [1], values=[True]).values.dtype == np.float64
     everybody = Triples.of({"new": [], "me": ["a"], "odd": []})
     assert list(everybody.user_ids) == ["new", "me", "odd"]
