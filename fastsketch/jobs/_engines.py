@@ -226,7 +226,7 @@ class Processes(Threads):
             return self._thread_local.worker
 
     def share(self, value: Any) -> Any:
-        """Pickle a value that many tasks take as an argument; each process receives it only once.
+        """Serialise a value that many tasks take as an argument; each process receives it only once.
 
         Raise the error of pickle if the value cannot be pickled.
         """

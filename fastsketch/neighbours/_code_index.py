@@ -28,11 +28,11 @@ from fastsketch.data.files._state import StateError
 from fastsketch.data.names._id_map import IdMap, id_arrays, ids_at, no_ids, read_ids
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
-from fastsketch.neighbours.codes._encoder import kept as kept_encoder
-from fastsketch.neighbours.codes._encoder import restored as restored_encoder
+from fastsketch.neighbours.codes._encoder import encoder_state as kept_encoder
+from fastsketch.neighbours.codes._encoder import restore_encoder as restored_encoder
+from fastsketch.neighbours.codes._id_positions import Ids, Order, Positions, find_positions, sorting_permutation
 from fastsketch.neighbours.codes._packed_codes import as_codes
-from fastsketch.neighbours.codes._places import Ids, Order, Positions, find, order_of
-from fastsketch.neighbours.codes._rescoring import Source, rows_reader
+from fastsketch.neighbours.codes._rescoring import Source, create_rows_reader
 from fastsketch.neighbours.codes._search import (
     Found,
     Metric,
@@ -42,7 +42,7 @@ from fastsketch.neighbours.codes._search import (
     checked_queries,
     search_codes,
 )
-from fastsketch.neighbours.codes._search_arguments import Mask, as_integers, different, shown
+from fastsketch.neighbours.codes._search_arguments import Mask, as_integers, format_ids, require_distinct
 from fastsketch.neighbours.hashing._hasher import Hasher
 from fastsketch.neighbours.quantizing import SketchQuantizer
 
@@ -84,63 +84,68 @@ class _Contents(NamedTuple):
 
     @property
     def live_ids(self) -> Ids:
+        """Internal integer ids of the rows in the index, without unused capacity."""
         return self.ids[: self.n_rows]
 
-    def named(self, ids: NDArray[Any]) -> NDArray[Any]:
+    def user_ids(self, ids: NDArray[Any]) -> NDArray[Any]:
         """Convert internal integer ids to the user's ids. If the user's ids are strings, -1 becomes None."""
         return ids if self.names is None else ids_at(self.names, ids)
 
-    def find(self, ids: Ids) -> Positions:
+    def find_positions(self, ids: Ids) -> Positions:
         """Return the position of each internal integer id in the index, or -1 if the id is not there."""
-        return find(self.order, self.live_ids, ids)
+        return find_positions(self.order, self.live_ids, ids)
 
-    def numbers_of(self, ids: ArrayLike, name: str = "ids") -> Ids:
+    def internal_ids(self, ids: ArrayLike, name: str = "ids") -> Ids:
         """Convert the user's ids to internal integer ids. A string that was never added becomes -1."""
         if self.names is not None:
             return self.names.places(np.atleast_1d(ids), name)
-        given = np.atleast_1d(as_array(ids, name))
-        if given.dtype.kind in "iu" and given.size and (given.min() < 0 or given.max() >= ID_LIMIT):
-            raise ValueError(f"{name} must lie in [0, 2**62), got {shown(given[(given < 0) | (given >= ID_LIMIT)])}")
-        return as_integers(given, name)
+        array = np.atleast_1d(as_array(ids, name))
+        if array.dtype.kind in "iu" and array.size and (array.min() < 0 or array.max() >= ID_LIMIT):
+            raise ValueError(
+                f"{name} must lie in [0, 2**62), got {format_ids(array[(array < 0) | (array >= ID_LIMIT)])}"
+            )
+        return as_integers(array, name)
 
     def positions_of(self, ids: ArrayLike, name: str, *, distinct: bool = False) -> Positions:
         """Return the position of each id. Raise IndexError if an id is not in the index.
 
         With `distinct`, duplicates raise ValueError.
         """
-        numbers = self.numbers_of(ids, name)
-        positions = self.find(numbers)
+        numbers = self.internal_ids(ids, name)
+        positions = self.find_positions(numbers)
         if (positions < 0).any():
-            raise IndexError(f"{name} must be in the index: {shown(np.atleast_1d(ids)[positions < 0])} not found")
+            raise IndexError(f"{name} must be in the index: {format_ids(np.atleast_1d(ids)[positions < 0])} not found")
         if distinct:
             self.require_distinct(numbers, name)
         return positions
 
     def require_distinct(self, numbers: Ids, name: str = "ids") -> None:
+        """Raise ValueError, with the user's ids in the message, if internal ids repeat."""
         if self.names is None:
-            different(numbers, name)
+            require_distinct(numbers, name)
             return
         values, counts = np.unique(numbers, return_counts=True)
         if (counts > 1).any():
-            raise ValueError(f"{name} must be different, got {shown(self.named(values[counts > 1]))} more than once")
+            raise ValueError(
+                f"{name} must be different, got {format_ids(self.user_ids(values[counts > 1]))} more than once"
+            )
 
-    def with_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
-        """Validate the ids of n new rows. Return contents that know these ids, and the internal integer ids.
+    def assign_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
+        """Validate the ids of n new rows, or assign the next integers. Return (contents, internal integer ids).
 
-        New strings are added to the names of the returned contents; integers leave the contents unchanged. Without
-        ids, the next integers are used.
+        Strings are added to the names of the returned contents; for integers these contents are `self`.
         """
-        given: Any = [] if ids is None else ids if as_array(ids, "ids").ndim else [ids]
+        id_list: Any = [] if ids is None else ids if as_array(ids, "ids").ndim else [ids]
         if type(ids) is tuple:
-            given = list(cast("tuple[Any, ...]", ids))
-        strings = np.size(given) > 0 and isinstance(np.asarray(given).flat[0], str)
+            id_list = list(cast("tuple[Any, ...]", ids))
+        are_strings = np.size(id_list) > 0 and isinstance(np.asarray(id_list).flat[0], str)
         contents = self
-        if self.names is not None or strings:
+        if self.names is not None or are_strings:
             if ids is None:
                 raise ValueError("the ids of this index are strings: pass one for each row")
             if self.names is None and self.next_id:
                 raise TypeError("ids must be integers, as those of the index are, got strings")
-            names, numbers = (no_ids() if self.names is None else self.names).extended(given)
+            names, numbers = (no_ids() if self.names is None else self.names).extended(id_list)
             if names.kind != "strings":
                 raise TypeError("ids must be all integers or all strings")
             contents = self._replace(names=names)
@@ -149,35 +154,35 @@ class _Contents(NamedTuple):
                 raise ValueError("there are no ids above those in the index: pass ids")
             return self, np.arange(self.next_id, self.next_id + n)
         else:
-            numbers = self.numbers_of(ids).copy()
+            numbers = self.internal_ids(ids).copy()
         if len(numbers) != n:
             raise ValueError(f"ids must have one entry for each of the {n} rows, got {len(numbers)}")
         contents.require_distinct(numbers)
-        known = self.find(numbers) >= 0
-        if known.any():
-            there = shown(contents.named(numbers[known]))
-            raise ValueError(f"ids must be new: {there} in the index already (remove them first)")
+        exists = self.find_positions(numbers) >= 0
+        if exists.any():
+            existing_ids = format_ids(contents.user_ids(numbers[exists]))
+            raise ValueError(f"ids must be new: {existing_ids} in the index already (remove them first)")
         return contents, numbers
 
     def with_capacity(self, capacity: int) -> "_Contents":
         """Return a copy whose arrays have space for `capacity` rows."""
-        kept = self.kept_rows
-        if kept is not None:
-            kept = np.empty((capacity, kept.shape[1]), kept.dtype)
-            kept[: self.n_rows] = cast("Any", self.kept_rows)[: self.n_rows]
+        kept_rows = self.kept_rows
+        if kept_rows is not None:
+            kept_rows = np.empty((capacity, kept_rows.shape[1]), kept_rows.dtype)
+            kept_rows[: self.n_rows] = cast("Any", self.kept_rows)[: self.n_rows]
         ids = np.empty(capacity, np.int64)
         ids[: self.n_rows] = self.live_ids
-        return self._replace(codes=self.codes.moved(self.n_rows, capacity), ids=ids, kept_rows=kept)
+        return self._replace(codes=self.codes.copy_with_capacity(self.n_rows, capacity), ids=ids, kept_rows=kept_rows)
 
     def select(self, positions: Positions) -> "_Contents":
         """Return new contents with copies of the rows at the given positions."""
         n = len(positions)
         codes = self.codes.empty(n, self.codes.layout)
         for start in range(0, n, PIECE_ROWS):
-            codes.put(start, np.ascontiguousarray(self.codes.take(positions[start : start + PIECE_ROWS])))
+            codes.write(start, np.ascontiguousarray(self.codes.take(positions[start : start + PIECE_ROWS])))
         ids = self.ids[positions]
-        kept = None if self.kept_rows is None else self.kept_rows[positions]
-        return self._replace(codes=codes, ids=ids, kept_rows=kept, n_rows=n, order=order_of(ids))
+        kept_rows = None if self.kept_rows is None else self.kept_rows[positions]
+        return self._replace(codes=codes, ids=ids, kept_rows=kept_rows, n_rows=n, order=sorting_permutation(ids))
 
 
 class CodeIndex:
@@ -250,13 +255,14 @@ class CodeIndex:
         as_choice(metric, "metric", get_args(Metric))
         encoder = _encoder_of(model, metric)
         as_metric(metric, encoder)
-        self._set_up(encoder, rows, metric, encoder.feature_names)
+        self._initialise(encoder, rows, metric, encoder.feature_names)
 
-    def _set_up(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
+    def _initialise(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
+        """Set the attributes of an index without rows."""
         self._encoder, self._rows, self._metric, self._feature_names = encoder, rows, metric, feature_names
         # float16 ranges from 6e-8 to 65,504: rows are stored in units of the encoder, a power of two
         self._scale = encoder.length if rows == "float16" else 1.0
-        self._contents = _empty(encoder, rows, metric)
+        self._contents = _empty_contents(encoder, rows, metric)
         self._guard = Guard()
 
     # -- what it is ----------------------------------------------------------------------------------------------------
@@ -294,7 +300,7 @@ class CodeIndex:
     def ids(self) -> Ids:
         """Ids of all rows, integers or strings, in the order in which the rows were added."""
         contents = self._contents
-        return contents.named(contents.live_ids.copy())
+        return contents.user_ids(contents.live_ids.copy())
 
     def __len__(self) -> int:
         return self._contents.n_rows
@@ -416,35 +422,35 @@ class CodeIndex:
     def _add(self, rows: Rows | None, codes: NDArray[np.uint8] | None, ids: ArrayLike | None) -> Ids:
         """Add rows to the index and return their ids. Rows are encoded here unless their codes are given."""
         names = agreed(None if rows is None else names_of(rows), self._feature_names)
-        checked = None if rows is None else as_rows(rows, self.n_features)
-        n = len(cast("Any", codes)) if checked is None else checked.shape[0]
+        checked_rows = None if rows is None else as_rows(rows, self.n_features)
+        n = len(cast("Any", codes)) if checked_rows is None else checked_rows.shape[0]
         if codes is not None and len(codes) != n:
             raise ValueError(f"rows must be as many as the {len(codes)} codes, got {n}")
-        before = self._contents
-        if before.n_rows + n >= MAX_ROWS:
-            raise ValueError(f"an index holds fewer than 2**31 rows, got {before.n_rows} and {n}")
-        contents, numbers = before.with_ids(ids, n)
-        stop = before.n_rows + n
-        if stop > len(before.ids):
-            room = max(stop, before.n_rows + before.n_rows // GROWTH_DIVISOR, FIRST_CAPACITY)
-            contents = contents.with_capacity(room)
+        previous = self._contents
+        if previous.n_rows + n >= MAX_ROWS:
+            raise ValueError(f"an index holds fewer than 2**31 rows, got {previous.n_rows} and {n}")
+        contents, numbers = previous.assign_ids(ids, n)
+        stop = previous.n_rows + n
+        if stop > len(previous.ids):
+            capacity = max(stop, previous.n_rows + previous.n_rows // GROWTH_DIVISOR, FIRST_CAPACITY)
+            contents = contents.with_capacity(capacity)
         for start in range(0, n, PIECE_ROWS):
             piece = slice(start, min(n, start + PIECE_ROWS))
-            target = slice(before.n_rows + piece.start, before.n_rows + piece.stop)
-            if checked is not None and contents.kept_rows is not None:
-                contents.kept_rows[target] = self._stored(checked[piece], start)
+            target = slice(previous.n_rows + piece.start, previous.n_rows + piece.stop)
+            if checked_rows is not None and contents.kept_rows is not None:
+                contents.kept_rows[target] = self._to_stored_rows(checked_rows[piece], start)
             if codes is not None:
-                contents.codes.put(target.start, codes[piece])
+                contents.codes.write(target.start, codes[piece])
             else:
-                check_finite(cast("Any", checked)[piece], offset=start)
-                contents.codes.put(target.start, self._encoder.encode(cast("Any", checked)[piece]))
-        contents.ids[before.n_rows : stop] = numbers
-        order = order_of(contents.ids[:stop], before.order, before.n_rows)
-        next_id = max(before.next_id, 1 + int(numbers.max(initial=-1)))
+                check_finite(cast("Any", checked_rows)[piece], offset=start)
+                contents.codes.write(target.start, self._encoder.encode(cast("Any", checked_rows)[piece]))
+        contents.ids[previous.n_rows : stop] = numbers
+        order = sorting_permutation(contents.ids[:stop], previous.order, previous.n_rows)
+        next_id = max(previous.next_id, 1 + int(numbers.max(initial=-1)))
         self._contents, self._feature_names = contents._replace(n_rows=stop, order=order, next_id=next_id), names
-        return self._contents.named(numbers)
+        return self._contents.user_ids(numbers)
 
-    def _stored(self, rows: Any, offset: int) -> NDArray[np.floating[Any]]:
+    def _to_stored_rows(self, rows: Any, offset: int) -> NDArray[np.floating[Any]]:
         """Convert rows to the data type in which the index stores them. Raise ValueError if a value overflows.
 
         For the first rows of an index, a warning is issued if rounding to float16 is coarse.
@@ -456,9 +462,9 @@ class CodeIndex:
             stored = (dense if self._scale == 1.0 else dense / self._scale).astype(dtype)
         if not np.isfinite(stored).all():
             row = int(np.argmin(np.isfinite(stored).all(axis=1)))
-            wider = ': store them as rows="float32"' if dtype == np.float16 else ""
+            advice = ': store them as rows="float32"' if dtype == np.float16 else ""
             raise ValueError(
-                f"rows must be numbers that {dtype} holds: row {offset + row} has one that is too large{wider}"
+                f"rows must be numbers that {dtype} holds: row {offset + row} has one that is too large{advice}"
             )
         if dtype == np.float16 and not offset and not self._contents.n_rows:
             self._warn_of_rounding(dense[:ROWS_CHECKED_FOR_ROUNDING], stored[:ROWS_CHECKED_FOR_ROUNDING])
@@ -580,7 +586,7 @@ class CodeIndex:
         require_columns(queries, self._feature_names, "queries")
         contents, encoder = self._contents, self._encoder
         checked = checked_queries(queries, encoder)
-        mask = _mask_of(contents, allow)
+        mask = _allowed_mask(contents, allow)
         n_allowed = contents.n_rows if mask is None else int(np.count_nonzero(mask))
         k_requested = as_integer(k, "k", 1)
         if k_requested > n_allowed and not as_flag(pad, "pad"):
@@ -590,51 +596,52 @@ class CodeIndex:
         as_flag(pad, "pad")
         k_found = min(k_requested, n_allowed)
         n_candidates = k_found if source is None else as_candidates(k_found, oversample, n_allowed)
-        read = None if source is None else self._reader(contents, source)
-        metric = "euclidean" if self._metric == "hamming" and read is not None else self._metric
+        rows_at = None if source is None else self._rows_reader(contents, source)
+        metric = "euclidean" if self._metric == "hamming" and rows_at is not None else self._metric
         if k_found:
             distances, positions = search_codes(
                 encoder,
                 checked,
-                contents.codes.first(contents.n_rows),
+                contents.codes.prefix(contents.n_rows),
                 metric=self._metric,
                 k=k_found,
                 n_candidates=n_candidates,
-                rows_at=read,
+                rows_at=rows_at,
                 ids=None if contents.order is None else contents.live_ids,
                 allow=mask,
             )
-            ids = contents.named(contents.ids[positions])
+            ids = contents.user_ids(contents.ids[positions])
         else:
             distances = np.empty((checked.shape[0], 0), np.int32 if metric == "hamming" else np.float64)
-            ids = contents.named(np.empty((checked.shape[0], 0), np.int64))
+            ids = contents.user_ids(np.empty((checked.shape[0], 0), np.int64))
         if k_found == k_requested:
             return distances, ids
         width = (0, 0), (0, k_requested - k_found)
         farthest = np.iinfo(np.int32).max if metric == "hamming" else np.inf if metric == "euclidean" else -np.inf
-        nobody = -1 if contents.names is None else None
+        missing_id = -1 if contents.names is None else None
         return np.pad(distances, width, constant_values=farthest), np.pad(
-            ids, width, constant_values=cast("Any", nobody)
+            ids, width, constant_values=cast("Any", missing_id)
         )
 
-    def _reader(self, contents: _Contents, source: Any) -> Any:
-        """Return a function that reads the uncompressed rows at given positions.
+    def _rows_reader(self, contents: _Contents, source: Any) -> Any:
+        """Return a function that reads the original rows at given ascending positions.
 
-        They are the stored rows if `source` is True, else they are read from `source`. Positions must ascend.
+        It reads the stored rows if `source` is True, and otherwise the rows of `source` by their ids.
         """
         if source is True:
             return partial(self._stored_rows, contents)
-        read = rows_reader(source, self.n_features, "rescore", feature_names=self._feature_names)
+        read_rows = create_rows_reader(source, self.n_features, "rescore", feature_names=self._feature_names)
 
         def rows_at(positions: Positions) -> Any:
             ids = contents.ids[positions]
             order = np.argsort(ids)  # so that a memory map is read in ascending order
-            rows = read(ids[order], contents.named(ids[order]))
+            rows = read_rows(ids[order], contents.user_ids(ids[order]))
             return rows[np.argsort(order)]
 
         return rows_at
 
     def _stored_rows(self, contents: _Contents, positions: Positions) -> NDArray[np.floating[Any]]:
+        """Return the stored rows at the given positions, in the units of the user."""
         rows = cast("Any", contents.kept_rows)[positions]
         return rows if self._rows == "float32" else rows.astype(np.float64) * self._scale
 
@@ -665,14 +672,14 @@ class CodeIndex:
         array([ True,  True, False])
         """
         contents = self._contents
-        return contents.find(contents.numbers_of(ids)) >= 0
+        return contents.find_positions(contents.internal_ids(ids)) >= 0
 
-    def __contains__(self, one: object) -> bool:
+    def __contains__(self, value: object) -> bool:
         if self._contents.names is not None:
-            return isinstance(one, str) and bool(self.contains([one])[0])
-        if isinstance(one, bool | np.bool_) or not isinstance(one, int | np.integer) or not 0 <= one < ID_LIMIT:
+            return isinstance(value, str) and bool(self.contains([value])[0])
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not 0 <= value < ID_LIMIT:
             return False
-        return bool(self.contains(np.array([one], np.int64))[0])
+        return bool(self.contains(np.array([value], np.int64))[0])
 
     def get(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
         """Return the rows with the given ids, decoded from their codes if the index stores no rows.
@@ -727,26 +734,26 @@ class CodeIndex:
         ValueError
             If faiss cannot give the same answers: see ``SketchQuantizer.to_faiss``.
         """
-        from fastsketch.neighbours._faiss import with_ids
+        from fastsketch.neighbours._faiss import faiss_index_with_ids
 
         contents = self._contents
-        codes = np.ascontiguousarray(contents.codes.part(0, contents.n_rows))
-        return with_ids(self._encoder, codes, contents.live_ids, metric=self._metric)
+        codes = np.ascontiguousarray(contents.codes.read_slice(0, contents.n_rows))
+        return faiss_index_with_ids(self._encoder, codes, contents.live_ids, metric=self._metric)
 
     # -- keeping it ----------------------------------------------------------------------------------------------------
-    def _file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the header and the arrays that are written to the file of the index."""
+    def _file_contents(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the header and the arrays of the file of the index."""
         contents = self._contents
         encoder, encoder_arrays = kept_encoder(self._encoder)
         names = contents.names
         arrays: dict[str, NDArray[Any]] = {
-            "codes": contents.codes.part(0, contents.n_rows),
+            "codes": contents.codes.read_slice(0, contents.n_rows),
             "ids": contents.live_ids,
             **({} if contents.kept_rows is None else {"rows": contents.kept_rows[: contents.n_rows]}),
             **({} if names is None else id_arrays(names, "names")),
             **{f"encoder_{name}": array for name, array in encoder_arrays.items()},
         }
-        about: dict[str, Any] = {
+        header: dict[str, Any] = {
             "kind": type(self).__name__,
             "home": home_of(type(self)),
             "parameters": {"metric": self._metric, "rows": self._rows},
@@ -758,12 +765,12 @@ class CodeIndex:
             },
         }
         if self._feature_names is not None:
-            about["feature_names"] = list(self._feature_names)
-        return about, arrays
+            header["feature_names"] = list(self._feature_names)
+        return header, arrays
 
     def to_bytes(self) -> bytes:
         """Serialise the index to bytes, which ``fs.from_bytes`` reads."""
-        return files.pack(*self._file())
+        return files.pack(*self._file_contents())
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to a file, which ``fs.load`` reads.
@@ -792,9 +799,9 @@ class CodeIndex:
         ...     print(len(fs.load(Path(folder, "shop.fsk"))))
         1000
         """
-        about, arrays = self._file()
+        header, arrays = self._file_contents()
         with replacing(path) as file:
-            files.pack_into(file, about, arrays)
+            files.pack_into(file, header, arrays)
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
@@ -839,15 +846,15 @@ class CodeIndex:
         index = cls.__new__(cls)
         if rows is not None:
             as_choice(rows, "rows", KEPT_DTYPES)
-        index._set_up(encoder, rows, metric, as_names(feature_names, encoder.n_features))
+        index._initialise(encoder, rows, metric, as_names(feature_names, encoder.n_features))
         n, next_id = len(arrays["ids"]), checks.as_count(state["next_id"], "next_id")
         if n >= MAX_ROWS:
             raise ValueError(f"an index holds fewer than 2**31 rows, got {n}")
         ids = checks.array_of(arrays, "ids", (n,), np.int64)
         codes = checks.array_of(arrays, "codes", (n, encoder.width), np.uint8)
-        kept = None
+        kept_rows = None
         if rows is not None:
-            kept = checks.finite(arrays, "rows", (n, encoder.n_features), KEPT_DTYPES[rows])
+            kept_rows = checks.finite(arrays, "rows", (n, encoder.n_features), KEPT_DTYPES[rows])
         names = None if state["names"] is None else read_ids(arrays, "names", state["names"])
         if names is not None and (names.kind != "strings" or len(names) < next_id):
             raise ValueError(f"it has {len(names)} names of {names.kind} for ids below {next_id}")
@@ -857,23 +864,23 @@ class CodeIndex:
         checks.only(arrays, *expected)
         if n and (ids.min() < 0 or ids.max() >= next_id):
             raise ValueError(f"an id is outside [0, {next_id})")
-        different(ids)
-        held = index._contents.codes.of(codes, encoder.layout)
-        index._contents = _Contents(held, ids, kept, n, next_id, names, order_of(ids))
+        require_distinct(ids)
+        collection = index._contents.codes.from_codes(codes, encoder.layout)
+        index._contents = _Contents(collection, ids, kept_rows, n, next_id, names, sorting_permutation(ids))
         return index
 
     @changes
     def copy(self) -> Self:
         """Return an independent copy of the index."""
-        other = type(self).__new__(type(self))
-        other._set_up(self._encoder, self._rows, self._metric, self._feature_names)
-        other._contents = self._contents.with_capacity(self._contents.n_rows)
-        return other
+        duplicate = type(self).__new__(type(self))
+        duplicate._initialise(self._encoder, self._rows, self._metric, self._feature_names)
+        duplicate._contents = self._contents.with_capacity(self._contents.n_rows)
+        return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
-        about, arrays = self._file()
-        own = {name: array.copy() for name, array in arrays.items()}
-        return received, (type(self), about["parameters"], {}, about["state"], own, self._feature_names)
+        header, arrays = self._file_contents()
+        copies = {name: array.copy() for name, array in arrays.items()}
+        return received, (type(self), header["parameters"], {}, header["state"], copies, self._feature_names)
 
     def __copy__(self) -> Self:
         return self.copy()
@@ -899,27 +906,27 @@ def _encoder_of(model: Any, metric: str) -> Encoder:
     raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
 
 
-def _empty(encoder: Encoder, rows: str | None, metric: str) -> _Contents:
-    """Return the contents of an index without rows.
+def _empty_contents(encoder: Encoder, rows: str | None, metric: str) -> _Contents:
+    """Create the contents of an index without rows.
 
-    Codes are stored in blocks, except for the metric "hamming".
+    Codes are stored in the blocks of the search kernel, except for the metric "hamming".
     """
-    arrangement = CodeRows if metric == "hamming" else Blocks
-    kept = None if rows is None else np.empty((0, encoder.n_features), KEPT_DTYPES[rows])
-    return _Contents(arrangement.empty(0, encoder.layout), np.empty(0, np.int64), kept, 0, 0, None, None)
+    storage = CodeRows if metric == "hamming" else Blocks
+    kept_rows = None if rows is None else np.empty((0, encoder.n_features), KEPT_DTYPES[rows])
+    return _Contents(storage.empty(0, encoder.layout), np.empty(0, np.int64), kept_rows, 0, 0, None, None)
 
 
-def _mask_of(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
+def _allowed_mask(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
     """Convert a filter, given as ids or as a mask, to a boolean mask over the rows. Return None for None."""
     if allow is None:
         return None
-    given = as_array(allow, "allow")
-    if given.dtype.kind == "b":
-        if given.shape != (contents.n_rows,):
+    array = as_array(allow, "allow")
+    if array.dtype.kind == "b":
+        if array.shape != (contents.n_rows,):
             raise ValueError(
-                f"allow as a mask must have one entry for each of the {contents.n_rows} rows, got shape {given.shape}"
+                f"allow as a mask must have one entry for each of the {contents.n_rows} rows, got shape {array.shape}"
             )
-        return np.ascontiguousarray(given)
+        return np.ascontiguousarray(array)
     mask = np.zeros(contents.n_rows, np.bool_)
     mask[contents.positions_of(allow, "allow", distinct=True)] = True
     return mask

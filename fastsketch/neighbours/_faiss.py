@@ -23,8 +23,8 @@ def require_faiss() -> Any:
     return faiss
 
 
-def with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64], *, metric: str) -> Any:
-    """Return a faiss index that holds the given codes and ids.
+def faiss_index_with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64], *, metric: str) -> Any:
+    """Create a faiss index that holds the given codes and ids.
 
     For a hash it holds the sign bits only, without the factors of the rows. For a quantizer it refuses new rows.
     """
@@ -44,11 +44,12 @@ def with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64], *, metric: 
     faiss.copy_array_to_vector(ids, index.id_map)
     index.ntotal = inner.ntotal = len(codes)
     index.construct_rev_map()
-    index.add = index.add_with_ids = _refuse
+    index.add = index.add_with_ids = _refuse_add
     return index
 
 
-def _refuse(*_: Any) -> None:
+def _refuse_add(*_: Any) -> None:
+    """Raise TypeError: the ``add`` of an index whose codes only this library can make."""
     raise TypeError("rows are added to the CodeIndex that this was made of: faiss would make other codes of them")
 
 
@@ -106,21 +107,21 @@ def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Arr
     """
     books, layout = encoder.books, encoder.layout
     directions, words = books.by_nibble()
-    n, most = directions.shape
+    n, max_directions = directions.shape
     n_body = 2 * layout.nibble_bytes  # with an odd number of nibbles the last four bits are unused
-    n_subvectors, width = n_body + 2 * layout.offset.n_bytes, most + 1
+    n_subvectors, width = n_body + 2 * layout.offset.n_bytes, max_directions + 1
     centroids = np.zeros((n_subvectors, NIBBLE_VALUES, width))
-    centroids[:n, :, :most] = words
+    centroids[:n, :, :max_directions] = words
     basis = encoder.basis.astype(np.float64)
     used = (words != 0).any(axis=1)  # (n, most): False for the padding of a subvector
     matrix = np.zeros((n_subvectors, width, encoder.n_features))
-    matrix[:n, :most] = np.where(used[:, :, np.newaxis], basis.T[directions], 0.0) / encoder.length
+    matrix[:n, :max_directions] = np.where(used[:, :, np.newaxis], basis.T[directions], 0.0) / encoder.length
     bias = np.zeros((n_subvectors, width))
-    bias[:, most] = 1.0
+    bias[:, max_directions] = 1.0
     if metric == "euclidean":
-        bias[:n, :most] = -(matrix[:n, :most] @ encoder.mean)
-        centroids[:n, :, most] = -0.5 * books.squares
-        centroids[n_body:, :, most] = -0.5 * _offset_by_nibble(encoder)
+        bias[:n, :max_directions] = -(matrix[:n, :max_directions] @ encoder.mean)
+        centroids[:n, :, max_directions] = -0.5 * books.squares
+        centroids[n_body:, :, max_directions] = -0.5 * _offset_by_nibble(encoder)
     return matrix.reshape(-1, encoder.n_features), bias.ravel(), centroids
 
 
@@ -159,6 +160,7 @@ def _coarse_quantizer(faiss: Any, encoder: BookEncoder, transform: Any, codes: C
 
 
 def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any, codes: Codes) -> None:
+    """Append codes to a faiss index of this library, and to the nearest inverted lists if it has any."""
     codes = np.ascontiguousarray(codes)
     if not hasattr(inner, "invlists"):
         inner.add_sa_codes(codes)
@@ -166,9 +168,11 @@ def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transfo
         ids: NDArray[np.int64] = np.arange(inner.ntotal, inner.ntotal + len(codes), dtype=np.int64)
         _, lists = inner.quantizer.search(transform.apply(encoder.decode(codes)), 1)
         order: NDArray[np.int64] = np.argsort(lists[:, 0], kind="stable")
-        for part in np.split(order, np.flatnonzero(np.diff(lists[order, 0])) + 1):
-            some, names = np.ascontiguousarray(codes[part]), np.ascontiguousarray(ids[part])
-            inner.invlists.add_entries(int(lists[part[0], 0]), len(part), faiss.swig_ptr(names), faiss.swig_ptr(some))
+        for list_rows in np.split(order, np.flatnonzero(np.diff(lists[order, 0])) + 1):
+            list_codes, list_ids = np.ascontiguousarray(codes[list_rows]), np.ascontiguousarray(ids[list_rows])
+            inner.invlists.add_entries(
+                int(lists[list_rows[0], 0]), len(list_rows), faiss.swig_ptr(list_ids), faiss.swig_ptr(list_codes)
+            )
         inner.ntotal += len(codes)
     index.ntotal = inner.ntotal
 

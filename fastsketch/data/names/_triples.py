@@ -213,7 +213,7 @@ def select_lines(table: Triples, keep: NDArray[np.bool_], users: NDArray[np.bool
 
 
 def _renumber_by_appearance(ids: IdMap, positions: NDArray[np.int32]) -> tuple[IdMap, NDArray[np.int32]]:
-    """Number ids in order of first appearance. Return their IdMap and the new position of each entry."""
+    """Assign new numbers to ids by first appearance. Return their IdMap and the new position of each entry."""
     used, first_entries, inverse = np.unique(positions, return_index=True, return_inverse=True)
     order = np.argsort(first_entries)
     return IdMap(ids.ids[used[order]]), np.argsort(order)[inverse].astype(np.int32)

@@ -38,10 +38,10 @@ class CodeRows:
         return cls(layout, np.empty(cls.shape(n, layout), np.uint8), n)
 
     @classmethod
-    def of(cls, codes: Codes, layout: Layout) -> Self:
+    def from_codes(cls, codes: Codes, layout: Layout) -> Self:
         """Create a collection with a copy of codes (n, width)."""
         out = cls.empty(len(codes), layout)
-        out.put(0, codes)
+        out.write(0, codes)
         return out
 
     @property
@@ -49,30 +49,27 @@ class CodeRows:
         """Number of codes if they are stored in blocks, else -1, as an argument of the kernels."""
         return -1
 
-    def first(self, n: int) -> Self:
+    def prefix(self, n: int) -> Self:
         """Return a view of the first n codes."""
         return replace(self, data=self.data[: self.shape(n, self.layout)[0]], n=n)
 
-    def moved(self, n: int, capacity: int) -> Self:
+    def copy_with_capacity(self, n: int, capacity: int) -> Self:
         """Copy the first n codes into a new collection of the given capacity."""
-        out, old = self.empty(capacity, self.layout), self.first(n).data
-        out.data[: len(old)] = old
+        out, previous = self.empty(capacity, self.layout), self.prefix(n).data
+        out.data[: len(previous)] = previous
         return out
 
-    def put(self, start: int, codes: Codes) -> None:
+    def write(self, start: int, codes: Codes) -> None:
         """Write codes (c, width) to consecutive positions from `start` on. Earlier codes are not changed."""
         self.data[start : start + len(codes)] = codes
 
-    def part(self, start: int, stop: int) -> Codes:
-        """Return a view of the codes at positions [start, stop).
-
-        It is (stop - start, width).
-        """
+    def read_slice(self, start: int, stop: int) -> Codes:
+        """Return a view (stop - start, width) of the codes at positions [start, stop)."""
         return self.data[start:stop]
 
-    def take(self, places: Places) -> Codes:
+    def take(self, positions: Places) -> Codes:
         """Return a copy of the codes at the given positions, (c, width)."""
-        return self.data[places]
+        return self.data[positions]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +91,17 @@ class Blocks(CodeRows):
         """Number of codes if they are stored in blocks, else -1, as an argument of the kernels."""
         return self.n
 
-    def put(self, start: int, codes: Codes) -> None:
+    def write(self, start: int, codes: Codes) -> None:
         """Write codes (c, width) to consecutive positions from `start` on. Earlier codes are not changed."""
         kernel.pack(np.ascontiguousarray(codes), self.layout, self.data, start)
 
-    def part(self, start: int, stop: int) -> Codes:
-        """Return a copy of the codes at positions [start, stop).
-
-        It is (stop - start, width).
-        """
+    def read_slice(self, start: int, stop: int) -> Codes:
+        """Return a copy (stop - start, width) of the codes at positions [start, stop)."""
         return kernel.unpack(self.data, self.layout, start, stop)
 
-    def take(self, places: Places) -> Codes:
+    def take(self, positions: Places) -> Codes:
         """Return a copy of the codes at the given positions, (c, width)."""
-        block, row = np.divmod(places, ROWS)
+        block, row = np.divmod(positions, ROWS)
         # a block stores four bytes of each of its rows after one another
         fours = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]
-        return fours.reshape(len(places), self.data.shape[1] // ROWS)[:, : self.layout.width]
+        return fours.reshape(len(positions), self.data.shape[1] // ROWS)[:, : self.layout.width]

@@ -54,10 +54,10 @@ class Minifloat:
         """Integer that represents the largest number of the format."""
         return (1 << 8 * self.n_bytes) - 1
 
-    def rounded(self, values: ArrayLike) -> NDArray[np.uint32]:
-        """Round numbers to the nearest numbers of the format. Return the integers that represent them.
+    def nearest_integers(self, values: ArrayLike) -> NDArray[np.uint32]:
+        """Round numbers (n,) to the nearest numbers of the format. Return the integers that represent them.
 
-        Numbers are (n,), none of them NaN; halves are rounded up.
+        NaN is not allowed. Halves are rounded up.
         """
         with np.errstate(over="ignore"):
             ratio: Any = np.asarray(values, np.float32) / np.float32(self.unit)
@@ -76,7 +76,7 @@ class Minifloat:
 
         Numbers are (n,), none of them NaN; bytes are uint8 (n, n_bytes), the low byte first.
         """
-        u = self.rounded(values)
+        u = self.nearest_integers(values)
         return np.stack([(u >> np.uint32(8 * b)).astype(np.uint8) for b in range(self.n_bytes)], axis=-1)
 
     def decode(self, data: NDArray[np.uint8]) -> Factors:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.codes import scan as kernel
 from fastsketch.neighbours.codes._blocks import CodeRows
-from fastsketch.neighbours.codes._search_arguments import Mask, Places, bits_of, few
+from fastsketch.neighbours.codes._search_arguments import Mask, Places, pack_mask, positions_if_few
 
 Scores = NDArray[np.float32]
 
@@ -28,7 +28,7 @@ class Tables(NamedTuple):
     constant: NDArray[np.float64]
 
 
-class Rule(NamedTuple):
+class ScoreRule(NamedTuple):
     """Formula for the score of a code, by which codes are ranked; smaller is nearer.
 
     The score is ((beta scale) t + alpha offset + constant) / divisor, where t is the sum of the table entries that the
@@ -47,7 +47,7 @@ class Rule(NamedTuple):
 def scan(
     tables: NDArray[np.float32],
     codes: CodeRows,
-    rule: Rule,
+    rule: ScoreRule,
     *,
     k: int,
     allow: Mask | None = None,
@@ -69,12 +69,12 @@ def scan(
     allow : ndarray bool (n,), optional
     ids : ndarray int64 (n,), optional
     """
-    some = few(allow)
-    if some is not None:
-        codes = CodeRows(codes.layout, np.ascontiguousarray(codes.take(some)), len(some))
-        allow, ids = None, None if ids is None else ids[some]
-        rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[some])
-    scores, places = kernel.topk(
+    selected = positions_if_few(allow)
+    if selected is not None:
+        codes = CodeRows(codes.layout, np.ascontiguousarray(codes.take(selected)), len(selected))
+        allow, ids = None, None if ids is None else ids[selected]
+        rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[selected])
+    scores, positions = kernel.topk(
         np.ascontiguousarray(tables, np.float32),
         codes.data,
         codes.layout,
@@ -83,8 +83,8 @@ def scan(
         beta=rule.beta,
         constant=rule.constant,
         divisor=rule.divisor,
-        allow=bits_of(allow),
+        allow=pack_mask(allow),
         ids=ids,
         in_blocks_of=codes.in_blocks_of,
     )
-    return scores, places if some is None else some[places]
+    return scores, positions if selected is None else selected[positions]

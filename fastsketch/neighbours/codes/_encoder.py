@@ -148,6 +148,7 @@ class Encoder(CodeSearch, ABC):
         return digest.hexdigest()
 
     def _encoder_for(self, codes: Codes) -> Self:
+        """Return this encoder, which searches any codes of its width."""
         return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
@@ -171,7 +172,7 @@ class Encoder(CodeSearch, ABC):
         return hash(self.fingerprint)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, kept(self)
+        return restore_encoder, encoder_state(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n_features={self.n_features}, width={self.width}, {self.fingerprint[:12]})"
@@ -182,22 +183,22 @@ def _kind(cls: type) -> str:
     return f"{home_of(cls)}.{cls.__name__}"
 
 
-def kept(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
-    """Return the state of an encoder in the form that ``restored`` reads.
+def encoder_state(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
+    """Return the state of an encoder in the form that ``restore_encoder`` reads: (JSON values, arrays).
 
-    It is a dictionary of JSON values, with the name of the class and the column names, and a dictionary of arrays.
+    The JSON values include the name of the class and the column names.
     """
     state, arrays = encoder.state()
     names = {} if encoder.feature_names is None else {"feature_names": list(encoder.feature_names)}
     return {"kind": _kind(type(encoder)), "state": state, **names}, arrays
 
 
-def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
-    """Create an encoder from the result of ``kept``. Raise ValueError if the input is invalid.
+def restore_encoder(header: dict[str, Any], arrays: Arrays) -> Encoder:
+    """Create an encoder from the result of ``encoder_state``, which may be untrusted.
 
-    The input may be untrusted.
+    Raise ValueError if it is invalid.
     """
-    kind = about.get("kind")
+    kind = header.get("kind")
     if not isinstance(kind, str):
         raise ValueError(f"the kind of an encoder must be a name, got {kind!r}")
     if kind not in _kinds:
@@ -205,8 +206,8 @@ def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
     if kind not in _kinds or isabstract(_kinds[kind]):
         raise ValueError(f"no encoder of kind {kind!r} is known: it may be of a newer version")
     try:
-        encoder = _kinds[kind].of_state(about["state"], arrays)
-        encoder.feature_names = as_names(about.get("feature_names"), encoder.n_features)
+        encoder = _kinds[kind].of_state(header["state"], arrays)
+        encoder.feature_names = as_names(header.get("feature_names"), encoder.n_features)
         return encoder
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no state of an encoder of kind {kind!r}: {error}") from error

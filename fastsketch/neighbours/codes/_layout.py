@@ -12,7 +12,7 @@ from fastsketch.neighbours.codes._code_factors import NOTHING, Factors, Minifloa
 Codes = NDArray[np.uint8]
 
 # The largest number of tables of a code: the kernels count bytes and tables of a block with 32 bits.
-MOST_TABLES = 1 << 16
+MAX_TABLES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Layout:
     scale: Minifloat = NOTHING
 
     def __post_init__(self) -> None:
-        as_integer(self.n_tables, "n_tables", 1, MOST_TABLES + 1)
+        as_integer(self.n_tables, "n_tables", 1, MAX_TABLES + 1)
 
     @property
     def nibble_bytes(self) -> int:
@@ -68,9 +68,10 @@ class Layout:
 
     @staticmethod
     def _factor(kind: Minifloat, data: Codes) -> Factors | None:
+        """Decode the bytes of an offset or a scale; None if the layout stores none."""
         return kind.decode(data) if kind.n_bytes else None
 
-    def packed(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
+    def pack(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
         """Pack nibbles, offsets and scales into codes.
 
         Nibbles are (n, n_tables), each below 16; offsets and scales are (n,), and codes (n, width).
@@ -80,10 +81,10 @@ class Layout:
         pairs[:, : self.n_tables] = nibbles
         out = np.empty((n, self.width), np.uint8)
         out[:, : self.nibble_bytes] = pairs[:, ::2] | (pairs[:, 1::2] << 4)
-        self.put_factors(out, offset, scale)
+        self.write_factors(out, offset, scale)
         return out
 
-    def put_factors(self, codes: Codes, offset: Any, scale: Any) -> None:
+    def write_factors(self, codes: Codes, offset: Any, scale: Any) -> None:
         """Write the offset and the scale of each row into its code, in place.
 
         They are (n,), and codes (n, width). What has no bytes in the layout is ignored.
@@ -104,10 +105,13 @@ class Layout:
         if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
             raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
         stated = cast("dict[str, Any]", state)
-        return cls(stated["n_tables"], *(Minifloat(*_three(stated[name], name)) for name in ("offset", "scale")))
+        return cls(
+            stated["n_tables"], *(Minifloat(*_three_numbers(stated[name], name)) for name in ("offset", "scale"))
+        )
 
 
-def _three(value: Any, name: str) -> list[Any]:
+def _three_numbers(value: Any, name: str) -> list[Any]:
+    """Validate the state of a Minifloat, a list of three numbers. Raise ValueError if it is none."""
     out = cast("list[Any]", value) if isinstance(value, list) else []
     if len(out) != 3:
         raise ValueError(f"{name} of a layout must be [bytes, mantissa bits, unit], got {value!r}")

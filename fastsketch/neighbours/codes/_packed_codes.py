@@ -8,7 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_array
 from fastsketch._kernels.hashing import hamming as kernel
-from fastsketch.neighbours.codes._search_arguments import Mask, Places, allowed, as_ids, as_k, bits_of, few
+from fastsketch.neighbours.codes._search_arguments import (
+    Mask,
+    Places,
+    as_ids,
+    as_k,
+    as_mask,
+    pack_mask,
+    positions_if_few,
+)
 
 Codes = NDArray[np.uint8]
 
@@ -114,13 +122,13 @@ def hamming_topk(
     (array([[0, 1]], dtype=int32), array([[2, 1]]))
     """
     collection = as_codes(codes, "codes")
-    asked = as_codes(queries, "queries", width=collection.shape[1])
+    packed_queries = as_codes(queries, "queries", width=collection.shape[1])
     n = len(collection)
-    names = as_ids(ids, n)
-    mask = allowed(allow, n, names)
+    code_ids = as_ids(ids, n)
+    mask = as_mask(allow, n, code_ids)
     k = as_k(k, n, mask)
-    distances, places = nearest_bits(asked, collection, k=k, ids=names, allow=mask)
-    return distances, places if names is None else names[places]
+    distances, positions = nearest_bits(packed_queries, collection, k=k, ids=code_ids, allow=mask)
+    return distances, positions if code_ids is None else code_ids[positions]
 
 
 def nearest_bits(
@@ -130,8 +138,8 @@ def nearest_bits(
 
     Queries and codes are validated. Equal distances are ordered by id.
     """
-    some = few(allow)
-    if some is not None:
-        codes, allow, ids = codes[some], None, None if ids is None else ids[some]
-    distances, places = kernel.topk(queries, codes, k, allow=bits_of(allow), ids=ids)
-    return distances, places if some is None else some[places]
+    selected = positions_if_few(allow)
+    if selected is not None:
+        codes, allow, ids = codes[selected], None, None if ids is None else ids[selected]
+    distances, positions = kernel.topk(queries, codes, k, allow=pack_mask(allow), ids=ids)
+    return distances, positions if selected is None else selected[positions]

@@ -18,54 +18,63 @@ Reader = Callable[[Places, Places], Any]
 PIECE_BYTES = 16 << 20
 
 
-def rows_reader(
+def create_rows_reader(
     source: Source, n_features: int, name: str, n: int | None = None, *, feature_names: FeatureNames | None = None
 ) -> Reader:
-    """Return a function that reads original rows from an array or from a callable.
+    """Validate a source of original rows, an array or a callable, and return a function that reads them.
 
-    The function is read(positions, ids) and returns rows (b, n_features).
+    The function is read(positions, ids) and returns rows (b, n_features). Positions must ascend. An array is indexed by
+    position. A callable is called with the ids, and the rows that it returns are validated then.
 
-    Positions must ascend. An array is indexed by position; a callable is called with the ids, and the rows it returns
-    are validated then. An array must have n rows if n is given. Rows with column names must have `feature_names`, in
-    this order. TypeError or ValueError calls the source by `name`.
+    Parameters
+    ----------
+    source : array_like, scipy.sparse, or callable(ids) -> rows
+    n_features : int
+    name : str
+        Name of the source in messages.
+    n : int, optional
+        Number of rows that an array must have.
+    feature_names : tuple of str, optional
+        Column names that rows must have, in this order, if they have any.
     """
     rows: Any = source
     if not callable(source):
         refuse_names(source, name)
         require_columns(source, feature_names, name)
-        held = isinstance(source, np.ndarray) and source.ndim == 2
+        is_matrix = isinstance(source, np.ndarray) and source.ndim == 2
         # entries of an array are not read here: it may be a memory map
-        checked = as_rows(rows[:0] if held else rows, name=name)
-        rows = rows if held else checked
+        checked = as_rows(rows[:0] if is_matrix else rows, name=name)
+        rows = rows if is_matrix else checked
         expected = rows.shape[0] if n is None else n, n_features
         if rows.shape != expected:
             raise ValueError(f"{name} must have shape {expected} as the rows that were encoded, got {rows.shape}")
 
-    def read(places: Places, ids: Places) -> Any:
+    def read(positions: Places, ids: Places) -> Any:
         if callable(rows):
             returned = rows(ids.copy())
             require_columns(returned, feature_names, f"the rows that {name} returned")
-            came = as_rows(returned, name=f"the rows that {name} returned")
-            if came.shape != (len(ids), n_features):
+            returned_rows = as_rows(returned, name=f"the rows that {name} returned")
+            if returned_rows.shape != (len(ids), n_features):
                 raise ValueError(
-                    f"{name} must return rows of shape {(len(ids), n_features)} for {len(ids)} ids, got {came.shape}"
+                    f"{name} must return rows of shape {(len(ids), n_features)} for {len(ids)} ids, got "
+                    f"{returned_rows.shape}"
                 )
             try:
-                check_finite(came, f"the rows that {name} returned")
+                check_finite(returned_rows, f"the rows that {name} returned")
             except ValueError as error:
                 raise ValueError(f"{error}, of the ids from {ids[0]} to {ids[-1]}") from None
-            return came
-        if len(places) and places[-1] >= rows.shape[0]:
+            return returned_rows
+        if len(positions) and positions[-1] >= rows.shape[0]:
             raise ValueError(
-                f"{name} must have a row for every id: row {places[-1]} is wanted, got {rows.shape[0]} rows "
+                f"{name} must have a row for every id: row {positions[-1]} is wanted, got {rows.shape[0]} rows "
                 "(a function of ids can stand in its place)"
             )
-        some: Any = rows[places]
-        values: NDArray[Any] = some.data if is_sparse(some) else some
+        selected: Any = rows[positions]
+        values: NDArray[Any] = selected.data if is_sparse(selected) else selected
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            for place in places:
-                check_finite(rows[place : place + 1], name, offset=int(place))
-        return some
+            for position in positions:
+                check_finite(rows[position : position + 1], name, offset=int(position))
+        return selected
 
     return read
 
@@ -79,66 +88,68 @@ def refuse_names(source: Any, name: str) -> None:
         )
 
 
-def rescored(
-    queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str, k: int, ids: Places | None = None
+def rescore_candidates(
+    queries: Any, positions: Places, rows_at: Callable[[Places], Any], *, metric: str, k: int, ids: Places | None = None
 ) -> tuple[NDArray[np.float64], Places]:
     """Rank candidates by exact distances or similarities. Return the k best ranking keys and their positions.
 
-    Candidates are positions (m, c). Keys (m, k) ascend; smaller ones are nearer.
-
-    Equal keys are ordered by id. `rows_at` returns the rows at ascending positions; each row is read once for all
-    queries, a batch at a time.
+    Candidates are positions (m, c). Keys (m, k) ascend; smaller ones are nearer, and equal ones are ordered by id.
+    `rows_at` returns the rows at ascending positions; each row is read once for all queries, a batch at a time.
     """
-    keys = _exact_keys(queries, places, rows_at, metric=metric)
-    names = places if ids is None else ids[places]
+    keys = _exact_keys(queries, positions, rows_at, metric=metric)
+    names = positions if ids is None else ids[positions]
     order = np.lexsort((names, keys), axis=1)[:, :k]
-    return np.take_along_axis(keys, order, axis=1), np.take_along_axis(places, order, axis=1)
+    return np.take_along_axis(keys, order, axis=1), np.take_along_axis(positions, order, axis=1)
 
 
-def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str) -> NDArray[np.float64]:
+def _exact_keys(
+    queries: Any, positions: Places, rows_at: Callable[[Places], Any], *, metric: str
+) -> NDArray[np.float64]:
     """Compute exact ranking keys of all candidates of every query; smaller keys are nearer.
 
     Candidates and keys are (m, c).
     """
-    m, c = places.shape
+    m, c = positions.shape
     keys = np.empty(m * c)
-    order = np.argsort(places, axis=None, kind="stable")  # pairs of a query and a candidate, row by row
-    of_query = order // max(c, 1)
-    wanted, first = np.unique(places.reshape(-1)[order], return_index=True)
-    ends = np.append(first[1:], m * c)
+    order = np.argsort(positions, axis=None, kind="stable")  # pairs of a query and a candidate, row by row
+    query_of_pair = order // max(c, 1)
+    distinct_positions, first_pairs = np.unique(positions.reshape(-1)[order], return_index=True)
+    ends = np.append(first_pairs[1:], m * c)
     step = max(1, PIECE_BYTES // (8 * queries.shape[1]))
-    for start in range(0, len(wanted), step):
-        some = wanted[start : start + step]
-        piece = rows_at(some)
-        piece = piece if is_sparse(piece) else np.asarray(piece, np.float64)
-        pairs = slice(int(first[start]), int(ends[min(start + step, len(wanted)) - 1]))
-        row_of_pair = np.repeat(np.arange(len(some)), (ends - first)[start : start + step])
-        keys[order[pairs]] = _keys(queries, of_query[pairs], piece, row_of_pair, metric=metric)
+    for start in range(0, len(distinct_positions), step):
+        block_positions = distinct_positions[start : start + step]
+        block_rows = rows_at(block_positions)
+        block_rows = block_rows if is_sparse(block_rows) else np.asarray(block_rows, np.float64)
+        pairs = slice(int(first_pairs[start]), int(ends[min(start + step, len(distinct_positions)) - 1]))
+        row_of_pair = np.repeat(np.arange(len(block_positions)), (ends - first_pairs)[start : start + step])
+        keys[order[pairs]] = _pair_keys(queries, query_of_pair[pairs], block_rows, row_of_pair, metric=metric)
     if np.isnan(keys).any():
         raise ValueError("the inner products of queries and rows leave the range of numbers: divide both by a number")
     return keys.reshape(m, c)
 
 
-def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: str) -> NDArray[np.float64]:
+def _pair_keys(
+    queries: Any, query_of_pair: Places, rows: Any, row_of_pair: Places, *, metric: str
+) -> NDArray[np.float64]:
     """Compute exact ranking keys of pairs of a query and a row, which are given by their indices.
 
     Indices and keys are (p,).
     """
-    out = np.empty(len(of_query))
+    out = np.empty(len(query_of_pair))
     step = max(1, PIECE_BYTES // (8 * rows.shape[1]))
     for start in range(0, len(out), step):
-        part = slice(start, start + step)
-        x, q = rows[of_row[part]], queries[of_query[part]]
+        block = slice(start, start + step)
+        x, q = rows[row_of_pair[block]], queries[query_of_pair[block]]
         if is_sparse(x) != is_sparse(q):
             x, q = (y.toarray() if is_sparse(y) else y for y in (x, q))
         if is_sparse(x):
             x, q = x.astype(np.float64), q.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            out[part] = _of_pairs(x, q, metric)
+            out[block] = _keys_of_rows(x, q, metric)
     return out
 
 
-def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
+def _keys_of_rows(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
     """Compute the exact ranking key of each row of `x` and the query in the same row of `q`.
 
     Both are (p, d), dense or CSR; keys are (p,).
@@ -147,7 +158,7 @@ def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
         return _dots(x - q, x - q)
     if metric == "inner_product":
         return 0.0 - _dots(x, q)
-    x, q = _scaled(x), _scaled(q)
+    x, q = _divide_by_largest(x), _divide_by_largest(q)
     lengths = np.sqrt(_dots(x, x)) * np.sqrt(_dots(q, q))
     return 0.0 - _dots(x, q) / np.where(lengths > 0, lengths, 1.0)
 
@@ -159,7 +170,7 @@ def _dots(x: Any, y: Any) -> NDArray[np.float64]:
     return np.einsum("ij,ij->i", x, y, dtype=np.float64)
 
 
-def _scaled(x: Any) -> Any:
+def _divide_by_largest(x: Any) -> Any:
     """Divide each row by its largest magnitude, so that sums of squares do not overflow."""
     if is_sparse(x):
         from scipy import sparse

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import Rows, as_choice, check_finite, natural_dtype
 from fastsketch._kernels.codes import scan as kernel
 from fastsketch.neighbours.codes._blocks import CodeRows
-from fastsketch.neighbours.codes._code_scan import Estimate, Rule, Tables, scan
+from fastsketch.neighbours.codes._code_scan import Estimate, ScoreRule, Tables, scan
 from fastsketch.neighbours.codes._layout import Codes
 from fastsketch.neighbours.codes._packed_codes import as_codes, nearest_bits
-from fastsketch.neighbours.codes._rescoring import Source, rescored, rows_reader
-from fastsketch.neighbours.codes._search_arguments import Mask, Places, allowed, as_ids, as_k
+from fastsketch.neighbours.codes._rescoring import Source, create_rows_reader, rescore_candidates
+from fastsketch.neighbours.codes._search_arguments import Mask, Places, as_ids, as_k, as_mask
 
 if TYPE_CHECKING:
     from fastsketch.neighbours.codes._encoder import Encoder
@@ -32,12 +32,13 @@ Keys = NDArray[Any]
 
 # A squared norm is estimated as at least this share of the squared norm of the mean: a row at the origin has no
 # direction.
-LEAST_NORM = 2.0**-20
-# Entries of tables are clipped to +-FARTHEST, so that their sums do not overflow float32, and scores to +-LARGEST.
-FARTHEST = 1e30
-LARGEST = 3e38
+MIN_NORM_SHARE = 2.0**-20
+# Entries of tables are clipped to +-MAX_TABLE_ENTRY, so that their sums do not overflow float32, and scores to
+# +-MAX_SCORE.
+MAX_TABLE_ENTRY = 1e30
+MAX_SCORE = 3e38
 # Queries whose entries have a larger binary exponent, in units of the encoder's length, are scaled down.
-REACH = 40
+MAX_QUERY_EXPONENT = 40
 # Memory for the queries that are answered together, and the bytes that a table and a candidate take with all
 # intermediate results. Without a bound, 100,000 queries for 1,000 neighbours each would take 25 GB.
 PIECE_BYTES = 256 << 20
@@ -135,31 +136,33 @@ class CodeSearch:
         check_width(packed, encoder)
         n = len(packed)
         collection = CodeRows(encoder.layout, packed, n)
-        asked = checked_queries(queries, encoder)
-        names = as_ids(ids, n)
-        mask = allowed(allow, n, names)
+        checked = checked_queries(queries, encoder)
+        code_ids = as_ids(ids, n)
+        mask = as_mask(allow, n, code_ids)
         k = as_k(k, n, mask)
-        wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
-        read = None
+        n_candidates = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
+        read_rows = None
         if rescore is not None:
-            read = rows_reader(rescore, encoder.n_features, "rescore", n, feature_names=encoder.feature_names)
+            read_rows = create_rows_reader(
+                rescore, encoder.n_features, "rescore", n, feature_names=encoder.feature_names
+            )
 
-        def rows_at(places: Places) -> Any:
-            assert read is not None
-            return read(places, places if names is None else names[places])
+        def rows_at(positions: Places) -> Any:
+            assert read_rows is not None
+            return read_rows(positions, positions if code_ids is None else code_ids[positions])
 
-        distances, places = search_codes(
+        distances, positions = search_codes(
             encoder,
-            asked,
+            checked,
             collection,
             metric=metric,
             k=k,
-            n_candidates=k if read is None else wanted,
-            rows_at=None if read is None else rows_at,
-            ids=names,
+            n_candidates=k if read_rows is None else n_candidates,
+            rows_at=None if read_rows is None else rows_at,
+            ids=code_ids,
             allow=mask,
         )
-        return distances, places if names is None else names[places]
+        return distances, positions if code_ids is None else code_ids[positions]
 
 
 def search_codes(
@@ -184,27 +187,29 @@ def search_codes(
     norms = estimated_norms(encoder, codes) if metric == "cosine" and encoder.norm is None else None
     ranked_by = "euclidean" if metric == "hamming" and rows_at is not None else metric
 
-    def answer(some: Any) -> Found:
-        keys, places = nearest(encoder, some, codes, metric=metric, k=n_candidates, ids=ids, allow=allow, norms=norms)
+    def search_block(block: Any) -> Found:
+        keys, positions = rank_codes(
+            encoder, block, codes, metric=metric, k=n_candidates, ids=ids, allow=allow, norms=norms
+        )
         if rows_at is not None:
-            keys, places = rescored(some, places, rows_at, metric=ranked_by, k=k, ids=ids)
-        return as_distances(keys, ranked_by), places
+            keys, positions = rescore_candidates(block, positions, rows_at, metric=ranked_by, k=k, ids=ids)
+        return as_distances(keys, ranked_by), positions
 
-    return by_pieces(queries, answer, n_tables=encoder.layout.n_tables, candidates=n_candidates)
+    return search_in_blocks(queries, search_block, n_tables=encoder.layout.n_tables, candidates=n_candidates)
 
 
-def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
-    """Answer queries in batches, so that memory stays below PIECE_BYTES. Return all distances and positions."""
+def search_in_blocks(queries: Any, search_block: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
+    """Search for queries in blocks, so that memory stays below PIECE_BYTES. Return all distances and positions."""
     m: int = queries.shape[0]
     step = max(1, PIECE_BYTES // (TABLE_BYTES * n_tables + CANDIDATE_BYTES * candidates))
     if m <= step:
-        return answer(queries)
-    distances, places = answer(queries[:step])
-    out = np.empty((m, distances.shape[1]), distances.dtype), np.empty((m, places.shape[1]), places.dtype)
-    out[0][:step], out[1][:step] = distances, places
+        return search_block(queries)
+    distances, positions = search_block(queries[:step])
+    out = np.empty((m, distances.shape[1]), distances.dtype), np.empty((m, positions.shape[1]), positions.dtype)
+    out[0][:step], out[1][:step] = distances, positions
     for start in range(step, m, step):
-        part = slice(start, start + step)
-        out[0][part], out[1][part] = answer(queries[part])
+        block = slice(start, start + step)
+        out[0][block], out[1][block] = search_block(queries[block])
     return out
 
 
@@ -230,16 +235,16 @@ def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
     return out
 
 
-def as_candidates(k: int, oversample: float, most: int) -> int:
-    """Return the number of candidates to rescore: k times `oversample`, rounded up, and at most `most`."""
+def as_candidates(k: int, oversample: float, n_allowed: int) -> int:
+    """Return the number of candidates to rescore: k times `oversample`, rounded up, and at most `n_allowed`."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
         raise TypeError(f"oversample must be a number, got {oversample!r}")
     if not 1 <= oversample < math.inf:
         raise ValueError(f"oversample must be finite and at least 1, got {oversample}")
-    return most if oversample >= most else min(math.ceil(k * float(oversample)), most)
+    return n_allowed if oversample >= n_allowed else min(math.ceil(k * float(oversample)), n_allowed)
 
 
-def nearest(
+def rank_codes(
     encoder: "Encoder",
     queries: Any,
     codes: CodeRows,
@@ -252,35 +257,36 @@ def nearest(
 ) -> tuple[Keys, Places]:
     """Find the k nearest codes for every validated query. Return ranking keys and positions, both (m, k).
 
-    Smaller keys are nearer, and the keys of a query ascend.
-
-    At least k codes must be allowed. Equal keys are ordered by id. `norms` are the ``estimated_norms`` of the codes,
-    for cosines; they are computed if they are needed and not given.
+    Smaller keys are nearer, and the keys of a query ascend. At least k codes must be allowed. Equal keys are ordered by
+    id. `norms` are the ``estimated_norms`` of the codes, for cosines; they are computed if they are needed and not
+    given.
     """
     if metric == "hamming":
-        bits = np.ascontiguousarray(codes.part(0, len(codes))[:, : encoder.layout.nibble_bytes])
+        bits = np.ascontiguousarray(codes.read_slice(0, len(codes))[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "euclidean" or encoder.norm is None:
-        return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms)
-    unit, norm = _unit(queries), encoder.norm * encoder.length
-    aimed = unit.any(axis=1)
-    if not aimed.all():  # the zero vector has no direction: its products with all rows are 0
-        keys, places = np.empty((len(unit), k)), np.empty((len(unit), k), np.int64)
-        keys[aimed], places[aimed] = nearest(encoder, queries[aimed], codes, metric=metric, k=k, ids=ids, allow=allow)
-        keys[~aimed], places[~aimed] = _estimated(
-            encoder, queries[~aimed], codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms
+        return _rank_by_estimates(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms)
+    unit, norm = _normalised(queries), encoder.norm * encoder.length
+    has_direction = unit.any(axis=1)
+    if not has_direction.all():  # the zero vector has no direction: its products with all rows are 0
+        keys, positions = np.empty((len(unit), k)), np.empty((len(unit), k), np.int64)
+        keys[has_direction], positions[has_direction] = rank_codes(
+            encoder, queries[has_direction], codes, metric=metric, k=k, ids=ids, allow=allow
         )
-        return keys, places
+        keys[~has_direction], positions[~has_direction] = _rank_by_estimates(
+            encoder, queries[~has_direction], codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms
+        )
+        return keys, positions
     # q'x = |q| |x| (1 - |u - x|^2 / (2 |x|^2)), where u is the query scaled to the length of the rows
-    keys, places = _estimated(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow)
+    keys, positions = _rank_by_estimates(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow)
     keys = keys / norm / norm / 2 - 1
     if metric == "inner_product":
         with np.errstate(over="ignore"):
             keys *= np.einsum("ij,ij->i", _dense(queries), unit)[:, np.newaxis] * norm
-    return keys, places
+    return keys, positions
 
 
-def _estimated(
+def _rank_by_estimates(
     encoder: "Encoder",
     queries: Any,
     codes: CodeRows,
@@ -291,31 +297,31 @@ def _estimated(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Find the k nearest codes for every query by estimates from lookup tables of this metric.
+    """Find the k nearest codes for every query by distances estimated from lookup tables.
 
-    Return keys and positions as ``nearest`` does.
+    Return keys and positions as ``rank_codes`` does.
     """
     if metric == "cosine":
-        queries, shift = _unit(queries) * encoder.length, 0
+        queries, shift = _normalised(queries) * encoder.length, 0
     else:
-        queries, shift = _within_reach(queries, encoder.length, metric)
+        queries, shift = _scale_into_range(queries, encoder.length, metric)
     tables, constant = _tables(encoder, queries, "euclidean" if metric == "euclidean" else "inner_product")
     if metric == "euclidean":
-        rule = Rule(1.0, -2.0)
+        rule = ScoreRule(1.0, -2.0)
     elif metric == "inner_product":
-        rule = Rule(0.0, -1.0)
+        rule = ScoreRule(0.0, -1.0)
     else:
         norms = estimated_norms(encoder, codes) if norms is None else norms
-        rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
-    scores, places = scan(tables, codes, rule, k=k, allow=allow, ids=ids)
-    keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
+        rule = ScoreRule(0.0, -1.0, np.clip(-constant, -MAX_SCORE, MAX_SCORE).astype(np.float32), norms)
+    scores, positions = scan(tables, codes, rule, k=k, allow=allow, ids=ids)
+    keys = np.clip(scores, -MAX_SCORE, MAX_SCORE, dtype=np.float64)
     if metric != "cosine":
         keys += constant[:, np.newaxis] if metric == "euclidean" else -constant[:, np.newaxis]
         with np.errstate(over="ignore"):
             keys *= encoder.length  # twice: its square may be none
             keys *= encoder.length
             keys = np.ldexp(keys, shift)
-    return keys, places
+    return keys, positions
 
 
 def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
@@ -325,12 +331,12 @@ def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
     """
     tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
     # squared distances from the origin
-    base = min(float(constant[0]), LARGEST)
+    base = min(float(constant[0]), MAX_SCORE)
     square = kernel.scores(
         tables[0], codes.data, codes.layout, alpha=1.0, beta=-2.0, constant=base, in_blocks_of=codes.in_blocks_of
     )
-    least = max(LEAST_NORM * base, float(np.finfo(np.float32).tiny))
-    return np.sqrt(np.clip(square, least, LARGEST, dtype=np.float64)).astype(np.float32)
+    smallest = max(MIN_NORM_SHARE * base, float(np.finfo(np.float32).tiny))
+    return np.sqrt(np.clip(square, smallest, MAX_SCORE, dtype=np.float64)).astype(np.float32)
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
@@ -341,7 +347,9 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
     if not queries.shape[0]:
         return Tables(np.zeros((0, encoder.layout.n_tables, 16), np.float32), np.zeros(0))
     tables, constant = encoder.tables(queries, metric)
-    return Tables(np.clip(tables, -FARTHEST, FARTHEST), np.clip(constant, -(FARTHEST**8), FARTHEST**8))
+    return Tables(
+        np.clip(tables, -MAX_TABLE_ENTRY, MAX_TABLE_ENTRY), np.clip(constant, -(MAX_TABLE_ENTRY**8), MAX_TABLE_ENTRY**8)
+    )
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
@@ -354,30 +362,33 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
     return np.clip(values, -1.0, 1.0) if metric == "cosine" else values
 
 
-def _within_reach(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
+def _scale_into_range(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
     """Scale queries (m, d) by powers of two so that their lookup tables fit in float32.
 
     Return the queries, and the binary exponents (m, 1) of the factors by which their keys must be multiplied, or 0 if
     no query was scaled. Inner products are proportional to the query. So are, nearly, distances from a query that is
     very far from all rows, and scaling it keeps their order.
     """
-    ends = queries.max(axis=1), -queries.min(axis=1)
-    top = np.maximum(*(_dense(end).reshape(-1) for end in ends))
+    extremes = queries.max(axis=1), -queries.min(axis=1)
+    top = np.maximum(*(_dense(end).reshape(-1) for end in extremes))
     exponents = np.frexp(top)[1] - math.frexp(length)[1]
-    beyond = exponents > REACH
+    out_of_range = exponents > MAX_QUERY_EXPONENT
     if metric == "inner_product":
-        beyond |= (exponents < -REACH) & (top > 0)
-    if not beyond.any():
+        out_of_range |= (exponents < -MAX_QUERY_EXPONENT) & (top > 0)
+    if not out_of_range.any():
         return queries, 0
-    down = np.where(beyond, exponents - REACH if metric == "euclidean" else exponents, 0)[:, np.newaxis]
-    return np.ldexp(_dense(queries), -down), 2 * down if metric == "euclidean" else down
+    exponent = np.where(out_of_range, exponents - MAX_QUERY_EXPONENT if metric == "euclidean" else exponents, 0)[
+        :, np.newaxis
+    ]
+    return np.ldexp(_dense(queries), -exponent), 2 * exponent if metric == "euclidean" else exponent
 
 
 def _dense(values: Any) -> NDArray[np.float64]:
+    """Convert queries, dense or CSR, to a float64 array."""
     return np.asarray(values.toarray() if hasattr(values, "toarray") else values, np.float64)
 
 
-def _unit(queries: Any) -> Any:
+def _normalised(queries: Any) -> Any:
     """Scale queries to unit length; zero vectors stay zero."""
     dense = _dense(queries)
     top = np.abs(dense).max(axis=1, keepdims=True)

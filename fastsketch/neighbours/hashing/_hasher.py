@@ -133,13 +133,14 @@ class Hasher(CodeSearch, Model, abstract=True):
 
         Codes of a width that the model does not produce raise ValueError.
         """
-        plain, got = code_width(self.n_bits), codes.shape[1]
-        if got not in (plain, plain + FACTOR_BYTES):
+        width_of_bits, width = code_width(self.n_bits), codes.shape[1]
+        if width not in (width_of_bits, width_of_bits + FACTOR_BYTES):
             raise ValueError(
-                f"codes must have {plain} bytes, or {plain + FACTOR_BYTES} with factors, as this model makes them, "
-                f"got {got}"
+                f"codes must have {width_of_bits} bytes, or {width_of_bits + FACTOR_BYTES} with factors, as this model "
+                "makes them, "
+                f"got {width}"
             )
-        return got != plain
+        return width != width_of_bits
 
     def to_faiss(self, codes: ArrayLike | None = None) -> Any:
         """Create a faiss index for codes of this model, and add `codes` to it if they are given.

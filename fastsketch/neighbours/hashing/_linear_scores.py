@@ -16,7 +16,7 @@ Scores = NDArray[np.floating[Any]]
 SLICE_BYTES = 32 << 20
 
 
-def fill(
+def compute_scores(
     rows: Any,
     projection: NDArray[np.float64],
     offsets: NDArray[np.float64],
@@ -41,22 +41,22 @@ def fill(
     (n, d), dtype = rows.shape, natural_dtype(rows.dtype)
     n_bits = len(offsets)
     projection, offsets = in_place(projection, dtype), in_place(offsets, dtype)
-    part = kernel.rows_of_part(d, n_bits)
-    step = max(1, SLICE_BYTES // (part * d * dtype.itemsize)) * part
+    task_rows = kernel.rows_of_part(d, n_bits)
+    step = max(1, SLICE_BYTES // (task_rows * d * dtype.itemsize)) * task_rows
     for start in range(0, n, step):
         piece, stop = rows if n <= step else rows[start : start + step], start + step
-        bad = _filled(
+        first_bad = _run_kernel(
             piece,
             projection,
             offsets,
             scores=None if scores is None else scores[start:stop],
             codes=None if codes is None else codes[start:stop],
         )
-        if bad >= 0:
-            raise not_finite(start + bad)
+        if first_bad >= 0:
+            raise not_finite(start + first_bad)
 
 
-def _filled(
+def _run_kernel(
     rows: Any, projection: Scores, offsets: Scores, *, scores: Scores | None = None, codes: Codes | None = None
 ) -> int:
     """Compute scores or sign bits in one kernel call. Return the index of the first row that is not finite, or -1."""

@@ -16,7 +16,7 @@ from fastsketch.neighbours.codes._code_factors import NOTHING, Minifloat
 from fastsketch.neighbours.codes._encoder import Arrays, Estimate, Tables
 from fastsketch.neighbours.codes._layout import Codes, Layout
 from fastsketch.neighbours.codes._packed_codes import as_codes, pack
-from fastsketch.neighbours.hashing._linear_scores import fill
+from fastsketch.neighbours.hashing._linear_scores import compute_scores
 
 Array = NDArray[np.float64]
 
@@ -27,12 +27,12 @@ FACTOR_BYTES = 2 * FACTOR.n_bytes
 # Rows whose scores are computed at a time.
 PIECE_ROWS = 2048
 # The largest binary exponent of the unit of length.
-MOST_EXPONENT = 500
+MAX_EXPONENT = 500
 # Signs of the four bits of a nibble, (16, 4).
 SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
 
-class SeenRows(NamedTuple):
+class ProjectedRows(NamedTuple):
     """Signed distances of rows to the hyperplanes of the bits, and squared distances from the mean.
 
     Scores are (n, n_bits) and squares (n,), in units of ``length`` and its square.
@@ -52,7 +52,7 @@ class SignEncoder(Encoder):
     Then the estimated inner product of a row with itself is exact (the estimator of RaBitQ, in learned directions).
     Without factors a row is taken to have the length and the scale of the query, so that only angles are compared.
 
-    A subclass sets ``n_features``, ``length`` and ``spans``, and calls ``_set_up``.
+    A subclass sets ``n_features``, ``length`` and ``spans``, and calls ``_set_layout``.
     """
 
     has_bits: ClassVar[bool] = True
@@ -61,17 +61,18 @@ class SignEncoder(Encoder):
     factors: bool
     spans: bool
 
-    def _set_up(self, n_bits: int, *, factors: bool) -> None:
+    def _set_layout(self, n_bits: int, *, factors: bool) -> None:
+        """Set the attributes ``n_bits``, ``factors`` and ``layout`` of a new encoder."""
         factor = FACTOR if factors else NOTHING
         self.n_bits, self.factors = n_bits, factors
         self.layout = Layout(-(-n_bits // 4), factor, factor)
 
     @abstractmethod
-    def _view(self, rows: Any) -> SeenRows:
+    def _project(self, rows: Any) -> ProjectedRows:
         """Compute the signed distances of validated rows to the hyperplanes, and squared distances from the mean."""
 
     @abstractmethod
-    def _from_origin(self, rows: Any) -> tuple[Array, Array]:
+    def _project_uncentred(self, rows: Any) -> tuple[Array, Array]:
         """Compute the projections of rows without subtracting the mean, and the inner products of rows and mean.
 
         Rows are validated floats. Scores are (n, n_bits), inner products (n,).
@@ -83,8 +84,8 @@ class SignEncoder(Encoder):
         They are (n, n_bits), float32 for float32 rows, else float64.
         """
         out = np.empty((rows.shape[0], self.n_bits), natural_dtype(rows.dtype))
-        for part, piece in self._pieces(rows):
-            out[part] = self._view(piece).scores
+        for block, rows_block in self._blocks_of(rows):
+            out[block] = self._project(rows_block).scores
         return out
 
     def bits(self, rows: Any) -> Codes:
@@ -93,8 +94,8 @@ class SignEncoder(Encoder):
         They are uint8 (n, ceil(n_bits / 8)).
         """
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
-        for part, piece in self._pieces(rows):
-            out[part] = pack(self._view(piece).scores > 0)
+        for block, rows_block in self._blocks_of(rows):
+            out[block] = pack(self._project(rows_block).scores > 0)
         return out
 
     def encode(self, rows: Rows) -> Codes:
@@ -106,43 +107,46 @@ class SignEncoder(Encoder):
         if not self.factors:
             return self.bits(checked)
         out = np.empty((checked.shape[0], self.width), np.uint8)
-        for part, piece in self._pieces(checked):
-            view = self._view(piece)
-            out[part, : self.layout.nibble_bytes] = pack(view.scores > 0)
-            self.layout.put_factors(out[part], view.squares, self._scale(view))
+        for block, rows_block in self._blocks_of(checked):
+            projected = self._project(rows_block)
+            out[block, : self.layout.nibble_bytes] = pack(projected.scores > 0)
+            self.layout.write_factors(out[block], projected.squares, self._scale(projected))
         return out
 
-    def _piece_rows(self) -> int:
+    def _block_rows(self) -> int:
+        """Return the number of rows that are projected at a time."""
         return PIECE_ROWS
 
-    def _pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
+    def _blocks_of(self, rows: Any) -> Iterator[tuple[slice, Any]]:
         """Yield (slice, float rows) for consecutive slices of rows. Raise ValueError if a row is not finite."""
-        step = self._piece_rows()
+        step = self._block_rows()
         for start in range(0, rows.shape[0], step):
             piece = rows[start : start + step]
             check_finite(piece, offset=start)
             yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
 
-    def _scale(self, view: SeenRows) -> Array:
+    def _scale(self, projected: ProjectedRows) -> Array:
         """Compute the number by which the signs of each row are multiplied to approximate the row.
 
         It is (n,), and 0 for a row at the mean.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            squares = _row_sums(view.scores * view.scores) if self.spans else view.squares
-            sums = _row_sums(np.abs(view.scores))
+            squares = _row_sums(projected.scores * projected.scores) if self.spans else projected.squares
+            sums = _row_sums(np.abs(projected.scores))
             out = squares / np.where(sums > 0, sums, 1.0)
         return np.where(np.isnan(out), np.inf, out)
 
     def tables(self, queries: Any, metric: Estimate) -> Tables:
         with np.errstate(over="ignore", invalid="ignore"):
             queries = queries.astype(np.float64)
-            view = self._view(queries)
-            scores, constant = (view.scores, view.squares) if metric == "euclidean" else self._from_origin(queries)
+            projected = self._project(queries)
+            scores, constant = (
+                (projected.scores, projected.squares) if metric == "euclidean" else self._project_uncentred(queries)
+            )
             if not self.factors:
-                scores = scores * self._scale(view)[:, np.newaxis]
+                scores = scores * self._scale(projected)[:, np.newaxis]
                 constant = 2.0 * constant if metric == "euclidean" else constant
-            return Tables(_tables(scores), constant)
+            return Tables(_sign_tables(scores), constant)
 
 
 def _row_sums(values: Array) -> Array:
@@ -150,7 +154,7 @@ def _row_sums(values: Array) -> Array:
     return np.ascontiguousarray(values).sum(axis=1)
 
 
-def _tables(scores: Array) -> NDArray[np.float32]:
+def _sign_tables(scores: Array) -> NDArray[np.float32]:
     """Compute lookup tables: for every four projections of a query, their sums with all 16 sign patterns.
 
     Tables are (m, n_tables, 16) for scores (m, n_bits).
@@ -189,7 +193,7 @@ class LinearSignEncoder(SignEncoder):
         self.n_features = len(projection)
         self.projection, self.mean, self.offsets = projection, mean, offsets
         self.spans, self.length = spans, length
-        self._set_up(len(offsets), factors=factors)
+        self._set_layout(len(offsets), factors=factors)
 
     @property
     def basis(self) -> Array | None:
@@ -218,26 +222,27 @@ class LinearSignEncoder(SignEncoder):
         They are uint8 (n, ceil(n_bits / 8)).
         """
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
-        fill(rows, self.projection, self.offsets, codes=out)
+        compute_scores(rows, self.projection, self.offsets, codes=out)
         return out
 
-    def _piece_rows(self) -> int:  # a multiple of the kernel's task size, so that results equal those of one call
-        part = rows_of_part(self.n_features, self.n_bits)
-        return max(1, PIECE_ROWS // part) * part
+    def _block_rows(self) -> int:  # a multiple of the kernel's task size, so that results equal those of one call
+        task_rows = rows_of_part(self.n_features, self.n_bits)
+        return max(1, PIECE_ROWS // task_rows) * task_rows
 
-    def _view(self, rows: Any) -> SeenRows:
-        return SeenRows(self._scores(rows, self.offsets) / self.length, self._squares(rows))
+    def _project(self, rows: Any) -> ProjectedRows:
+        return ProjectedRows(self._scores(rows, self.offsets) / self.length, self._squares(rows))
 
-    def _from_origin(self, rows: Any) -> tuple[Array, Array]:
+    def _project_uncentred(self, rows: Any) -> tuple[Array, Array]:
         centre = np.ascontiguousarray(self.mean[:, np.newaxis])
         products = np.empty((rows.shape[0], 1), rows.dtype)
-        fill(rows, centre, np.zeros(1), scores=products)
+        compute_scores(rows, centre, np.zeros(1), scores=products)
         scores = self._scores(rows, np.zeros(self.n_bits)) / self.length
         return scores, products[:, 0] / self.length / self.length
 
     def _scores(self, rows: Any, offsets: Array) -> NDArray[Any]:
+        """Compute rows @ projection - offsets, (n, n_bits)."""
         out = np.empty((rows.shape[0], self.n_bits), natural_dtype(rows.dtype))
-        fill(rows, self.projection, offsets, scores=out)
+        compute_scores(rows, self.projection, offsets, scores=out)
         return out
 
     def _squares(self, rows: Any) -> Array:
@@ -247,8 +252,8 @@ class LinearSignEncoder(SignEncoder):
                 centred = (rows - self.mean) / self.length
                 return _row_sums(centred * centred)
             # mean'mean + sum over stored entries of (x - mean)^2 - mean^2, without a dense copy
-            there = self.mean[rows.indices]
-            x, mu = (rows.data - there) / self.length, there / self.length
+            stored_means = self.mean[rows.indices]
+            x, mu = (rows.data - stored_means) / self.length, stored_means / self.length
             out = np.full(rows.shape[0], float(_row_sums((self.mean / self.length)[np.newaxis] ** 2)[0]))
             lengths: NDArray[np.int64] = np.diff(rows.indptr)
             n: int = rows.shape[0]
@@ -262,8 +267,8 @@ class LinearSignEncoder(SignEncoder):
         Rows are float32 (n, d): mean + scale P s.
         """
         if not (self.factors and self.spans):
-            what = "with factors alone" if self.spans else "of orthonormal directions alone"
-            raise TypeError(f"signs stand for rows {what}: these codes cannot be decoded")
+            condition = "with factors alone" if self.spans else "of orthonormal directions alone"
+            raise TypeError(f"signs stand for rows {condition}: these codes cannot be decoded")
         packed = as_codes(codes, "codes", width=self.width)
         body = packed[:, : self.layout.nibble_bytes]
         signs = 2.0 * np.unpackbits(body, axis=1, count=self.n_bits, bitorder="little") - 1.0
@@ -296,7 +301,7 @@ class LinearSignEncoder(SignEncoder):
 
 def as_length(value: Any) -> float:
     """Validate a unit of length, which must be a power of two whose square does not overflow. Return it as a float."""
-    length = as_real(value, "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+    length = as_real(value, "length", 2.0**-MAX_EXPONENT, 2.0**MAX_EXPONENT)
     if np.frexp(length)[0] != 0.5:
         raise ValueError(f"length must be a power of two, got {length}")
     return length
@@ -306,4 +311,4 @@ def length_near(size: float) -> float:
     """Return the largest power of two that is at most `size`. Return 1 if `size` is 0 or not finite."""
     if not (size > 0 and np.isfinite(size)):
         return 1.0
-    return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MOST_EXPONENT, MOST_EXPONENT))))
+    return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MAX_EXPONENT, MAX_EXPONENT))))

@@ -13,9 +13,9 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.neighbours.hashing._hasher import Hasher
 from fastsketch.neighbours.hashing._sign_encoder import LinearSignEncoder, SignEncoder, length_near
 from fastsketch.neighbours.summaries._block_summary import SummarySetting
-from fastsketch.neighbours.summaries._directions import top_of_moment, top_of_rows
+from fastsketch.neighbours.summaries._directions import top_eigenvectors, top_right_singular_vectors
 from fastsketch.neighbours.summaries._forest import BlockNode
-from fastsketch.neighbours.summaries._rotation import aligned, itq_rotation, random_rotation
+from fastsketch.neighbours.summaries._rotation import align_to_target, itq_rotation, random_rotation
 from fastsketch.neighbours.summaries._summary_model import METHODS, RESERVOIR_ROWS, Method, SummaryModel
 
 __all__ = ["METHODS", "RESERVOIR_ROWS", "ROTATIONS", "Method", "Rotation", "SketchHash"]
@@ -131,10 +131,10 @@ class SketchHash(Hasher, SummaryModel):
 
     def _check(self) -> None:
         size = self._size
-        kept = {"fd": size - 1, "exact": self.n_bits}.get(self.method, size // 2)
-        if self.n_bits > kept:
+        n_kept = {"fd": size - 1, "exact": self.n_bits}.get(self.method, size // 2)
+        if self.n_bits > n_kept:
             raise ValueError(
-                f"n_bits must be at most {kept}, the rows that method={self.method!r} keeps with sketch_size={size}, "
+                f"n_bits must be at most {n_kept}, the rows that method={self.method!r} keeps with sketch_size={size}, "
                 f"got {self.n_bits}"
             )
         super()._check()
@@ -160,7 +160,7 @@ class SketchHash(Hasher, SummaryModel):
             sketch_size=self._size,
             block_rows=self.block_rows,
             seed=self.seed,
-            place=self._place,
+            first_block=self._place,
             reservoir_size=self.reservoir_size if self.rotation == "itq" else None,
         )
 
@@ -170,7 +170,7 @@ class SketchHash(Hasher, SummaryModel):
     @one_blas_thread
     def _learned_from(self, node: BlockNode) -> _LearnedHash:
         exact = self._method_for(len(node.mean)) == "exact"
-        components = (top_of_moment if exact else top_of_rows)(node.rows, self.n_bits, seed=self.seed)
+        components = (top_eigenvectors if exact else top_right_singular_vectors)(node.rows, self.n_bits, seed=self.seed)
         projection = self._rotated(components.T, node.mean)
         # scaled so that squares do not overflow
         top = 1.0 if exact else float(np.abs(node.rows).max(initial=0.0)) or 1.0
@@ -187,7 +187,7 @@ class SketchHash(Hasher, SummaryModel):
         The basis and the result have shape (d, n_bits).
         """
         if self._anchor is not None:
-            return aligned(basis, self._anchor)
+            return align_to_target(basis, self._anchor)
         if self.rotation is None:
             return basis.copy()
         rotation = random_rotation(self.n_bits, self.seed)
@@ -225,10 +225,10 @@ class SketchHash(Hasher, SummaryModel):
         if projection is None:
             anchor = self.projection
         else:
-            given = as_array(projection, "projection")
-            if given.dtype.kind not in "fiub":
-                raise TypeError(f"projection must hold real numbers, got dtype {given.dtype}")
-            anchor = given.astype(np.float64)
+            array = as_array(projection, "projection")
+            if array.dtype.kind not in "fiub":
+                raise TypeError(f"projection must hold real numbers, got dtype {array.dtype}")
+            anchor = array.astype(np.float64)
             if anchor.ndim != 2 or anchor.shape != (self.n_features or anchor.shape[0], self.n_bits):
                 raise ValueError(f"projection must have shape ({self.n_features}, {self.n_bits}), got {anchor.shape}")
             if not np.isfinite(anchor).all():

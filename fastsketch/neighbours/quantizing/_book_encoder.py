@@ -24,13 +24,13 @@ NARROW: Final = np.dtype(np.float32)
 # Bytes of rows of one call of the kernel, during which no interrupt is handled.
 SLICE_BYTES: Final = 32 << 20
 # The largest number of nibbles of a block: all combinations of their words are tried.
-MOST_NIBBLES: Final = 2
+MAX_NIBBLES: Final = 2
 # The largest binary exponent of the unit of length.
-MOST_EXPONENT: Final = 1000
+MAX_EXPONENT: Final = 1000
 # The largest number of a word, a weight or a parameter of the offset in a file.
-MOST_NUMBER: Final = 1e6
+MAX_NUMBER: Final = 1e6
 # The largest number of entries of all codebooks, from which tables are computed: 1 GB.
-MOST_WORD_ENTRIES: Final = 1 << 28
+MAX_WORD_ENTRIES: Final = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,12 @@ class Books:
         Directions are a slice; a codebook is (16, g) for each nibble of the block.
         """
         out: list[tuple[slice, list[Narrow]]] = []
-        at = 0
+        position = 0
         for b in range(len(self.start) - 1):
             g, n = int(self.start[b + 1] - self.start[b]), int(self.first[b + 1] - self.first[b])
-            held = self.words[at : at + n * 16 * g].reshape(n, 16, g)
-            at += n * 16 * g
-            out.append((slice(int(self.start[b]), int(self.start[b + 1])), list(held)))
+            block_words = self.words[position : position + n * 16 * g].reshape(n, 16, g)
+            position += n * 16 * g
+            out.append((slice(int(self.start[b]), int(self.start[b + 1])), list(block_words)))
         return out
 
     @property
@@ -84,14 +84,17 @@ class Books:
 
         Directions are (n_nibbles, g), codewords (n_nibbles, 16, g), for the largest g.
         """
-        most = int(np.diff(self.start).max())
-        directions, words = np.zeros((self.n_nibbles, most), np.int64), np.zeros((self.n_nibbles, 16, most), np.float32)
-        at = 0
-        for part, of_block in self.blocks():
-            for word in of_block:
-                directions[at, : word.shape[1]] = np.arange(part.start, part.stop)
-                words[at, :, : word.shape[1]] = word
-                at += 1
+        max_directions = int(np.diff(self.start).max())
+        directions, words = (
+            np.zeros((self.n_nibbles, max_directions), np.int64),
+            np.zeros((self.n_nibbles, 16, max_directions), np.float32),
+        )
+        nibble = 0
+        for directions_of_block, words_of_block in self.blocks():
+            for word in words_of_block:
+                directions[nibble, : word.shape[1]] = np.arange(directions_of_block.start, directions_of_block.stop)
+                words[nibble, :, : word.shape[1]] = word
+                nibble += 1
         return directions, words
 
     def decode(self, nibbles: Codes) -> Narrow:
@@ -100,9 +103,9 @@ class Books:
         Nibbles are (n, n_nibbles), coordinates float32 (n, r).
         """
         out = np.zeros((len(nibbles), len(self.weights)), np.float32)
-        for b, (part, words) in enumerate(self.blocks()):
+        for b, (block, words) in enumerate(self.blocks()):
             for k, word in enumerate(words):
-                out[:, part] += word[nibbles[:, int(self.first[b]) + k]]
+                out[:, block] += word[nibbles[:, int(self.first[b]) + k]]
         return out
 
 
@@ -174,21 +177,22 @@ class BookEncoder(Encoder):
         self.n_features, self.layout, self.length, self.norm = len(mean), layout, length, norm
         self._mean, self._basis, self._books, self._rule = mean, basis, books, rule
         self._by_nibble = books.by_nibble()
-        self._kernel = self._about(mean)
+        self._kernel = self._create_kernel(mean)
 
     @cached_property
-    def _from_origin(self) -> kernel.Quantizer:
+    def _uncentred_kernel(self) -> kernel.Quantizer:
         """Kernel that encodes rows without subtracting the mean, for inner products."""
-        return self._about(np.zeros(self.n_features))
+        return self._create_kernel(np.zeros(self.n_features))
 
-    def _about(self, mean: Array) -> kernel.Quantizer:
-        books, rule, kind = self._books, self._rule, self.layout.offset
+    def _create_kernel(self, mean: Array) -> kernel.Quantizer:
+        """Create the compiled encoder that subtracts `mean` (d,) from rows."""
+        books, rule, offset_format = self._books, self._rule, self.layout.offset
         return kernel.Quantizer(
             mean,
             self._basis,
             length=self.length,
-            groups=[(part.start, words) for part, words in books.blocks()],
-            factor=(kind.n_bytes, kind.mantissa_bits, kind.unit),
+            groups=[(block.start, words) for block, words in books.blocks()],
+            factor=(offset_format.n_bytes, offset_format.mantissa_bits, offset_format.unit),
             offset=rule.coefficients(),
             weights=books.weights,
             slope=rule.inside,
@@ -215,7 +219,7 @@ class BookEncoder(Encoder):
         """The codebooks, which must not be modified."""
         return self._books
 
-    def turned(self, basis: Array) -> "BookEncoder":
+    def with_basis(self, basis: Array) -> "BookEncoder":
         """Return an encoder with another basis (d, r) and the same mean, codebooks and offsets."""
         narrow = basis.astype(np.float32)
         return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length, norm=self.norm)
@@ -236,7 +240,7 @@ class BookEncoder(Encoder):
         """Encode rows into `out`. Return the index of the first row that is not finite, or -1."""
         square = np.empty(len(out))
         if is_sparse(rows):
-            bad = kernel.csr(
+            first_bad = kernel.csr(
                 self._kernel,
                 in_place(rows.indptr, np.int64),
                 in_place(rows.indices, np.int32),
@@ -246,29 +250,33 @@ class BookEncoder(Encoder):
             )
         else:
             rows = plain_rows(rows, dtype)
-            bad = kernel.dense(self._kernel, rows, codes=out, square=square)
-        if bad < 0:
-            far = np.flatnonzero(~(square <= self._rule.reach))
-            if len(far):
-                out[far] = self._pulled(rows[far].toarray() if is_sparse(rows) else rows[far], square[far])
+            first_bad = kernel.dense(self._kernel, rows, codes=out, square=square)
+        if first_bad < 0:
+            beyond_reach = np.flatnonzero(~(square <= self._rule.reach))
+            if len(beyond_reach):
+                out[beyond_reach] = self._encode_shortened(
+                    rows[beyond_reach].toarray() if is_sparse(rows) else rows[beyond_reach], square[beyond_reach]
+                )
             if self.layout.offset.n_bytes:
                 end = self.layout.nibble_bytes
                 low = np.flatnonzero(~out[:, end:].any(axis=1) | ~(square <= self._rule.reach))
-                held = out[low]
-                self.layout.put_factors(held, np.minimum(square[low], self._rule.reach) - self._rule.lowest, None)
-                out[low] = held
-        return bad
+                low_codes = out[low]
+                self.layout.write_factors(
+                    low_codes, np.minimum(square[low], self._rule.reach) - self._rule.lowest, None
+                )
+                out[low] = low_codes
+        return first_bad
 
-    def _pulled(self, rows: Any, square: Array) -> Codes:
+    def _encode_shortened(self, rows: Any, square: Array) -> Codes:
         """Encode rows that are too far from the mean for the codebooks, after moving them closer to it.
 
-        Rows are (n, d) with squared distances (n,) beyond the reach of ``OffsetRule``.
+        Rows are (n, d) with squared distances (n,) beyond the reach of ``OffsetRule``. Return codes (n, width).
         """
         with np.errstate(over="ignore", invalid="ignore"):
             share = np.sqrt(self._rule.reach / square)[:, np.newaxis]
-            near = self._mean + np.where(share > 0, (rows - self._mean) * share, 0.0)
-        codes = np.empty((len(near), self.width), np.uint8)
-        kernel.dense(self._kernel, np.ascontiguousarray(near), codes=codes)
+            shortened = self._mean + np.where(share > 0, (rows - self._mean) * share, 0.0)
+        codes = np.empty((len(shortened), self.width), np.uint8)
+        kernel.dense(self._kernel, np.ascontiguousarray(shortened), codes=codes)
         return codes
 
     def decode(self, codes: ArrayLike) -> Narrow:
@@ -290,7 +298,7 @@ class BookEncoder(Encoder):
             kernel.dense(self._kernel, wide, z=z, square=square)
             constant = square + self._rule.lowest
         else:
-            kernel.dense(self._from_origin, wide, z=z, square=square)
+            kernel.dense(self._uncentred_kernel, wide, z=z, square=square)
             with np.errstate(over="ignore"):
                 constant = np.ascontiguousarray(wide / self.length * (self._mean / self.length)).sum(axis=1)
         table = np.zeros((len(wide), self.layout.n_tables, 16), np.float32)
@@ -328,30 +336,30 @@ class BookEncoder(Encoder):
     @classmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
-        length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+        length = as_real(state["length"], "length", 2.0**-MAX_EXPONENT, 2.0**MAX_EXPONENT)
         if np.frexp(length)[0] != 0.5:
             raise ValueError(f"length must be a power of two, got {length}")
-        outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
-        reach = as_real(state["reach"], "reach", 0.0, MOST_NUMBER)
+        outside, lowest = (as_real(state[name], name, -MAX_NUMBER, MAX_NUMBER) for name in ("outside", "lowest"))
+        reach = as_real(state["reach"], "reach", 0.0, MAX_NUMBER)
         norm = state.get("norm")
-        norm = None if norm is None else as_real(norm, "norm", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+        norm = None if norm is None else as_real(norm, "norm", 2.0**-MAX_EXPONENT, 2.0**MAX_EXPONENT)
         layout = Layout.of_state(state["layout"])
         checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "squares", "inside")
-        start, first = (_ascending(arrays, name) for name in ("start", "first"))
+        start, first = (_ascending_array(arrays, name) for name in ("start", "first"))
         if len(start) != len(first):
             raise ValueError(f"{len(start) - 1} blocks of directions cannot have {len(first) - 1} of nibbles")
         r, n = int(start[-1]), int(first[-1])
         if n != layout.n_tables or layout.scale.n_bytes:
             raise ValueError(f"{n} nibbles and an offset are no code of this layout")
-        checks.number_within(r, "directions of the basis", 1, min(d, MOST_WORD_ENTRIES // (16 * n)))
+        checks.number_within(r, "directions of the basis", 1, min(d, MAX_WORD_ENTRIES // (16 * n)))
         widest = int(np.diff(first.astype(np.int64)).max())
-        checks.number_within(widest, "nibbles of a block", 1, MOST_NIBBLES)
+        checks.number_within(widest, "nibbles of a block", 1, MAX_NIBBLES)
         n_words = 16 * sum(int(g) * int(m) for g, m in zip(np.diff(start), np.diff(first), strict=True))
         checks.finite(arrays, "mean", (d,))
         numbers = {"basis": (d, r), "words": (n_words,), "weights": (r,), "squares": (n, 16), "inside": (r,)}
         for name, shape in numbers.items():
             checks.finite(arrays, name, shape, NARROW)
-            checks.number_within(float(np.abs(arrays[name]).max()), f"the largest number of {name}", 0, MOST_NUMBER)
+            checks.number_within(float(np.abs(arrays[name]).max()), f"the largest number of {name}", 0, MAX_NUMBER)
         if not (arrays["weights"] > 0).all():
             raise ValueError("weights of directions must be positive")
         books = Books(start, first, arrays["words"], arrays["weights"], arrays["squares"])
@@ -359,7 +367,7 @@ class BookEncoder(Encoder):
         return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length, norm=norm)
 
 
-def _ascending(arrays: Arrays, name: str) -> Places:
+def _ascending_array(arrays: Arrays, name: str) -> Places:
     """Return an array of a file by name. Raise ValueError unless it is int32 and ascends strictly from 0."""
     array = arrays.get(name)
     if array is None or array.ndim != 1 or len(array) < 2 or array.dtype != np.int32:

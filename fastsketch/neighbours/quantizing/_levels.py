@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 # The largest number of bits of a direction. With more than NIBBLE bits it takes part in two nibbles.
-MOST_BITS: Final = 8
+MAX_BITS: Final = 8
 NIBBLE: Final = 4
 # Largest number of iterations of Lloyd's algorithm, which places the levels of one direction.
 ITERATIONS: Final = 25
 # Mean squared error of the optimal quantizer of a normal variable by 1, 2, 4, 8 and 16 levels, as a share of its
 # variance (Max 1960, table I).
-LEFT: Final = (1.0, 0.36338, 0.11748, 0.034548, 0.0095010)
+NORMAL_ERRORS: Final = (1.0, 0.36338, 0.11748, 0.034548, 0.0095010)
 
 
 class Levels(NamedTuple):
@@ -40,44 +40,46 @@ class Direction:
         self._z = np.sort(z) if len(z) else np.array([-spread, spread])
         self._sum = np.concatenate([[0.0], np.cumsum(self._z)])
         self._variance, self._range = spread**2, float(self._z[-1] - self._z[0])
-        self._found: dict[int, Levels] = {}
+        self._levels_by_bits: dict[int, Levels] = {}
 
-    def left(self, bits: int) -> float:
-        """Return the expected mean squared error of the coordinates after rounding with this many bits.
+    def residual_error(self, bits: int) -> float:
+        """Return the expected mean squared error of the coordinates after rounding with `bits` bits.
 
         Up to four bits it is that of a normal variable, with more bits that of an even grid.
         """
         if bits <= NIBBLE:
-            return LEFT[bits] * self._variance
+            return NORMAL_ERRORS[bits] * self._variance
         return (self._range / (1 << bits)) ** 2 / 12.0
 
     def levels(self, bits: int) -> Levels:
         """Return the levels for a number of bits. They are computed once and cached."""
-        if bits not in self._found:
-            self._found[bits] = self._of_two(1 << (bits - NIBBLE)) if bits > NIBBLE else self._of_one(1 << bits)
-        return self._found[bits]
+        if bits not in self._levels_by_bits:
+            self._levels_by_bits[bits] = (
+                self._grid_levels(1 << (bits - NIBBLE)) if bits > NIBBLE else self._lloyd_levels(1 << bits)
+            )
+        return self._levels_by_bits[bits]
 
-    def _of_two(self, n: int) -> Levels:
+    def _grid_levels(self, n: int) -> Levels:
         """Return an evenly spaced grid of levels, as 16 coarse levels and n fine ones."""
         width = self._range / 16
         coarse = self._z[0] + width * (np.arange(16) + 0.5)
         return Levels(coarse, width * ((np.arange(n) + 0.5) / n - 0.5))
 
-    def _of_one(self, n: int) -> Levels:
+    def _lloyd_levels(self, n: int) -> Levels:
         """Compute n ascending levels by Lloyd's algorithm."""
         if n == 1:
             return Levels(np.zeros(1), np.zeros(1))
-        levels = self._start(n)
+        levels = self._initial_levels(n)
         for _ in range(ITERATIONS):
             ends = np.concatenate([[0], np.searchsorted(self._z, (levels[1:] + levels[:-1]) / 2), [len(self._z)]])
             count, sums = np.diff(ends), np.diff(self._sum[ends])
-            moved = np.where(count > 0, sums / np.maximum(count, 1), levels)
-            if np.array_equal(moved, levels):
+            centroids = np.where(count > 0, sums / np.maximum(count, 1), levels)
+            if np.array_equal(centroids, levels):
                 break
-            levels = moved
+            levels = centroids
         return Levels(levels, np.zeros(1))
 
-    def _start(self, n: int) -> Array:
+    def _initial_levels(self, n: int) -> Array:
         """Return n initial levels for Lloyd's algorithm.
 
         The density of many optimal levels is proportional to the cube root of the density of the variable (Panter and

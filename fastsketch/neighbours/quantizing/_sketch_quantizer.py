@@ -10,22 +10,22 @@ from fastsketch._core.validation import Rows, as_integer
 from fastsketch._frame.batches import agreed
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, integer
-from fastsketch.neighbours.codes._encoder import Encoder, kept, restored
+from fastsketch.neighbours.codes._encoder import Encoder, encoder_state, restore_encoder
 from fastsketch.neighbours.codes._layout import Codes
 from fastsketch.neighbours.codes._packed_codes import as_codes
 from fastsketch.neighbours.codes._search import CodeSearch, check_width
 from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
-from fastsketch.neighbours.quantizing._training import FACTOR_BYTES, trained
+from fastsketch.neighbours.quantizing._training import FACTOR_BYTES, train_encoder
 from fastsketch.neighbours.summaries._block_summary import SummarySetting
-from fastsketch.neighbours.summaries._directions import top_of_moment, top_of_rows
+from fastsketch.neighbours.summaries._directions import top_eigenvectors, top_right_singular_vectors
 from fastsketch.neighbours.summaries._forest import BlockNode
-from fastsketch.neighbours.summaries._rotation import aligned
+from fastsketch.neighbours.summaries._rotation import align_to_target
 from fastsketch.neighbours.summaries._summary_model import METHODS, Method, SummaryModel
 
 Array = NDArray[np.float64]
 
 # Number of directions that a sketch retains unless sketch_size is given: more gain nothing at 64 bytes.
-MOST_DIRECTIONS = 256
+MAX_DIRECTIONS = 256
 # Rows of the sample. With 4,000 the recall on 500,000 patches of photographs is 0.01 lower, with 2,000 also on MNIST.
 RESERVOIR_ROWS = 8000
 # Up to this number of features the exact covariance is summed: it is cheaper than a sketch of the same quality.
@@ -143,7 +143,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
     @property
     def _size(self) -> int:
         """Sketch size in use: the parameter, or the default if it is None."""
-        return 2 * min(self._bits, MOST_DIRECTIONS) if self.sketch_size is None else self.sketch_size
+        return 2 * min(self._bits, MAX_DIRECTIONS) if self.sketch_size is None else self.sketch_size
 
     def _method_for(self, d: int) -> str:
         """Return the sketching method for rows of d features, after "auto" has been resolved."""
@@ -152,14 +152,14 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return "exact" if d <= max(EXACT_FEATURES, self._size) else "srht"
 
     def _setting(self, d: int) -> SummarySetting:
-        most = d + FACTOR_BYTES
-        if self.n_bytes > most:
+        max_bytes = d + FACTOR_BYTES
+        if self.n_bytes > max_bytes:
             raise ValueError(
-                f"n_bytes must be at most {most}, 8 bits for each of the {d} features of the rows and {FACTOR_BYTES} "
-                f"for the factor, got {self.n_bytes}"
+                f"n_bytes must be at most {max_bytes}, 8 bits for each of the {d} features of the rows and "
+                f"{FACTOR_BYTES} for the factor, got {self.n_bytes}"
             )
         method, size = self._method_for(d), self._size
-        n_kept = {"fd": size - 1, "exact": MOST_DIRECTIONS}.get(method, size // 2)
+        n_kept = {"fd": size - 1, "exact": MAX_DIRECTIONS}.get(method, size // 2)
         if 8 * n_kept < self._bits:
             raise ValueError(
                 f"sketch_size={size} keeps {n_kept} directions with method={method!r}: of 8 bits each, too few for "
@@ -171,7 +171,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
             sketch_size=size,
             block_rows=self.block_rows,
             seed=self.seed,
-            place=self._place,
+            first_block=self._place,
             reservoir_size=self.reservoir_size,
         )
 
@@ -183,14 +183,16 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         assert self._summary is not None  # it has seen rows
         setting = self._setting(len(node.mean))
         exact = setting.method == "exact"
-        components = (top_of_moment if exact else top_of_rows)(node.rows, self._n_directions(setting), seed=self.seed)
-        spread = _spread(node, components, exact=exact)
+        components = (top_eigenvectors if exact else top_right_singular_vectors)(
+            node.rows, self._n_directions(setting), seed=self.seed
+        )
+        spread = _standard_deviations(node, components, exact=exact)
         if self._anchor is not None:
             target = self._anchor.basis.astype(np.float64)
-            encoder = self._anchor.turned(aligned(components[: target.shape[1]].T, target))
+            encoder = self._anchor.with_basis(align_to_target(components[: target.shape[1]].T, target))
         else:
             centred = np.subtract(self._summary.sample(), node.mean, dtype=np.float64)
-            encoder = trained(node.mean, components.T, spread, centred, n_bytes=self.n_bytes)
+            encoder = train_encoder(node.mean, components.T, spread, centred, n_bytes=self.n_bytes)
         return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
@@ -357,6 +359,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return self._anchor_at(anchor)
 
     def _require_anchor(self, anchor: Encoder, n_features: int | None = None) -> None:
+        """Raise ValueError unless the codes of a reference encoder have the width and the features of this model."""
         d = self.n_features if n_features is None else n_features
         if anchor.width != self.n_bytes or anchor.n_features != (d or anchor.n_features):
             raise ValueError(
@@ -378,52 +381,51 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         state, arrays = self._summary_state()
         state = {"summary": state or None, "anchor": None}
         if self._anchor is not None:
-            state["anchor"], held = kept(self._anchor)
-            arrays = {**arrays, **{f"anchor_{name}": array for name, array in held.items()}}
+            state["anchor"], anchor_arrays = encoder_state(self._anchor)
+            arrays = {**arrays, **{f"anchor_{name}": array for name, array in anchor_arrays.items()}}
         return state, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        held, rest = _parted(arrays)
+        anchor_arrays, summary_arrays = _split_arrays(arrays)
         d = None
         if state["summary"] is not None:
-            d = self._validate_summary(state["summary"], rest)
-        elif rest:
+            d = self._validate_summary(state["summary"], summary_arrays)
+        elif summary_arrays:
             raise ValueError("it has arrays of a summary, and none")
         if state["anchor"] is not None:
-            anchor = restored(state["anchor"], held)
+            anchor = restore_encoder(state["anchor"], anchor_arrays)
             if not isinstance(anchor, BookEncoder):
                 raise ValueError(f"its anchor must be an encoder of a quantizer, got {type(anchor).__name__}")
             self._require_anchor(anchor, d)
-        elif held:
+        elif anchor_arrays:
             raise ValueError("it has arrays of an anchor, and none")
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        held, rest = _parted(arrays)
+        anchor_arrays, summary_arrays = _split_arrays(arrays)
         if state["anchor"] is not None:
-            anchor = restored(state["anchor"], held)
+            anchor = restore_encoder(state["anchor"], anchor_arrays)
             assert isinstance(anchor, BookEncoder)
             self._anchor_at(anchor)
         if state["summary"] is not None:
-            self._restore_summary(state["summary"], rest)
+            self._restore_summary(state["summary"], summary_arrays)
 
 
-def _spread(node: BlockNode, components: Array, *, exact: bool) -> Array:
-    """Compute the standard deviations of the rows that a node summarises, along orthonormal directions.
-
-    They are (r,) for directions (r, d).
-    """
+def _standard_deviations(node: BlockNode, components: Array, *, exact: bool) -> Array:
+    """Compute the standard deviations (r,), along orthonormal directions (r, d), of the rows of a node."""
     top = float(np.abs(node.rows).max(initial=0.0))
     if top == 0:
         return np.zeros(len(components))
-    seen = components @ (node.rows / top).T.astype(np.float64, copy=False)
+    projected = components @ (node.rows / top).T.astype(np.float64, copy=False)
     if exact:  # diag(W'(A'A)W)
-        return np.sqrt(np.maximum(np.einsum("ij,ij->i", seen, components), 0.0) / node.n_rows) * np.sqrt(top)
+        return np.sqrt(np.maximum(np.einsum("ij,ij->i", projected, components), 0.0) / node.n_rows) * np.sqrt(top)
     # those of B'B, plus half of the total shrinkage, as in RobustFrequentDirections
     lost = node.shrinkage / top / top / 2 if np.isfinite(node.shrinkage) else 0.0
-    return np.sqrt((np.einsum("ij,ij->i", seen, seen) + lost) / node.n_rows) * top
+    return np.sqrt((np.einsum("ij,ij->i", projected, projected) + lost) / node.n_rows) * top
 
 
-def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:
+def _split_arrays(arrays: Arrays) -> tuple[Arrays, Arrays]:
     """Split the arrays of a file into those of the reference encoder (``anchor``) and those of the summary."""
-    held = {name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")}
-    return held, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}
+    anchor_arrays = {
+        name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")
+    }
+    return anchor_arrays, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}

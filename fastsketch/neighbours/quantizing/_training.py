@@ -14,23 +14,27 @@ from numpy.typing import NDArray
 
 from fastsketch.neighbours.codes._code_factors import Minifloat
 from fastsketch.neighbours.codes._layout import Codes, Layout
-from fastsketch.neighbours.quantizing._allotment import Nibble, allotted, packed
-from fastsketch.neighbours.quantizing._book_encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
-from fastsketch.neighbours.quantizing._levels import MOST_BITS, NIBBLE, Direction
-from fastsketch.neighbours.quantizing._near import Nearness, nearness, recall
+from fastsketch.neighbours.quantizing._bit_allocation import Nibble, allocate_bits, pack_directions
+from fastsketch.neighbours.quantizing._book_encoder import MAX_EXPONENT, MAX_NUMBER, BookEncoder, Books, OffsetRule
+from fastsketch.neighbours.quantizing._levels import MAX_BITS, NIBBLE, Direction
+from fastsketch.neighbours.quantizing._sample_neighbours import (
+    NeighbourStatistics,
+    measure_recall,
+    neighbour_statistics,
+)
 
 Array = NDArray[np.float64]
 
 # Bytes that every code can spare for the offset, and the largest number of bytes of an offset.
 FACTOR_BYTES: Final = 1
-MOST_OFFSET: Final = 2
+MAX_OFFSET_BYTES: Final = 2
 # The smallest weight of a direction, as a share of the largest one: near rows may be equal in a direction.
-LEAST_WEIGHT: Final = 1e-6
+MIN_WEIGHT: Final = 1e-6
 # Rows have one length if the standard deviation of their lengths is at most this share of the mean length.
-ONE_LENGTH: Final = 0.01
+MAX_LENGTH_DEVIATION: Final = 0.01
 
 
-def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
+def train_encoder(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
     """Train an encoder for codes of n_bytes bytes, from a basis and a sample of rows.
 
     The offset takes 0, 1 or 2 of the bytes, whichever has the best recall.
@@ -46,67 +50,69 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
         Centred rows.
     n_bytes : int
     """
-    length = _unit(sample, spread)
+    length = _length_unit(sample, spread)
     centred, spread = sample / length, spread / length
     z = centred @ basis
-    near = nearness(centred, z, spread)
-    directions, weight = _directions(z, near, spread)
+    statistics = neighbour_statistics(centred, z, spread)
+    directions, weight = _fit_directions(z, statistics, spread)
     n2 = np.einsum("ij,ij->i", centred, centred)
-    norm = _norm(centred + mean / length)
+    norm = _common_length(centred + mean / length)
     best: tuple[float, BookEncoder] | None = None
-    for offset_bytes in range(MOST_OFFSET + 1):
+    for offset_bytes in range(MAX_OFFSET_BYTES + 1):
         if offset_bytes >= n_bytes or (offset_bytes == 0 and NIBBLE * len(spread) < 8 * n_bytes):
             continue
         # without an offset, tables hold the squares of words; the square of a sum of two words is not a sum
-        most = MOST_BITS if offset_bytes else NIBBLE
-        bits = allotted(directions, weight, 8 * (n_bytes - offset_bytes), most=most)
-        order, books = books_of(packed(bits), directions)
-        narrow, its = basis[:, order].astype(np.float32), z[:, order]
+        max_bits = MAX_BITS if offset_bytes else NIBBLE
+        bits = allocate_bits(directions, weight, 8 * (n_bytes - offset_bytes), max_bits=max_bits)
+        order, books = create_books(pack_directions(bits), directions)
+        narrow, ordered_z = basis[:, order].astype(np.float32), z[:, order]
         # rows beyond the reach of the words are shortened; without an offset no row is
-        reach = min(max(float(n2.max(initial=0.0)), 1.0), MOST_NUMBER) if offset_bytes else MOST_NUMBER
-        rule = OffsetRule(near.shared[order].astype(np.float32), near.outside(order), 0.0, reach)
+        reach = min(max(float(n2.max(initial=0.0)), 1.0), MAX_NUMBER) if offset_bytes else MAX_NUMBER
+        rule = OffsetRule(
+            statistics.correlation[order].astype(np.float32), statistics.correlation_outside(order), 0.0, reach
+        )
         layout = Layout(books.n_nibbles)
         nibbles = layout.nibbles(
             BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0).encode(centred)
         )
         decoded = books.decode(nibbles).astype(np.float64)
         if offset_bytes:
-            offsets = rule.offsets(n2, its, decoded)
-            kind, lowest = fitted(offsets, offset_bytes)
-            rule, layout = replace(rule, lowest=lowest), Layout(books.n_nibbles, kind)
-            known = kind.decode(kind.encode(offsets - lowest)).astype(np.float64)
+            offsets = rule.offsets(n2, ordered_z, decoded)
+            offset_format, lowest = fit_offset_format(offsets, offset_bytes)
+            rule, layout = replace(rule, lowest=lowest), Layout(books.n_nibbles, offset_format)
+            offset_estimates = offset_format.decode(offset_format.encode(offsets - lowest)).astype(np.float64)
         else:
-            books, known = with_squares(books, nibbles, its, decoded, rule)
-        found = recall(known, its, decoded, near)
-        if best is None or found > best[0]:
-            best = found, BookEncoder(mean, narrow, books, rule, layout, length=length, norm=norm)
+            books, offset_estimates = learn_squares(books, nibbles, ordered_z, decoded, rule)
+        recall = measure_recall(offset_estimates, ordered_z, decoded, statistics)
+        if best is None or recall > best[0]:
+            best = recall, BookEncoder(mean, narrow, books, rule, layout, length=length, norm=norm)
     assert best is not None
     return best[1]
 
 
-def _norm(rows: Array) -> float | None:
+def _common_length(rows: Array) -> float | None:
     """Return the common length of the rows, or None if their lengths differ.
 
     It is also None if they are extremely small or large.
     """
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     mean = float(norms.mean()) if len(norms) else 0.0
-    if not 2.0**-MOST_EXPONENT <= mean <= 2.0**MOST_EXPONENT or float(norms.std()) > ONE_LENGTH * mean:
+    if not 2.0**-MAX_EXPONENT <= mean <= 2.0**MAX_EXPONENT or float(norms.std()) > MAX_LENGTH_DEVIATION * mean:
         return None
     return mean
 
 
-def _unit(sample: Array, spread: Array) -> float:
+def _length_unit(sample: Array, spread: Array) -> float:
     """Return a power of two near the root mean squared length of centred rows, or 1 if all rows are equal."""
     top = max(float(np.abs(sample).max(initial=0.0)), float(spread.max(initial=0.0)))
     if top == 0:
         return 1.0
     scaled: Array = sample / top
     norm = top * float(np.sqrt(np.square(scaled).sum(axis=1).mean())) if len(sample) else top
-    return ldexp(1.0, min(max(frexp(norm)[1], -MOST_EXPONENT), MOST_EXPONENT))
+    return ldexp(1.0, min(max(frexp(norm)[1], -MAX_EXPONENT), MAX_EXPONENT))
 
 
-def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction], Array]:
+def _fit_directions(z: Array, statistics: NeighbourStatistics, spread: Array) -> tuple[list[Direction], Array]:
     """Fit a scalar quantizer to each direction. Return the quantizers and the weights of their squared errors.
 
     Weights are (r,).
@@ -115,63 +121,64 @@ def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction
     row. The weight of a direction is therefore the mean squared difference of near rows in it.
     """
     directions = [Direction(z[:, j], s) for j, s in enumerate(spread.tolist())]
-    top = float(near.apart.max(initial=0.0))
+    top = float(statistics.difference.max(initial=0.0))
     if top == 0:
         return directions, np.ones(len(directions))
-    return directions, np.maximum(near.apart / top, LEAST_WEIGHT)
+    return directions, np.maximum(statistics.difference / top, MIN_WEIGHT)
 
 
-def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
-    """Create the codebooks for a packing of directions into nibbles. Return the order of directions, and the codebooks.
+def create_books(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
+    """Create the codebooks for a packing of directions into nibbles. Return (order of directions, codebooks).
 
     Directions are in the order of the blocks.
     """
     order, start, first, words = list[int](), [0], [0], list[Array]()
     for block in blocks:
-        held = list(dict.fromkeys(part.direction for nibble in block for part in nibble))
-        bits = dict.fromkeys(held, 0)
+        block_directions = list(dict.fromkeys(nibble_part.direction for nibble in block for nibble_part in nibble))
+        bits = dict.fromkeys(block_directions, 0)
         for nibble in block:
-            for part in nibble:
-                bits[part.direction] += part.bits
+            for nibble_part in nibble:
+                bits[nibble_part.direction] += nibble_part.bits
         for nibble in block:
-            word, low = np.zeros((16, len(held))), 0
-            for part in nibble:
-                levels = directions[part.direction].levels(bits[part.direction])
-                index = np.arange(16) >> low & ((1 << part.bits) - 1)
-                word[:, held.index(part.direction)] = (levels.fine if part.fine else levels.coarse)[index]
-                low += part.bits
+            word, low = np.zeros((16, len(block_directions))), 0
+            for nibble_part in nibble:
+                levels = directions[nibble_part.direction].levels(bits[nibble_part.direction])
+                index = np.arange(16) >> low & ((1 << nibble_part.bits) - 1)
+                word[:, block_directions.index(nibble_part.direction)] = (
+                    levels.fine if nibble_part.fine else levels.coarse
+                )[index]
+                low += nibble_part.bits
             assert low == NIBBLE
             words.append(word)
-        order += held
-        start.append(start[-1] + len(held))
+        order += block_directions
+        start.append(start[-1] + len(block_directions))
         first.append(first[-1] + len(block))
     flat = np.concatenate([word.ravel() for word in words]).astype(np.float32)
     ones, zeros = np.ones(len(order), np.float32), np.zeros((first[-1], 16), np.float32)
     return order, Books(np.array(start, np.int32), np.array(first, np.int32), flat, ones, zeros)
 
 
-def with_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule) -> tuple[Books, Array]:
+def learn_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule) -> tuple[Books, Array]:
     """Learn a number for every codeword, the sum of which replaces the offset of a row.
 
-    Return the codebooks with these numbers, and the sums (n,) of the rows.
-
-    The number of a word is the mean contribution to the offset of the rows coded by it. One row at the word itself is
-    counted in addition, so that words without rows have a number.
+    Return the codebooks with these numbers, and the sums (n,) of the rows. The number of a word is the mean
+    contribution to the offset of the rows coded by it. One row at the word itself is counted in addition, so that words
+    without rows have a number.
     """
     squares = np.zeros((books.n_nibbles, 16), np.float32)
-    known = np.zeros(len(z))
+    sums = np.zeros(len(z))
     shares = np.square(z) - 2.0 * rule.inside * z * (z - decoded)
-    for j, (part, (word,)) in enumerate(books.blocks()):
-        place, own = nibbles[:, j], np.square(word.astype(np.float64)).sum(axis=1)
-        total = np.bincount(place, shares[:, part].sum(axis=1), 16)
-        squares[j] = (total + own) / (np.bincount(place, minlength=16) + 1.0)
-        known += squares[j].astype(np.float64)[place]
-    return Books(books.start, books.first, books.words, books.weights, squares), known
+    for j, (block, (word,)) in enumerate(books.blocks()):
+        codes, word_squares = nibbles[:, j], np.square(word.astype(np.float64)).sum(axis=1)
+        total = np.bincount(codes, shares[:, block].sum(axis=1), 16)
+        squares[j] = (total + word_squares) / (np.bincount(codes, minlength=16) + 1.0)
+        sums += squares[j].astype(np.float64)[codes]
+    return Books(books.start, books.first, books.words, books.weights, squares), sums
 
 
-def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
-    """Fit a linear number format of n_bytes to the range of values. Return the format and the number to subtract."""
+def fit_offset_format(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
+    """Fit a linear number format of n_bytes to the range of values. Return it and the number to subtract."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
     # a minifloat of mantissa bits only is linear, from unit to twice the unit
     unit = float(np.float32(max(high - low, 1e-6 * (abs(low) + abs(high)), 1e-30)))
-    return Minifloat(n_bytes, 8 * n_bytes, unit), min(max(low - unit, -MOST_NUMBER), MOST_NUMBER)
+    return Minifloat(n_bytes, 8 * n_bytes, unit), min(max(low - unit, -MAX_NUMBER), MAX_NUMBER)

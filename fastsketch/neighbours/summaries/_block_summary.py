@@ -15,7 +15,7 @@ from fastsketch.neighbours.summaries._forest import (
     PART_LEVEL,
     BlockNode,
     Forest,
-    stated_node,
+    node_from_state,
     validate_nodes,
 )
 from fastsketch.neighbours.summaries._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
@@ -39,41 +39,45 @@ class SummarySetting:
     sketch_size: int
     block_rows: int | None  # None: a default for the method and the width
     seed: int
-    place: int  # number of the first block
+    first_block: int  # number of the first block
     reservoir_size: int | None  # None: no sample
 
 
-class _Held(NamedTuple):
+class _SummaryState(NamedTuple):
     """State of a summary. It is replaced by one assignment, so that an interrupt leaves a consistent state."""
 
     leaf: Leaf
     forest: Forest
     reservoir: Reservoir | None
 
-    def copy(self) -> "_Held":
-        return _Held(self.leaf.copy(), self.forest.copy(), None if self.reservoir is None else self.reservoir.copy())
+    def copy(self) -> "_SummaryState":
+        """Return an independent copy."""
+        return _SummaryState(
+            self.leaf.copy(), self.forest.copy(), None if self.reservoir is None else self.reservoir.copy()
+        )
 
-    def closed(self) -> "_Held":
+    def with_closed_block(self) -> "_SummaryState":
         """Return a copy in which the last block counts as complete and has been added to the forest."""
         out = self.copy()
         if out.leaf.n_rows:
             out._next_block()
         return out
 
-    def take(self, rows: NDArray[Any], offset: int) -> None:
+    def add_rows(self, rows: NDArray[Any], offset: int) -> None:
         """Add rows in place, block by block. After an error the state is invalid."""
-        leaf, block_rows, done = self.leaf, self.leaf.block_rows, 0
-        while done < len(rows):
-            before = leaf.n_rows
-            taken = leaf.add(rows[done:], offset=offset + done)
+        leaf, block_rows, n_added = self.leaf, self.leaf.block_rows, 0
+        while n_added < len(rows):
+            leaf_rows = leaf.n_rows
+            n_taken = leaf.add(rows[n_added:], offset=offset + n_added)
             if self.reservoir is not None:
-                piece = rows[done : done + taken]
-                self.reservoir.take(piece, block=leaf.index, first=before, block_rows=block_rows)
-            done += taken
-            if before + taken == block_rows:
+                piece = rows[n_added : n_added + n_taken]
+                self.reservoir.add_rows(piece, block=leaf.index, first_row=leaf_rows, block_rows=block_rows)
+            n_added += n_taken
+            if leaf_rows + n_taken == block_rows:
                 self._next_block()
 
     def _next_block(self) -> None:
+        """Add the last block to the forest, and start an empty one."""
         index = self.leaf.index
         self.forest.add(self.leaf.node())
         self.leaf.restart(index + 1)
@@ -89,24 +93,24 @@ class BlockSummary:
 
     def __init__(self, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         self.n_features, self.dtype = n_features, dtype
-        plan, place, reservoir = _plan(setting, n_features), setting.place, None
+        plan, first_block, reservoir = _plan(setting, n_features), setting.first_block, None
         if isinstance(plan.block, SizedMap):
-            leaf: Leaf = MappedLeaf(plan.block, n_features, dtype=dtype, index=place)
+            leaf: Leaf = MappedLeaf(plan.block, n_features, dtype=dtype, index=first_block)
         else:
-            leaf = EngineLeaf(plan.block, n_features, block_rows=plan.block_rows, dtype=dtype, index=place)
+            leaf = EngineLeaf(plan.block, n_features, block_rows=plan.block_rows, dtype=dtype, index=first_block)
         if setting.reservoir_size is not None:
             reservoir = Reservoir(setting.reservoir_size, n_features, dtype=dtype, seed=setting.seed)
-        self._held = _Held(leaf, Forest(plan.keep), reservoir)
+        self._current = _SummaryState(leaf, Forest(plan.keep), reservoir)
 
     @property
     def n_rows(self) -> int:
         """Number of rows seen."""
-        return sum(node.n_rows for node in self._held.forest.nodes) + self._held.leaf.n_rows
+        return sum(node.n_rows for node in self._current.forest.nodes) + self._current.leaf.n_rows
 
     @property
     def block_rows(self) -> int:
         """Number of rows of a complete block."""
-        return self._held.leaf.block_rows
+        return self._current.leaf.block_rows
 
     # -- learning --------------------------------------------------------------------------------------------------
     def update(self, rows: Any) -> None:
@@ -123,35 +127,35 @@ class BlockSummary:
         step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
         dtype: Any = rows.dtype
         in_place = isinstance(rows, np.ndarray) and bool(dtype == self.dtype)
-        if (in_place or n <= step) and self._held.leaf.atomic(n):
+        if (in_place or n <= step) and self._current.leaf.atomic(n):
             self._update_in_place(plain_rows(rows, self.dtype))
             return
-        new = self._held.copy()
+        state = self._current.copy()
         try:
             for start in range(0, n, step):
-                new.take(plain_rows(rows[start : start + step], self.dtype), start)
+                state.add_rows(plain_rows(rows[start : start + step], self.dtype), start)
         except BaseException:
             _threads.settle()
             raise
-        self._held = new
+        self._current = state
 
     def _update_in_place(self, rows: NDArray[Any]) -> None:
         """Add a batch that does not complete the last block, without copying the state.
 
         Only the list of sampled pieces is copied.
         """
-        held = leaf, forest, reservoir = self._held
-        before = leaf.n_rows
+        state = leaf, forest, reservoir = self._current
+        leaf_rows = leaf.n_rows
         try:
-            place = {"block": leaf.index, "first": before, "block_rows": leaf.block_rows}
-            if reservoir is not None and reservoir.may_keep(len(rows), **place):
+            position = {"block": leaf.index, "first": leaf_rows, "block_rows": leaf.block_rows}
+            if reservoir is not None and reservoir.may_keep(len(rows), **position):
                 reservoir = reservoir.copy()
-                reservoir.take(rows, **place)
-                self._held = _Held(leaf, forest, reservoir)
+                reservoir.add_rows(rows, **position)
+                self._current = _SummaryState(leaf, forest, reservoir)
             leaf.add(rows)
         except BaseException:
-            if leaf.n_rows == before:  # an interrupt may come after the rows were added
-                self._held = held
+            if leaf.n_rows == leaf_rows:  # an interrupt may come after the rows were added
+                self._current = state
             _threads.settle()
             raise
 
@@ -165,7 +169,7 @@ class BlockSummary:
         ValueError
             If both have the same block.
         """
-        mine, theirs = self._held.closed(), other._held.closed()
+        mine, theirs = self._current.with_closed_block(), other._current.with_closed_block()
         parts = mine.forest.parts(), theirs.forest.parts()
         if all(parts) and len(parts[0] | parts[1]) > 1:
             mine.forest.seal()
@@ -175,57 +179,58 @@ class BlockSummary:
             mine.reservoir.merge(theirs.reservoir)
         stop = mine.forest.nodes[-1].stop if mine.forest.nodes else 0
         mine.leaf.restart(max(mine.leaf.index, theirs.leaf.index, stop))
-        self._held = mine
+        self._current = mine
 
-    def beside(self, other: "BlockSummary") -> "BlockSummary":
+    def with_distinct_blocks(self, other: "BlockSummary") -> "BlockSummary":
         """Return a copy in which no block has the number of a block of another summary.
 
         Blocks are renumbered if necessary.
         """
-        mine, theirs = self._held.closed(), other._held.closed()
+        mine, theirs = self._current.with_closed_block(), other._current.with_closed_block()
         if mine.forest.overlaps(theirs.forest):
-            mine.forest.moved_behind(theirs.forest)
+            mine.forest.renumber_after(theirs.forest)
             mine.leaf.restart(mine.forest.nodes[-1].stop)
-        return self._with(mine)
+        return self._from_state(mine)
 
     def seal(self) -> None:
         """Merge all blocks of each part of a job into one node. No block can be added to it."""
-        new = self._held.closed()
-        new.forest.seal()
-        if new.forest.nodes:
-            new.leaf.restart(new.forest.nodes[-1].stop)
-        self._held = new
+        state = self._current.with_closed_block()
+        state.forest.seal()
+        if state.forest.nodes:
+            state.leaf.restart(state.forest.nodes[-1].stop)
+        self._current = state
 
     def copy(self) -> "BlockSummary":
         """Return an independent copy of the summary."""
-        return self._with(self._held.copy())
+        return self._from_state(self._current.copy())
 
-    def closed(self) -> "BlockSummary":
+    def with_closed_block(self) -> "BlockSummary":
         """Return a copy in which the last block counts as complete, as in a merge."""
-        return self._with(self._held.closed())
+        return self._from_state(self._current.with_closed_block())
 
-    def _with(self, held: _Held) -> "BlockSummary":
-        other = object.__new__(BlockSummary)
-        other.n_features, other.dtype, other._held = self.n_features, self.dtype, held
-        return other
+    def _from_state(self, state: _SummaryState) -> "BlockSummary":
+        """Create a summary like this one with another state."""
+        summary = object.__new__(BlockSummary)
+        summary.n_features, summary.dtype, summary._current = self.n_features, self.dtype, state
+        return summary
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     def total(self) -> BlockNode | None:
         """Return one node that summarises all rows, or None before the first row."""
-        return self._held.closed().forest.summary()
+        return self._current.with_closed_block().forest.summary()
 
     def sample(self) -> NDArray[Any]:
         """Return the rows of the reservoir sample in random order, (n, d).
 
         There are none without a reservoir.
         """
-        reservoir = self._held.reservoir
+        reservoir = self._current.reservoir
         return np.empty((0, self.n_features), self.dtype) if reservoir is None else reservoir.copy().settled()[0]
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the state of the summary as JSON values and a dictionary of arrays."""
-        leaf, forest, reservoir = self._held
+        leaf, forest, reservoir = self._current
         state = {
             "n_features": self.n_features,
             "dtype": self.dtype.name,
@@ -244,9 +249,9 @@ class BlockSummary:
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         """Restore a validated state into this summary, which must be new and of the same setting."""
-        leaf, forest, reservoir = self._held
-        leaf.restore(_of_leaf(arrays), state["index"])
-        forest.nodes = [stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])]
+        leaf, forest, reservoir = self._current
+        leaf.restore(_leaf_arrays(arrays), state["index"])
+        forest.nodes = [node_from_state(entry, arrays, number) for number, entry in enumerate(state["nodes"])]
         if reservoir is not None:
             reservoir.restore(arrays["reservoir_rows"], arrays["reservoir_priority"])
 
@@ -259,29 +264,29 @@ def validate(
     No memory of the size of the summary is allocated.
     """
     d, plan = n_features, _plan(setting, n_features)
-    leaf = _of_leaf(arrays)
+    leaf = _leaf_arrays(arrays)
     if isinstance(plan.block, SizedMap):
         MappedBlock.validate(leaf, plan.block, d, dtype=dtype, center=True)
         counts = BlockState.COUNTS
     else:
         dense_form(plan.block).validate(leaf, plan.block, d, dtype=dtype)
         counts = SketchState.COUNTS
-    begun = checks.named_numbers(leaf, "count", counts, np.dtype(np.int64))["n_rows"]
-    checks.number_within(begun, "rows of the block being filled", 0, plan.block_rows - 1)
+    leaf_rows = checks.named_numbers(leaf, "count", counts, np.dtype(np.int64))["n_rows"]
+    checks.number_within(leaf_rows, "rows of the block being filled", 0, plan.block_rows - 1)
     exact, keep = plan.keep is None, plan.keep or 0
     stop = validate_nodes(
         state["nodes"],
         arrays,
         shape=(d if exact else None, d),
-        most_rows=d if exact else 2 * keep,
+        max_rows=d if exact else 2 * keep,
         block_rows=plan.block_rows,
         dtype=np.dtype(np.float64) if exact else dtype,
     )
     # the incomplete block comes after all others
-    index = as_integer(state["index"], "index", max(setting.place, stop), 1 << 63)
+    index = as_integer(state["index"], "index", max(setting.first_block, stop), 1 << 63)
     checks.number_within(index, "index", 0, 2.0**63 - 2.0 ** (PART_LEVEL + 1))
-    n_rows = checks.as_count(begun + sum(node["n_rows"] for node in state["nodes"]), "n_rows")
-    names = [f"{what}_{number}" for number in range(len(state["nodes"])) for what in ("rows", "mean")]
+    n_rows = checks.as_count(leaf_rows + sum(node["n_rows"] for node in state["nodes"]), "n_rows")
+    names = [f"{kind}_{number}" for number in range(len(state["nodes"])) for kind in ("rows", "mean")]
     if setting.reservoir_size is not None:
         names += ["reservoir_rows", "reservoir_priority"]
         sample = Reservoir(setting.reservoir_size, d, dtype=dtype, seed=setting.seed)
@@ -289,7 +294,8 @@ def validate(
     checks.only({name: array for name, array in arrays.items() if not name.startswith("leaf_")}, *names)
 
 
-def _of_leaf(arrays: Arrays) -> Arrays:
+def _leaf_arrays(arrays: Arrays) -> Arrays:
+    """Return the arrays of the last block, from those of a file."""
     return {name.removeprefix("leaf_"): array for name, array in arrays.items() if name.startswith("leaf_")}
 
 
@@ -302,6 +308,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(setting: SummarySetting, n_features: int) -> _Plan:
+    """Choose the sketch of a block and the sizes of blocks and nodes for a method and a number of features."""
     d, size, block_rows = n_features, setting.sketch_size, setting.block_rows
     if setting.method == "exact":
         engine = EngineSetting(max(2, setting.n_directions), solver="exact", center=True)

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 GRAM_PRECISION = 1e-9
 
 
-def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
+def top_right_singular_vectors(rows: NDArray[Any], n: int, *, seed: int) -> Array:
     """Compute the top n right singular vectors of a matrix. Return them as orthonormal rows.
 
     The matrix is (m, d) with n <= d, the result (n, d) float64.
@@ -23,38 +23,38 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
     from scipy.linalg import eigh, svd
 
     rows = rows.astype(np.float64, copy=False)
-    top = _largest(rows)
+    top = _largest_magnitude(rows)
     if top == 0:
-        return _completed(np.empty((0, rows.shape[1])), n, seed=seed)
+        return _complete_basis(np.empty((0, rows.shape[1])), n, seed=seed)
     rows = rows / top
     m, d = rows.shape
     if 1 < m <= d:  # m > 1: scipy 1.13.0 allocates too little memory for this driver and m = 1
-        values, left = eigh(rows @ rows.T, check_finite=False, overwrite_a=True, driver="evd")
-        values, left = values[::-1][:n], left[:, ::-1][:, :n]
+        values, left_vectors = eigh(rows @ rows.T, check_finite=False, overwrite_a=True, driver="evd")
+        values, left_vectors = values[::-1][:n], left_vectors[:, ::-1][:, :n]
         if values[-1] > GRAM_PRECISION * values[0]:
-            return _completed(_signed((left.T @ rows) / np.sqrt(values)[:, np.newaxis]), n, seed=seed)
+            return _complete_basis(_fix_signs((left_vectors.T @ rows) / np.sqrt(values)[:, np.newaxis]), n, seed=seed)
     _, s, vt = svd(rows, full_matrices=False, check_finite=False)
     rank = int(np.count_nonzero(s > s[0] * max(m, d) * np.finfo(float).eps))
-    return _completed(_signed(vt[: min(n, rank)]), n, seed=seed)
+    return _complete_basis(_fix_signs(vt[: min(n, rank)]), n, seed=seed)
 
 
-def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
+def top_eigenvectors(moment: Array, n: int, *, seed: int) -> Array:
     """Compute the top n eigenvectors of a matrix of sums of squares and products. Return them as orthonormal rows.
 
-    The matrix is (d, d). If the rank is lower, the rows are completed as in ``top_of_rows``.
+    The matrix is (d, d). If the rank is lower, the rows are completed as in ``top_right_singular_vectors``.
     """
     from scipy.linalg import eigh
 
-    top = _largest(moment)
+    top = _largest_magnitude(moment)
     if top == 0:
-        return _completed(np.empty((0, len(moment))), n, seed=seed)
+        return _complete_basis(np.empty((0, len(moment))), n, seed=seed)
     d = len(moment)
     values, vectors = eigh(moment / top, subset_by_index=(d - n, d - 1), check_finite=False)
     rank = int(np.count_nonzero(values > values[-1] * d * np.finfo(float).eps))
-    return _completed(_signed(vectors.T[::-1][:rank]), n, seed=seed)
+    return _complete_basis(_fix_signs(vectors.T[::-1][:rank]), n, seed=seed)
 
 
-def _largest(matrix: NDArray[Any]) -> float:
+def _largest_magnitude(matrix: NDArray[Any]) -> float:
     """Return the largest magnitude of an entry. Raise LinAlgError if it is not finite.
 
     LAPACK may not terminate for infinity.
@@ -65,7 +65,7 @@ def _largest(matrix: NDArray[Any]) -> float:
     return top
 
 
-def _signed(vt: Array) -> Array:
+def _fix_signs(vt: Array) -> Array:
     """Flip the signs of vectors so that the component of largest magnitude is positive.
 
     The result then does not depend on the solver.
@@ -73,7 +73,7 @@ def _signed(vt: Array) -> Array:
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
-def _completed(vt: Array, n: int, *, seed: int) -> Array:
+def _complete_basis(vt: Array, n: int, *, seed: int) -> Array:
     """Append random orthonormal rows, which depend on the seed, until a matrix has n rows."""
     missing = n - len(vt)
     if missing == 0:

@@ -45,23 +45,23 @@ def validate_nodes(
     arrays: dict[str, NDArray[Any]],
     *,
     shape: tuple[int | None, int],
-    most_rows: int,
+    max_rows: int,
     block_rows: int,
     dtype: Any,
 ) -> int:
     """Validate the nodes of a file. Return the number of the first block after the last node.
 
-    `shape` is the shape of the rows of a node, (None, d) for any number up to `most_rows`. `block_rows` is the number
+    `shape` is the shape of the rows of a node, (None, d) for any number up to `max_rows`. `block_rows` is the number
     of rows of a complete block.
     """
-    stop, (wanted, d) = 0, shape
+    stop, (n_node_rows, d) = 0, shape
     if not isinstance(entries, list):
         raise TypeError(f"nodes must be a list, got {type(entries).__name__}")
-    for number, about in enumerate(cast("list[Any]", entries)):
-        node = stated_node(about, arrays, number)
-        checks.finite(arrays, f"rows_{number}", (len(node.rows) if wanted is None else wanted, d), dtype)
+    for number, entry in enumerate(cast("list[Any]", entries)):
+        node = node_from_state(entry, arrays, number)
+        checks.finite(arrays, f"rows_{number}", (len(node.rows) if n_node_rows is None else n_node_rows, d), dtype)
         checks.finite(arrays, f"mean_{number}", (d,))
-        checks.number_within(len(node.rows), f"rows of node {number}", 0, most_rows)
+        checks.number_within(len(node.rows), f"rows of node {number}", 0, max_rows)
         checks.number_within(node.n_rows, "n_rows of a node", 1, min(block_rows << node.level, checks.MOST_COUNT))
         if node.start < stop:
             raise ValueError("two nodes hold the same block, or their places are not in order")
@@ -71,19 +71,19 @@ def validate_nodes(
     return stop
 
 
-def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> BlockNode:
+def node_from_state(entry: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> BlockNode:
     """Create a node from the entries of a file. Raise TypeError or ValueError if they are invalid."""
     return BlockNode(
-        as_integer(about["start"], "start", 0, 1 << 63),
-        as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
+        as_integer(entry["start"], "start", 0, 1 << 63),
+        as_integer(entry["level"], "level", 0, 2 * PART_LEVEL),
         arrays[f"rows_{number}"],
         arrays[f"mean_{number}"],
-        as_integer(about["n_rows"], "n_rows", 1),
-        as_real(about["shrinkage"], "shrinkage", 0.0, np.finfo(float).max),
+        as_integer(entry["n_rows"], "n_rows", 1),
+        as_real(entry["shrinkage"], "shrinkage", 0.0, np.finfo(float).max),
     )
 
 
-def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
+def merge_nodes(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
     """Merge two nodes into one that summarises the rows of both.
 
     It has the start and level of the left one.
@@ -108,7 +108,7 @@ def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
 class Forest:
     """The nodes of a summary, ordered by block; neighbouring nodes of the same level are merged.
 
-    For `keep` see ``joined``.
+    For `keep` see ``merge_nodes``.
     """
 
     def __init__(self, keep: int | None, nodes: Iterable[BlockNode] = ()) -> None:
@@ -121,25 +121,26 @@ class Forest:
 
     def add(self, node: BlockNode) -> None:
         """Add a node and merge neighbouring nodes. Raise ValueError if the forest has one of its blocks already."""
-        self.nodes = self._carried([*self.nodes, node])
+        self.nodes = self._merge_siblings([*self.nodes, node])
 
     def merge(self, other: "Forest") -> None:
         """Add all nodes of another forest and merge neighbouring nodes. Raise ValueError if they share a block."""
-        self.nodes = self._carried([*self.nodes, *other.nodes])
+        self.nodes = self._merge_siblings([*self.nodes, *other.nodes])
 
-    def _carried(self, nodes: list[BlockNode]) -> list[BlockNode]:
-        done: list[BlockNode] = []
+    def _merge_siblings(self, nodes: list[BlockNode]) -> list[BlockNode]:
+        """Sort nodes by block, and merge siblings until there are none. ValueError if two nodes share a block."""
+        merged: list[BlockNode] = []
         for node in sorted(nodes, key=lambda node: (node.start, node.level)):
-            if done and node.start < done[-1].stop:
+            if merged and node.start < merged[-1].stop:
                 raise ValueError(
-                    f"{_place(node.start)} has already been merged: give every model of a job its own part, or "
-                    "its own first_block"
+                    f"{_describe_block(node.start)} has already been merged: give every model of a job its own part, "
+                    "or its own first_block"
                 )
-            done.append(node)
-            while len(done) > 1 and _siblings(done[-2], done[-1]):
-                right, left = done.pop(), done.pop()
-                done.append(joined(left, right, self._keep)._replace(level=left.level + 1))
-        return done
+            merged.append(node)
+            while len(merged) > 1 and _are_siblings(merged[-2], merged[-1]):
+                right, left = merged.pop(), merged.pop()
+                merged.append(merge_nodes(left, right, self._keep)._replace(level=left.level + 1))
+        return merged
 
     def seal(self) -> None:
         """Merge all nodes of each part of a job into one node. No block can be added to it.
@@ -148,14 +149,14 @@ class Forest:
         """
         parts: dict[int, list[BlockNode]] = {}
         for node in self.nodes:
-            place = node.start if node.level >= PART_LEVEL else node.start >> PART_LEVEL << PART_LEVEL
-            parts.setdefault(place, []).append(node)
-        self.nodes = self._carried(
+            part_start = node.start if node.level >= PART_LEVEL else node.start >> PART_LEVEL << PART_LEVEL
+            parts.setdefault(part_start, []).append(node)
+        self.nodes = self._merge_siblings(
             [
                 nodes[0]
                 if nodes[0].level >= PART_LEVEL
-                else self._folded(nodes)._replace(start=place, level=PART_LEVEL)
-                for place, nodes in parts.items()
+                else self._merge_all(nodes)._replace(start=part_start, level=PART_LEVEL)
+                for part_start, nodes in parts.items()
             ]
         )
 
@@ -167,7 +168,7 @@ class Forest:
         """Return True if the two forests have a block in common."""
         return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
 
-    def moved_behind(self, other: "Forest") -> None:
+    def renumber_after(self, other: "Forest") -> None:
         """Seal every part and renumber its blocks, in place, so that they come after those of another forest."""
         self.seal()
         top = max(node.level for node in self.nodes)  # the start of a node is a multiple of its size
@@ -176,19 +177,21 @@ class Forest:
 
     def summary(self) -> BlockNode | None:
         """Merge all nodes into one and return it, or None without nodes. The forest is not changed."""
-        return self._folded(self.nodes) if self.nodes else None
+        return self._merge_all(self.nodes) if self.nodes else None
 
-    def _folded(self, nodes: list[BlockNode]) -> BlockNode:
+    def _merge_all(self, nodes: list[BlockNode]) -> BlockNode:
         """Merge nodes one after another, from the last to the first. In a stream the last ones are the smallest."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
-            total = joined(node, total, self._keep)
+            total = merge_nodes(node, total, self._keep)
         return total
 
 
-def _siblings(left: BlockNode, right: BlockNode) -> bool:
+def _are_siblings(left: BlockNode, right: BlockNode) -> bool:
+    """Return True if two nodes are the left and the right child of one parent."""
     return left.level == right.level and left.stop == right.start and not left.start >> left.level & 1
 
 
-def _place(start: int) -> str:
+def _describe_block(start: int) -> str:
+    """Format the number of a block and of its part for a message."""
     return f"block {start & (1 << PART_LEVEL) - 1} of part {start >> PART_LEVEL}"

@@ -13,7 +13,7 @@ from fastsketch.sketching._random_maps import MappedBlock, SizedMap
 Arrays = dict[str, NDArray[Any]]
 
 # The largest binary exponent for which sums of many squares do not overflow float64.
-MOST_EXPONENT = 400
+MAX_EXPONENT = 400
 
 
 class MappedLeaf(MappedBlock):
@@ -64,9 +64,9 @@ class EngineLeaf:
         rows = rows[: self.block_rows - self.n_rows]
         if isinstance(self._engine, ExactEngine):
             top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # the engine refuses NaN and infinity
-            if abs(top) > MOST_EXPONENT:
+            if abs(top) > MAX_EXPONENT:
                 raise ValueError(
-                    f"rows must lie between 2**-{MOST_EXPONENT} and 2**{MOST_EXPONENT} in magnitude for "
+                    f"rows must lie between 2**-{MAX_EXPONENT} and 2**{MAX_EXPONENT} in magnitude for "
                     f"method='exact': the largest of rows {offset} to {offset + len(rows) - 1} does not"
                 )
         self._engine.update(rows, offset=offset)
@@ -89,9 +89,9 @@ class EngineLeaf:
         self._engine = type(self._engine)(self._setting, self._engine.n_features, dtype=self._engine.dtype)
 
     def copy(self) -> "EngineLeaf":
-        other = object.__new__(EngineLeaf)
-        other.__dict__.update(self.__dict__, _engine=self._engine.clone())
-        return other
+        duplicate = object.__new__(EngineLeaf)
+        duplicate.__dict__.update(self.__dict__, _engine=self._engine.clone())
+        return duplicate
 
     def arrays(self) -> Arrays:
         return self._engine.arrays()

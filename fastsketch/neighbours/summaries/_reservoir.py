@@ -21,22 +21,22 @@ class Reservoir(BottomK):
         self._seed = seed
         self._current: tuple[int, Priorities] | None = None  # the last block, and the priorities of its rows
 
-    def take(self, rows: NDArray[Any], *, block: int, first: int, block_rows: int) -> None:
-        """Offer rows of a block to the sample, which keeps those of the smallest random priorities.
+    def add_rows(self, rows: NDArray[Any], *, block: int, first_row: int, block_rows: int) -> None:
+        """Offer the rows [first_row, first_row + n) of a block to the sample.
 
-        They are the rows [first, first + n) of the block.
+        The sample keeps the rows of the smallest random priorities.
         """
-        piece = Piece(rows, self._priorities(block, block_rows)[first : first + len(rows)])
+        piece = Piece(rows, self._priorities(block, block_rows)[first_row : first_row + len(rows)])
         if self._limit is None:
             piece = Piece(np.array(rows), piece.priority)  # the caller may change the rows
         self.offer(piece)
 
-    def may_keep(self, n: int, *, block: int, first: int, block_rows: int) -> bool:
+    def may_keep(self, n: int, *, block: int, first_row: int, block_rows: int) -> bool:
         """Return True if offering n rows may change the sample.
 
         False is returned only for a single row, n = 1, whose priority is not below the limit.
         """
-        return n != 1 or self._limit is None or self._priorities(block, block_rows)[first] < self._limit
+        return n != 1 or self._limit is None or self._priorities(block, block_rows)[first_row] < self._limit
 
     def _priorities(self, block: int, block_rows: int) -> Priorities:
         """Return the random priorities of the rows of a block. Those of the last block are cached."""
@@ -46,9 +46,9 @@ class Reservoir(BottomK):
 
     def validate(self, rows: NDArray[Any], priority: Priorities, *, n_rows: int) -> None:
         """Raise ValueError if these arrays cannot be a sample of n_rows rows, as ``settled`` returns it."""
-        wanted, shape = self._empty.rows, (min(self._size, n_rows), self._empty.rows.shape[1])
+        expected_rows, shape = self._empty.rows, (min(self._size, n_rows), self._empty.rows.shape[1])
         arrays = {"reservoir_rows": rows, "reservoir_priority": priority}
-        checks.finite(arrays, "reservoir_rows", shape, wanted.dtype)
+        checks.finite(arrays, "reservoir_rows", shape, expected_rows.dtype)
         checks.array_of(arrays, "reservoir_priority", shape[:1], np.dtype(np.uint64))
         if (priority[1:] < priority[:-1]).any():
             raise ValueError("the priorities of the reservoir are not in order")

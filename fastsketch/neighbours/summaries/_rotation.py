@@ -46,20 +46,20 @@ def itq_rotation(v: NDArray[Any], start: Array, *, iterations: int = ITQ_ITERATI
     scaled, rotation = (v / (top or 1.0)).astype(np.float32), start.astype(np.float32)
     # buffers for all iterations: allocating them in each would cost more than the arithmetic
     scores, signs = np.empty_like(scaled), np.empty_like(scaled)
-    before = rotation
+    previous = rotation
     for _ in range(iterations):
         # signs = where(v @ ahead >= 0, 1, -1)
-        np.matmul(scaled, rotation + ITQ_MOMENTUM * (rotation - before), out=scores)
+        np.matmul(scaled, rotation + ITQ_MOMENTUM * (rotation - previous), out=scores)
         np.copysign(np.float32(1.0), scores, out=signs)
         left, _, right = svd(signs.T @ scaled, check_finite=False)
-        before, rotation = rotation, right.T @ left.T
+        previous, rotation = rotation, right.T @ left.T
     # one Newton step to the nearest orthogonal matrix, which squares the error
     exact = rotation.astype(np.float64)
     return exact @ (1.5 * np.eye(len(exact)) - 0.5 * (exact.T @ exact))
 
 
-def aligned(basis: Array, target: Array) -> Array:
-    """Rotate a basis so that it is nearest to a target, and return it (orthogonal Procrustes).
+def align_to_target(basis: Array, target: Array) -> Array:
+    """Rotate a basis so that it is nearest to a target (orthogonal Procrustes). Return the rotated basis.
 
     Both are (d, r). The result is basis @ Q with an orthogonal Q.
     """

@@ -101,6 +101,7 @@ class SummaryModel(MergeableModel, abstract=True):
         self._summary = summary
 
     def _empty_summary(self, d: int, *, dtype: np.dtype[Any]) -> BlockSummary:
+        """Create the summary of a model without rows, for rows of d features."""
         return BlockSummary(self._setting(d), d, dtype=dtype)
 
     @property
@@ -109,11 +110,12 @@ class SummaryModel(MergeableModel, abstract=True):
         return (self.part << PART_LEVEL) + self.first_block
 
     def _must_agree(self) -> dict[str, Any]:
-        wanted = super()._must_agree()
-        del wanted["sketch_size"]
-        return {**wanted, "sketch_size": self._size}  # last: an error names other differences first
+        parameters = super()._must_agree()
+        del parameters["sketch_size"]
+        return {**parameters, "sketch_size": self._size}  # last: an error names other differences first
 
     def _merge_summary(self, other: Self) -> None:
+        """Merge the summary of another model into that of this one: the method ``_merge`` of subclasses."""
         mine, theirs = self._summary, other._summary
         assert mine is not None and theirs is not None  # both have seen rows
         self._learned = None
@@ -123,16 +125,16 @@ class SummaryModel(MergeableModel, abstract=True):
 
     def _beside(self, other: Self) -> Self:
         """Return a copy in which no block has the number of a block of another model."""
-        out = self._copied()
-        if out._summary is not None and other._summary is not None:
-            out._summary, out._learned = out._summary.beside(other._summary), None
-        return out
+        renumbered = self._copied()
+        if renumbered._summary is not None and other._summary is not None:
+            renumbered._summary, renumbered._learned = renumbered._summary.with_distinct_blocks(other._summary), None
+        return renumbered
 
     def _adopt(self, other: Self) -> None:
         assert other._summary is not None  # it has seen rows
         self._learned = None
         self._anchor = other._anchor if self._anchor is None else self._anchor
-        self._summary = other._summary.closed()
+        self._summary = other._summary.with_closed_block()
         vars(self._values).update(part=other.part, first_block=other.first_block)
 
     @changes
@@ -147,8 +149,8 @@ class SummaryModel(MergeableModel, abstract=True):
         return self
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
-        place = {"part": self.part + part, "first_block": self.first_block + first_block}
-        parameters: dict[str, Any] = {**self.parameters, **place}
+        position = {"part": self.part + part, "first_block": self.first_block + first_block}
+        parameters: dict[str, Any] = {**self.parameters, **position}
         return type(self)(**parameters)
 
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
@@ -162,8 +164,8 @@ class SummaryModel(MergeableModel, abstract=True):
 
     def _state_bytes(self, n_features: int) -> int:
         setting = self._setting(n_features)
-        of_sketch = n_features if setting.method == "exact" else 4 * setting.sketch_size
-        return 8 * n_features * (of_sketch + (setting.reservoir_size or 0))
+        sketch_rows = n_features if setting.method == "exact" else 4 * setting.sketch_size
+        return 8 * n_features * (sketch_rows + (setting.reservoir_size or 0))
 
     def _complete_part(self) -> None:
         self.seal()
@@ -203,6 +205,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @changes
     def _anchor_at(self, anchor: Any) -> Self:
+        """Set the reference of ``anchor``, and discard the fitted model."""
         self._anchor, self._learned = anchor, None
         return self
 
@@ -252,12 +255,12 @@ class SummaryModel(MergeableModel, abstract=True):
 
         It shares arrays that are never written to.
         """
-        other = type(self)(**self.parameters)
-        other.notes, other._feature_names = deepcopy(self.notes), self._feature_names
-        other._summary = None if self._summary is None else self._summary.copy()
-        other._anchor, other._learned = self._anchor, self._learned
-        self._keep_in_memory(other)
-        return other
+        duplicate = type(self)(**self.parameters)
+        duplicate.notes, duplicate._feature_names = deepcopy(self.notes), self._feature_names
+        duplicate._summary = None if self._summary is None else self._summary.copy()
+        duplicate._anchor, duplicate._learned = self._anchor, self._learned
+        self._keep_in_memory(duplicate)
+        return duplicate
 
     def _summary_state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the state of the summary for saving. It is empty before the first row."""
@@ -272,6 +275,7 @@ class SummaryModel(MergeableModel, abstract=True):
         return d
 
     def _restore_summary(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Restore the summary from its validated saved state."""
         summary = self._empty_summary(state["n_features"], dtype=as_dtype(state["dtype"]))
         summary.restore(state, arrays)
         self._summary = summary

@@ -14,7 +14,7 @@ from fastsketch._frame.parameters import integer, seed
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.neighbours.hashing._hasher import Hasher
-from fastsketch.neighbours.hashing._sign_encoder import SeenRows, SignEncoder
+from fastsketch.neighbours.hashing._sign_encoder import ProjectedRows, SignEncoder
 
 Array = NDArray[np.float64]
 
@@ -195,14 +195,14 @@ class GraphEncoder(SignEncoder):
     def __init__(self, learned: _LearnedSGH, *, factors: bool) -> None:
         self.learned = learned
         self.n_features = len(learned.mean)
-        self._set_up(learned.w.shape[1], factors=factors)
+        self._set_layout(learned.w.shape[1], factors=factors)
 
-    def _view(self, rows: Any) -> SeenRows:
+    def _project(self, rows: Any) -> ProjectedRows:
         scores = _scores(self.learned, rows).astype(rows.dtype).astype(np.float64)
-        return SeenRows(scores, np.square(scores).sum(axis=1))
+        return ProjectedRows(scores, np.square(scores).sum(axis=1))
 
-    def _from_origin(self, rows: Any) -> tuple[Array, Array]:
-        scores = self._view(rows).scores
+    def _project_uncentred(self, rows: Any) -> tuple[Array, Array]:
+        scores = self._project(rows).scores
         return scores, np.zeros(len(scores))
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:

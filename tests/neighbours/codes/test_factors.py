@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastsketch.neighbours.codes._code_factors import NOTHING, Minifloat
-from fastsketch.neighbours.codes._layout import MOST_TABLES, Layout
+from fastsketch.neighbours.codes._layout import MAX_TABLES, Layout
 
 KINDS = [(1, 1, 1.0), (1, 4, 0.37), (1, 8, 3.0), (2, 9, 2.0**-64), (2, 11, 0.1), (2, 16, 1e-20)]
 
@@ -20,7 +20,7 @@ def test_every_number_comes_back(what):
     values = small.values(u)
     assert values[0] == np.float32(small.unit)
     assert (np.diff(values) > 0).all() and np.isfinite(values).all()
-    assert np.array_equal(small.rounded(values), u)
+    assert np.array_equal(small.nearest_integers(values), u)
     # the definition
     bits = (u.astype(np.uint32) << np.uint32(23 - small.mantissa_bits)) + np.uint32(127 << 23)
     assert np.array_equal(values, np.float32(small.unit) * bits.view(np.float32))
@@ -35,13 +35,13 @@ def test_to_nearest_and_saturating(what):
     small = kind(*what)
     values = small.values(np.arange(small.largest + 1)).astype(np.float64)
     given = np.exp(np.random.default_rng(0).uniform(np.log(values[0]), np.log(values[-1]), 3000))
-    error = np.abs(small.values(small.rounded(given)) - given)
+    error = np.abs(small.values(small.nearest_integers(given)) - given)
     at = np.clip(np.searchsorted(values, given), 1, len(values) - 1)
     best = np.minimum(np.abs(values[at] - given), np.abs(values[at - 1] - given))
     assert (error <= best + 4 * np.finfo(np.float32).eps * given).all()
     assert (error <= given * 2.0 ** -(small.mantissa_bits + 1) * (1 + 1e-5)).all()
-    assert np.array_equal(small.rounded([0, -1, -np.inf, values[0] / 2]), [0] * 4)
-    assert np.array_equal(small.rounded([values[-1] * 1.5, np.inf, 3e38, 1e300]), [small.largest] * 4)
+    assert np.array_equal(small.nearest_integers([0, -1, -np.inf, values[0] / 2]), [0] * 4)
+    assert np.array_equal(small.nearest_integers([values[-1] * 1.5, np.inf, 3e38, 1e300]), [small.largest] * 4)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_bytes_of_a_code(n_tables, factors):
     layout = Layout(n_tables, *factors)
     nibbles = rng.integers(0, 16, (20, n_tables)).astype(np.uint8)
     values = [f.values(rng.integers(0, f.largest + 1, 20)) for f in factors]
-    codes = layout.packed(nibbles, *values)
+    codes = layout.pack(nibbles, *values)
     assert codes.shape == (20, layout.width)
     assert layout.width == -(-n_tables // 2) + sum(f.n_bytes for f in factors)
     assert np.array_equal(layout.nibbles(codes), nibbles)
@@ -95,7 +95,7 @@ def test_what_has_no_bytes_has_no_wild_mantissa(wrong):
 
 
 def test_a_code_has_as_many_tables_as_kernels_can_count():
-    assert Layout(MOST_TABLES).nibble_bytes == MOST_TABLES // 2
-    for wrong in (0, MOST_TABLES + 1):
+    assert Layout(MAX_TABLES).nibble_bytes == MAX_TABLES // 2
+    for wrong in (0, MAX_TABLES + 1):
         with pytest.raises(ValueError, match="n_tables must be"):
             Layout(wrong)

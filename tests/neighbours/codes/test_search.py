@@ -9,8 +9,8 @@ from fastsketch import reference
 from fastsketch.neighbours.codes import _search
 from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
 from fastsketch.neighbours.codes._code_factors import Minifloat
-from fastsketch.neighbours.codes._code_scan import Rule, scan
-from fastsketch.neighbours.codes._encoder import Encoder, kept, restored
+from fastsketch.neighbours.codes._code_scan import ScoreRule, scan
+from fastsketch.neighbours.codes._encoder import Encoder, encoder_state, restore_encoder
 from fastsketch.neighbours.codes._layout import Layout
 from fastsketch.neighbours.codes._search import estimated_norms
 from fastsketch.reference import baselines
@@ -223,13 +223,13 @@ def test_the_scan_is_its_reference(share):
     layout = Layout(7, Minifloat(1, 4), Minifloat(2, 10))
     codes = RNG.integers(0, 256, (3000, layout.width)).astype(np.uint8)
     tables = RNG.standard_normal((3, 7, 16)).astype(np.float32)
-    rule = Rule(1.0, -2.0, RNG.standard_normal(3).astype(np.float32), RNG.random(3000).astype(np.float32) + 1)
+    rule = ScoreRule(1.0, -2.0, RNG.standard_normal(3).astype(np.float32), RNG.random(3000).astype(np.float32) + 1)
     allow = None if share == 1 else RNG.random(3000) < share
     scores = reference.code_scores(tables, codes, layout=layout, **rule._asdict())
     for ids in (None, RNG.permutation(3000)):
         expected = reference.least_scores(scores, 11, allow=allow, ids=ids)
         for kind in (CodeRows, Blocks):
-            found = scan(tables, kind.of(codes, layout), rule, k=11, allow=allow, ids=ids)
+            found = scan(tables, kind.from_codes(codes, layout), rule, k=11, allow=allow, ids=ids)
             assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1])
 
 
@@ -239,22 +239,24 @@ def test_codes_that_are_kept(kind, width):
     layout = Layout(2 * width)
     codes = RNG.integers(0, 256, (100, width), dtype=np.uint8)
     for n in (1, 15, 16, 17, 100):
-        held = kind.of(codes[:n], layout)
+        held = kind.from_codes(codes[:n], layout)
         assert len(held) == n and held.data.shape == kind.shape(n, layout)
-        assert np.array_equal(held.part(0, n), codes[:n]) and np.array_equal(held.part(n // 2, n), codes[n // 2 : n])
+        assert np.array_equal(held.read_slice(0, n), codes[:n]) and np.array_equal(
+            held.read_slice(n // 2, n), codes[n // 2 : n]
+        )
         places = RNG.integers(0, n, 30)
         assert np.array_equal(held.take(places), codes[places])
         assert held.take(places[:0]).shape == (0, width)
     # those of the first are there, whatever is put behind them
     held = kind.empty(60, layout)
     for start in range(0, 60, 7):
-        held.put(start, codes[start : start + min(7, 60 - start)])
-    first = held.first(21)
-    held.put(21, codes[50:60])
-    assert np.array_equal(first.part(0, 21), codes[:21])
-    more = held.moved(21, 90)
-    more.put(21, codes[21:90])
-    assert np.array_equal(more.part(0, 90), codes[:90]) and more.data.shape == kind.shape(90, layout)
+        held.write(start, codes[start : start + min(7, 60 - start)])
+    first = held.prefix(21)
+    held.write(21, codes[50:60])
+    assert np.array_equal(first.read_slice(0, 21), codes[:21])
+    more = held.copy_with_capacity(21, 90)
+    more.write(21, codes[21:90])
+    assert np.array_equal(more.read_slice(0, 90), codes[:90]) and more.data.shape == kind.shape(90, layout)
 
 
 def test_norms_of_codes():
@@ -265,11 +267,11 @@ def test_norms_of_codes():
     square = reference.code_scores(
         tables, codes, layout=encoder.layout, alpha=1.0, beta=-2.0, constant=constant.astype(np.float32)
     )
-    found = estimated_norms(encoder, CodeRows.of(codes, encoder.layout))
+    found = estimated_norms(encoder, CodeRows.from_codes(codes, encoder.layout))
     assert found.dtype == np.float32 and (square > 0).all()
     assert np.array_equal(found, np.sqrt(square[0].astype(np.float64)).astype(np.float32))
-    assert np.array_equal(estimated_norms(encoder, Blocks.of(codes, encoder.layout)), found)
-    assert estimated_norms(encoder, CodeRows.of(codes[:0], encoder.layout)).shape == (0,)
+    assert np.array_equal(estimated_norms(encoder, Blocks.from_codes(codes, encoder.layout)), found)
+    assert estimated_norms(encoder, CodeRows.from_codes(codes[:0], encoder.layout)).shape == (0,)
 
 
 # -- encoders ------------------------------------------------------------------------------------------------------
@@ -284,7 +286,7 @@ ENCODERS = {
 @pytest.mark.parametrize("name", ENCODERS)
 def test_an_encoder_is_frozen_and_can_be_kept(name):
     encoder = ENCODERS[name]()
-    again = restored(*kept(encoder))
+    again = restore_encoder(*encoder_state(encoder))
     assert isinstance(again, Encoder) and again == encoder and hash(again) == hash(encoder)
     assert again.fingerprint == encoder.fingerprint and name[:3] != "" and len(encoder.fingerprint) == 64
     codes = encoder.encode(ROWS)
@@ -303,7 +305,7 @@ def test_an_encoder_does_not_follow_the_model():
 
 
 def test_a_stranger_is_refused():
-    about, arrays = kept(MODEL.encoder(factors=True))
+    about, arrays = encoder_state(MODEL.encoder(factors=True))
     nan = {**arrays, "mean": np.full(40, np.nan)}
     for state, values, match in [
         ({**about, "kind": "fastsketch.neighbours.Nothing"}, arrays, "no encoder of kind"),
@@ -317,7 +319,7 @@ def test_a_stranger_is_refused():
         (about, {}, "mean"),
     ]:
         with pytest.raises(ValueError, match=match):
-            restored(state, values)
+            restore_encoder(state, values)
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------
@@ -481,4 +483,4 @@ def test_many_queries_come_in_pieces(metric, monkeypatch):
 
 def test_an_abstract_kind_is_no_encoder():
     with pytest.raises(ValueError, match="no encoder of kind"):
-        restored({"kind": "fastsketch.neighbours.SignEncoder", "state": {}}, {})
+        restore_encoder({"kind": "fastsketch.neighbours.SignEncoder", "state": {}}, {})

@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from fastsketch.neighbours.quantizing._allotment import SIZES, allotted, missing, packed
-from fastsketch.neighbours.quantizing._levels import MOST_BITS, NIBBLE, Direction
-from fastsketch.neighbours.quantizing._near import NEAR, nearness, recall
-from fastsketch.neighbours.quantizing._training import trained
+from fastsketch.neighbours.quantizing._bit_allocation import (
+    N_SIZES,
+    allocate_bits,
+    count_missing_directions,
+    pack_directions,
+)
+from fastsketch.neighbours.quantizing._levels import MAX_BITS, NIBBLE, Direction
+from fastsketch.neighbours.quantizing._sample_neighbours import N_NEIGHBOURS, measure_recall, neighbour_statistics
+from fastsketch.neighbours.quantizing._training import train_encoder
 
 
 def directions_of(spread, n=400, seed=0):
@@ -19,7 +24,7 @@ def encoder_of(rows, n_bytes, r=None):
     mean = rows.mean(axis=0)
     centred = rows - mean
     _, s, w = np.linalg.svd(centred, full_matrices=False)
-    return trained(mean, w[:r].T, s[:r] / np.sqrt(len(rows)), centred, n_bytes=n_bytes)
+    return train_encoder(mean, w[:r].T, s[:r] / np.sqrt(len(rows)), centred, n_bytes=n_bytes)
 
 
 # -- levels ------------------------------------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ def test_what_the_best_levels_of_a_normal_variable_leave(bits):
     assert Direction(np.zeros(0), 3.0).left(bits) == pytest.approx(9.0 * (1.0 - levels**2 @ share), rel=1e-4)
 
 
-@pytest.mark.parametrize("bits", range(SIZES))
+@pytest.mark.parametrize("bits", range(N_SIZES))
 def test_levels_leave_the_error_that_bits_are_given_for(bits):
     rng, n = np.random.default_rng(0), 20_000
     z = rng.standard_normal(n) * 2.0 if bits <= NIBBLE else rng.uniform(-1.0, 3.0, n)
@@ -57,7 +62,7 @@ def test_levels_leave_the_error_that_bits_are_given_for(bits):
 
 
 def test_more_than_a_nibble_of_bits_are_coarse_and_fine_levels():
-    for bits in range(SIZES):
+    for bits in range(N_SIZES):
         levels = directions_of(np.array([1.0]))[0].levels(bits)
         assert len(levels.coarse) * len(levels.fine) == 1 << bits
         assert len(levels.coarse) <= 16
@@ -66,7 +71,7 @@ def test_more_than_a_nibble_of_bits_are_coarse_and_fine_levels():
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_the_levels_of_few_rows_are_finite(n):
     direction = Direction(np.full(n, 0.1), 1.0)
-    for bits in range(SIZES):
+    for bits in range(N_SIZES):
         levels = direction.levels(bits)
         assert np.isfinite(levels.coarse).all() and np.isfinite(levels.fine).all()
         assert len(levels.coarse) * len(levels.fine) == 1 << bits
@@ -78,20 +83,20 @@ def test_the_levels_of_few_rows_are_finite(n):
 @pytest.mark.parametrize("decay", [0.0, 1.0, 3.0])
 def test_bits_add_up_at_every_size_and_can_be_packed(r, decay):
     directions = directions_of(np.arange(1.0, r + 1) ** -decay)
-    for total in range(NIBBLE, MOST_BITS * r + 1, NIBBLE):
-        bits = allotted(directions, np.ones(r), total, most=MOST_BITS)
+    for total in range(NIBBLE, MAX_BITS * r + 1, NIBBLE):
+        bits = allocate_bits(directions, np.ones(r), total, max_bits=MAX_BITS)
         assert bits.sum() == total
-        assert_packed(bits, packed(bits))
+        assert_packed(bits, pack_directions(bits))
 
 
 @pytest.mark.parametrize("r", [4, 9])
 def test_no_more_than_a_nibble_of_bits_where_that_is_asked_for(r):
     directions = directions_of(np.arange(1.0, r + 1) ** -3.0)
     for total in range(NIBBLE, NIBBLE * r + 1, NIBBLE):
-        bits = allotted(directions, np.ones(r), total, most=NIBBLE)
+        bits = allocate_bits(directions, np.ones(r), total, max_bits=NIBBLE)
         assert bits.sum() == total
         assert bits.max() <= NIBBLE
-        assert all(len(block) == 1 for block in packed(bits))
+        assert all(len(block) == 1 for block in pack_directions(bits))
 
 
 def assert_packed(bits, blocks):
@@ -111,21 +116,21 @@ def test_what_is_missing_says_whether_bits_can_be_packed():
     rng = np.random.default_rng(0)
     packable = 0
     for _ in range(3000):
-        bits = rng.choice(SIZES, rng.integers(1, 30), p=rng.dirichlet(np.full(SIZES, 0.4)))
+        bits = rng.choice(N_SIZES, rng.integers(1, 30), p=rng.dirichlet(np.full(N_SIZES, 0.4)))
         if bits.sum() % NIBBLE:
             continue
-        if missing(np.bincount(bits, minlength=SIZES)):
+        if count_missing_directions(np.bincount(bits, minlength=N_SIZES)):
             with pytest.raises(StopIteration):
-                packed(bits)
+                pack_directions(bits)
         else:
-            assert_packed(bits, packed(bits))
+            assert_packed(bits, pack_directions(bits))
             packable += 1
     assert packable > 100
 
 
 def test_a_direction_that_counts_for_more_has_more_bits():
     directions = directions_of(np.ones(6))
-    bits = allotted(directions, np.array([1.0, 1.0, 1.0, 100.0, 1.0, 1.0]), 16, most=MOST_BITS)
+    bits = allocate_bits(directions, np.array([1.0, 1.0, 1.0, 100.0, 1.0, 1.0]), 16, max_bits=MAX_BITS)
     assert bits.argmax() == 3
 
 
@@ -134,39 +139,39 @@ def test_near_rows_share_what_they_are_equal_in():
     rng = np.random.default_rng(0)
     centre = np.repeat(rng.standard_normal((40, 2)) * 10, 25, axis=0)
     rows = np.column_stack([centre, rng.standard_normal((1000, 2))])
-    found = nearness(rows, rows[:, :3], rows[:, :3].std(axis=0))
+    found = neighbour_statistics(rows, rows[:, :3], rows[:, :3].std(axis=0))
     assert (found.shared[:2] > 0.99).all()
     assert found.shared[2] < 0.9
     assert found.outside([0, 1]) < 0.9 < found.outside([2, 3 - 1])
-    true = np.sort(((rows[0, :3] - rows[1:, :3]) ** 2).sum(axis=1))[NEAR - 1]
+    true = np.sort(((rows[0, :3] - rows[1:, :3]) ** 2).sum(axis=1))[N_NEIGHBOURS - 1]
     assert ((rows[0, :3] - rows[found.nearest[0], :3]) ** 2).sum(axis=1).max() == pytest.approx(true)
 
 
-@pytest.mark.parametrize("n", [0, 1, NEAR, NEAR + 1])
+@pytest.mark.parametrize("n", [0, 1, N_NEIGHBOURS, N_NEIGHBOURS + 1])
 def test_nearness_of_few_rows_is_finite(n):
     rows = np.random.default_rng(n).standard_normal((n, 4))
-    found = nearness(rows, rows[:, :2], np.ones(2))
+    found = neighbour_statistics(rows, rows[:, :2], np.ones(2))
     assert np.isfinite(found.shared).all() and np.isfinite(found.outside([0]))
-    assert found.nearest.shape == (n if n > NEAR else 0, NEAR)
+    assert found.nearest.shape == (n if n > N_NEIGHBOURS else 0, N_NEIGHBOURS)
 
 
 def test_recall_counts_the_near_rows_among_the_least_estimates():
     rows = np.random.default_rng(0).standard_normal((300, 5))
-    near, squares = nearness(rows, rows, rows.std(axis=0)), (rows**2).sum(axis=1)
-    assert recall(squares, rows, rows, near) == 1.0
+    near, squares = neighbour_statistics(rows, rows, rows.std(axis=0)), (rows**2).sum(axis=1)
+    assert measure_recall(squares, rows, rows, near) == 1.0
     rough = rows.round()
     estimates = squares - 2.0 * rows @ rough.T
     np.fill_diagonal(estimates, np.inf)
-    found = np.argsort(estimates, axis=1)[:, :NEAR]
-    expected = np.mean([len(set(a) & set(b)) / NEAR for a, b in zip(found, near.nearest, strict=True)])
-    assert recall(squares, rows, rough, near) == pytest.approx(expected)
+    found = np.argsort(estimates, axis=1)[:, :N_NEIGHBOURS]
+    expected = np.mean([len(set(a) & set(b)) / N_NEIGHBOURS for a, b in zip(found, near.nearest, strict=True)])
+    assert measure_recall(squares, rows, rough, near) == pytest.approx(expected)
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def test_constant_directions_and_duplicates():
     rows = np.zeros((300, 8))
     rows[:, 0] = np.repeat(np.arange(3.0), 100)
-    encoder = trained(rows.mean(axis=0), np.eye(8), rows.std(axis=0), rows - rows.mean(axis=0), n_bytes=6)
+    encoder = train_encoder(rows.mean(axis=0), np.eye(8), rows.std(axis=0), rows - rows.mean(axis=0), n_bytes=6)
     assert encoder.decode(encoder.encode(rows)) == pytest.approx(rows, abs=0.05)
 
 

@@ -20,17 +20,17 @@ def fresh(**options):
 @pytest.mark.parametrize("method", ["srht", "fd", "exact", "gaussian"])
 def test_a_few_rows_go_in_place(method):
     model = fresh(method=method).update(ROWS[:110])
-    leaf = model._summary._held.leaf
+    leaf = model._summary._current.leaf
     model.update(ROWS[110:113]).update(ROWS[113:115])
-    assert model._summary._held.leaf is leaf and leaf.n_rows == 15
+    assert model._summary._current.leaf is leaf and leaf.n_rows == 15
     model.update(ROWS[115:300])
-    assert model._summary._held.leaf is not leaf and leaf.n_rows == 15
+    assert model._summary._current.leaf is not leaf and leaf.n_rows == 15
 
 
 def test_a_read_leaves_the_sample_alone():
     """Two threads that save one model at once mixed up its rows."""
     model = fresh().update(ROWS[:300]).update(ROWS[300:])
-    reservoir = model._summary._held.reservoir
+    reservoir = model._summary._current.reservoir
     pieces = list(reservoir._pieces)
     assert len(pieces) > 1
     model.to_bytes()
@@ -70,10 +70,10 @@ def test_single_rows_lie_in_few_pieces():
     """Each update copies the list of pieces."""
     one, rows = Reservoir(600, 30, dtype=np.dtype(float), seed=1), ROWS[:500]
     for i, row in enumerate(rows):
-        one.take(row[np.newaxis], block=0, first=i, block_rows=900)
+        one.add_rows(row[np.newaxis], block=0, first_row=i, block_rows=900)
     assert len(one._pieces) < 60 and one._n_held == 500
     whole = Reservoir(600, 30, dtype=np.dtype(float), seed=1)
-    whole.take(rows, block=0, first=0, block_rows=900)
+    whole.add_rows(rows, block=0, first_row=0, block_rows=900)
     for mine, theirs in zip(one.settled(), whole.settled(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -86,10 +86,10 @@ def test_numbers_from_the_middle_of_a_sequence(first):
 
 def test_reservoirs_share_rows_but_nothing_that_changes():
     one = Reservoir(50, 30, dtype=np.dtype(float), seed=1)
-    one.take(ROWS[:200], block=0, first=0, block_rows=900)
+    one.add_rows(ROWS[:200], block=0, first_row=0, block_rows=900)
     two = one.copy()
     before = one.settled()[0].copy()
-    two.take(ROWS[200:], block=0, first=200, block_rows=900)
+    two.add_rows(ROWS[200:], block=0, first_row=200, block_rows=900)
     assert np.array_equal(one.settled()[0], before)
     assert not np.array_equal(two.settled()[0], before)
     for rows, priority in [
