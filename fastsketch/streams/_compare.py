@@ -23,15 +23,15 @@ Compared: TypeAlias = FrequentDirections | Window | Sequence[FrequentDirections]
 
 # Leading directions of both sides together that p-values are restricted to. Every permutation needs the eigenvalues of
 # a matrix of this size; further directions cost more, and have little variance relative to the noise of the others.
-MOST_DIRECTIONS = 32
+MAX_DIRECTIONS = 32
 # Bound on the rounding of the eigenvalues of a difference, in units of the largest (LAPACK, and two products).
 ROUNDING = 64.0
 # Largest ratio of the median weights of both sides' blocks: beyond it the shorter blocks differ by their length alone.
-MOST_RATIO = 1.1
+MAX_WEIGHT_RATIO = 1.1
 # Largest sum of squares of both sides: beyond it products overflow.
-MOST_MASS = 1e300
+MAX_SQUARES = 1e300
 # Largest number of permutations; each takes some kilobytes.
-MOST_ARRANGEMENTS = 100_000
+MAX_PERMUTATIONS = 100_000
 
 
 class Comparison(NamedTuple):
@@ -136,13 +136,13 @@ class Comparison(NamedTuple):
     def __str__(self) -> str:
         lines: list[str] = []
         for i in range(len(self.values)):
-            chance = "" if self.p_values is None else f", p = {self.p_values[i]:.2g}"
-            carried = ", ".join(f"{name} {share:.0%}" for name, share in self.columns(3, change=i))
+            p_text = "" if self.p_values is None else f", p = {self.p_values[i]:.2g}"
+            columns = ", ".join(f"{name} {share:.0%}" for name, share in self.columns(3, change=i))
             lines.append(
-                f"{self.before[i]:.4g} -> {self.after[i]:.4g} along {carried}: a change of {self.values[i]:+.4g}, "
-                f"certainly in [{self.low[i]:.4g}, {self.high[i]:.4g}]{chance}"
+                f"{self.before[i]:.4g} -> {self.after[i]:.4g} along {columns}: a change of {self.values[i]:+.4g}, "
+                f"certainly in [{self.low[i]:.4g}, {self.high[i]:.4g}]{p_text}"
             )
-        shares = [f"{least:.1%} to {most:.1%}" for least, most in self.outside]
+        shares = [f"{low:.1%} to {high:.1%}" for low, high in self.outside]
         if self.p_value is not None:
             lines.append(f"any change, also of little variance: p = {self.p_value:.2g}")
         lines.append(f"outside the leading directions before: {shares[0]} of the variance, now {shares[1]}")
@@ -150,29 +150,27 @@ class Comparison(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """A sketch's approximation S of A'A / (sum of weights), as a matrix or as a factor B with S = B'B."""
+    """The approximation S of A'A / (sum of weights) in a sketch, as a matrix or as a factor B with S = B'B."""
 
     gram: Matrix | None  # S (d, d) of an exact sketch
     rows: Matrix | None  # B (r, d) of other sketches, S = B'B
 
     @classmethod
-    def of(cls, sketch: FrequentDirections) -> Self:
+    def from_sketch(cls, sketch: FrequentDirections) -> Self:
         """Compute the second moments of a sketch that has seen rows."""
         if sketch._is_exact():
             return cls(sketch.gram() / sketch.total_weight, None)
         return cls(None, sketch.sketch().astype(np.float64) / np.sqrt(sketch.total_weight))
 
-    def within(self, basis: Matrix | None) -> Matrix:
-        """Project the second-moment matrix S onto the rows of an orthonormal basis Q: return Q S Q', or S itself if the
-        basis is None.
-        """
+    def project(self, basis: Matrix | None) -> Matrix:
+        """Compute Q S Q' for an orthonormal basis Q (rows). Return S itself if the basis is None."""
         if self.gram is not None:
             # Q S Q'
             return self.gram if basis is None else basis @ self.gram @ basis.T
         assert self.rows is not None
-        turned = self.rows if basis is None else self.rows @ basis.T
+        projected = self.rows if basis is None else self.rows @ basis.T
         # (B Q')'(B Q')
-        return turned.T @ turned
+        return projected.T @ projected
 
     def variances(self) -> Matrix:
         """Return the second moment of each column, the diagonal of S."""
@@ -182,9 +180,8 @@ class Moments(NamedTuple):
         return (self.rows**2).sum(axis=0)
 
 
-class Side(NamedTuple):
-    """Summary of one of two compared sketches: its second moments S with bounds on their error, leading directions and
-    mean.
+class ComparedSketch(NamedTuple):
+    """Summary of one of two compared sketches: second moments S with error bounds, leading directions and mean.
 
     S - under I <= A'A <= S + over I, all divided by the sum of the weights.
     """
@@ -198,15 +195,16 @@ class Side(NamedTuple):
     mean: Matrix | None
 
     def share_outside(self, vt: Matrix) -> tuple[float, float]:
-        """Bound the share of the variance outside the span of orthonormal directions. Return (lower, upper)."""
+        """Bound the share of the variance outside the span of orthonormal rows vt (r, d). Return (lower, upper)."""
         # trace(V S V')
-        held = float(np.trace(self.moments.within(vt)))
-        least, most = held - len(vt) * self.under, held + len(vt) * self.over
-        inside = np.clip([most / self.trace, least / self.trace] if self.trace else [1.0, 1.0], 0.0, 1.0)
+        inside_variance = float(np.trace(self.moments.project(vt)))
+        low, high = inside_variance - len(vt) * self.under, inside_variance + len(vt) * self.over
+        inside = np.clip([high / self.trace, low / self.trace] if self.trace else [1.0, 1.0], 0.0, 1.0)
         return float(1.0 - inside[0]), float(1.0 - inside[1])
 
 
-def _side_of(sketch: FrequentDirections, name: str) -> Side:
+def _summarise(sketch: FrequentDirections, name: str) -> ComparedSketch:
+    """Compute the ComparedSketch of a sketch. ValueError, with `name`, if it has no rows or has a compressor."""
     if sketch.compressor is not None:
         raise ValueError(f"{name} has a compressor: of what a random map does to its rows nothing is certain")
     weight = sketch.total_weight
@@ -220,8 +218,8 @@ def _side_of(sketch: FrequentDirections, name: str) -> Side:
     else:
         vt, over = sketch.components.astype(np.float64), sketch.shrinkage
         under = sketch.shrinkage if sketch._method.compensates else 0.0
-    moments = Moments.of(sketch)
-    return Side(weight, moments, (under + error) / weight, (over + error) / weight, trace / weight, vt, mean)
+    moments = Moments.from_sketch(sketch)
+    return ComparedSketch(weight, moments, (under + error) / weight, (over + error) / weight, trace / weight, vt, mean)
 
 
 @one_blas_thread
@@ -285,50 +283,55 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     >>> changed.columns(1, change=0)[0][0], changed.p_values
     (7, array([0.001]))
     """
-    n, permutations = as_integer(n, "n", 1), as_integer(permutations, "permutations", 1, MOST_ARRANGEMENTS + 1)
+    n, permutations = as_integer(n, "n", 1), as_integer(permutations, "permutations", 1, MAX_PERMUTATIONS + 1)
     seed = as_seed(seed)
-    (one, blocks_a), (two, blocks_b) = _taken(a, "a"), _taken(b, "b")
+    (sketch_a, blocks_a), (sketch_b, blocks_b) = _sketch_and_blocks(a, "a"), _sketch_and_blocks(b, "b")
     blocks = [blocks_a, blocks_b]
-    names = _agreed(one, two)
-    old, new = _side_of(one, "a"), _side_of(two, "b")
-    mass = old.weight * old.trace + new.weight * new.trace
-    if not mass <= MOST_MASS:
-        raise ValueError(f"a and b hold rows whose squares add up to {mass:.1g}, at most {MOST_MASS:g}: scale the rows")
-    below, above = old.over + new.under, new.over + old.under
-    basis = _joint_basis(old, new)
-    s, t = old.moments.within(basis), new.moments.within(basis)
-    size = ROUNDING * float(np.finfo(float).eps) * float(np.trace(s) + np.trace(t))
-    values, turn = np.linalg.eigh(t - s)
-    best = np.argsort(-np.abs(values), kind="stable")[:n]
-    values, turn = values[best], turn[:, best]
-    chance = chances = None
-    if all(blocks) and _are_alike(blocks):
-        chance, chances = _chances(blocks, _pooled(one, two, blocks), len(values), permutations, seed)
-    columns = new.moments.variances() - old.moments.variances()
-    k = min(n, len(old.vt), len(new.vt))
-    cosines = np.linalg.svd(old.vt[:k] @ new.vt[:k].T, compute_uv=False)
+    names = _matched_names(sketch_a, sketch_b)
+    summary_a, summary_b = _summarise(sketch_a, "a"), _summarise(sketch_b, "b")
+    mass = summary_a.weight * summary_a.trace + summary_b.weight * summary_b.trace
+    if not mass <= MAX_SQUARES:
+        raise ValueError(
+            f"a and b hold rows whose squares add up to {mass:.1g}, at most {MAX_SQUARES:g}: scale the rows"
+        )
+    error_below, error_above = summary_a.over + summary_b.under, summary_b.over + summary_a.under
+    basis = _joint_basis(summary_a, summary_b)
+    s, t = summary_a.moments.project(basis), summary_b.moments.project(basis)
+    rounding = ROUNDING * float(np.finfo(float).eps) * float(np.trace(s) + np.trace(t))
+    values, vectors = np.linalg.eigh(t - s)
+    largest = np.argsort(-np.abs(values), kind="stable")[:n]
+    values, vectors = values[largest], vectors[:, largest]
+    p_value = p_values = None
+    if all(blocks) and _have_similar_weights(blocks):
+        p_value, p_values = _permutation_p_values(
+            blocks, _pooled_directions(sketch_a, sketch_b, blocks), len(values), permutations, seed
+        )
+    column_changes = summary_b.moments.variances() - summary_a.moments.variances()
+    k = min(n, len(summary_a.vt), len(summary_b.vt))
+    cosines = np.linalg.svd(summary_a.vt[:k] @ summary_b.vt[:k].T, compute_uv=False)
     return Comparison(
         values,
-        values - below - size,
-        values + above + size,
-        turn.T if basis is None else turn.T @ basis,
-        np.einsum("ij,ij->j", turn, s @ turn),
-        np.einsum("ij,ij->j", turn, t @ turn),
-        chance,
-        chances,
-        columns,
-        columns - below - size,
-        columns + above + size,
-        None if old.mean is None or new.mean is None else new.mean - old.mean,
+        values - error_below - rounding,
+        values + error_above + rounding,
+        vectors.T if basis is None else vectors.T @ basis,
+        np.einsum("ij,ij->j", vectors, s @ vectors),
+        np.einsum("ij,ij->j", vectors, t @ vectors),
+        p_value,
+        p_values,
+        column_changes,
+        column_changes - error_below - rounding,
+        column_changes + error_above + rounding,
+        None if summary_a.mean is None or summary_b.mean is None else summary_b.mean - summary_a.mean,
         np.arccos(np.clip(cosines, 0.0, 1.0)),
-        np.array([side.share_outside(old.vt[:n]) for side in (old, new)]),
+        np.array([side.share_outside(summary_a.vt[:n]) for side in (summary_a, summary_b)]),
         names,
     )
 
 
-def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDirections]]:
-    """Return the sketch that an argument of ``compare`` stands for, and the list of its blocks. A single sketch has no
-    blocks.
+def _sketch_and_blocks(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDirections]]:
+    """Convert an argument of ``compare`` to (sketch of all rows, list of sketches of its blocks).
+
+    A single sketch has no blocks. TypeError or ValueError for other arguments.
     """
     blocks: list[Any] = []
     if isinstance(value, Window):
@@ -346,89 +349,107 @@ def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDire
     return (value if isinstance(value, FrequentDirections) else reduce(joined, blocks)), blocks
 
 
-def _are_alike(blocks: Sequence[list[FrequentDirections]]) -> bool:
-    """Return True if the blocks of both sides have about the same median weight. Otherwise warn that there are no
-    p-values.
+def _have_similar_weights(blocks: Sequence[list[FrequentDirections]]) -> bool:
+    """Return True if the blocks of both sides have about the same median weight.
+
+    Otherwise warn that there are no p-values.
     """
-    one, two = (float(np.median([block.total_weight for block in side])) for side in blocks)
-    if max(one, two) <= MOST_RATIO * min(one, two):
+    weight_a, weight_b = (float(np.median([block.total_weight for block in side])) for side in blocks)
+    if max(weight_a, weight_b) <= MAX_WEIGHT_RATIO * min(weight_a, weight_b):
         return True
     warn_caller(
-        f"no p-values: the blocks of a have a median weight of {one:g}, those of b of {two:g}, and chance arranges "
-        "blocks that are about equally long"
+        f"no p-values: the blocks of a have a median weight of {weight_a:g}, those of b of {weight_b:g}, and chance "
+        "arranges blocks that are about equally long"
     )
     return False
 
 
-def _agreed(one: FrequentDirections, two: FrequentDirections) -> tuple[str, ...] | None:
-    if one.center != two.center:
-        raise ValueError(f"a has center={one.center}, b has center={two.center}: they say different things")
-    if None not in (one.n_features, two.n_features) and one.n_features != two.n_features:
-        raise ValueError(f"a has n_features={one.n_features}, b has {two.n_features}")
-    return agreed(two.feature_names, one.feature_names, "the columns of b")
+def _matched_names(sketch_a: FrequentDirections, sketch_b: FrequentDirections) -> tuple[str, ...] | None:
+    """Return the column names of two sketches. ValueError if columns or centring differ."""
+    if sketch_a.center != sketch_b.center:
+        raise ValueError(f"a has center={sketch_a.center}, b has center={sketch_b.center}: they say different things")
+    if None not in (sketch_a.n_features, sketch_b.n_features) and sketch_a.n_features != sketch_b.n_features:
+        raise ValueError(f"a has n_features={sketch_a.n_features}, b has {sketch_b.n_features}")
+    return agreed(sketch_b.feature_names, sketch_a.feature_names, "the columns of b")
 
 
-def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[list[FrequentDirections]]) -> Matrix:
-    """Compute the leading directions of the rows of both sketches together, at most MOST_DIRECTIONS of them.
+def _pooled_directions(
+    sketch_a: FrequentDirections, sketch_b: FrequentDirections, blocks: Sequence[list[FrequentDirections]]
+) -> Matrix:
+    """Compute the leading directions of the rows of both sketches together, at most MAX_DIRECTIONS of them.
 
     Blocks are merged alternately from one side and the other. If the two merged sketches were merged, their directions
     would fit the noise of their own side, and find it again there.
     """
-    if one._is_exact() and two._is_exact():
+    if sketch_a._is_exact() and sketch_b._is_exact():
         moments = sum(
-            (side.weight * side.moments.within(None) for side in (_side_of(one, "a"), _side_of(two, "b"))), np.zeros(1)
+            (
+                side.weight * side.moments.project(None)
+                for side in (_summarise(sketch_a, "a"), _summarise(sketch_b, "b"))
+            ),
+            np.zeros(1),
         )
-        return np.linalg.eigh(moments)[1][:, ::-1][:, :MOST_DIRECTIONS].T
-    in_turn = [block for pair in zip_longest(*blocks) for block in pair if block is not None]
-    return reduce(joined, in_turn).components[:MOST_DIRECTIONS].astype(np.float64)
+        return np.linalg.eigh(moments)[1][:, ::-1][:, :MAX_DIRECTIONS].T
+    alternating = [block for pair in zip_longest(*blocks) for block in pair if block is not None]
+    return reduce(joined, alternating).components[:MAX_DIRECTIONS].astype(np.float64)
 
 
-def _joint_basis(old: Side, new: Side) -> Matrix | None:
+def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix | None:
     """Return an orthonormal basis of the rows of both sketches, or None if working with all columns is as cheap."""
-    d = old.vt.shape[1]
-    if old.moments.gram is not None or new.moments.gram is not None or len(old.vt) + len(new.vt) >= d:
+    d = summary_a.vt.shape[1]
+    if (
+        summary_a.moments.gram is not None
+        or summary_b.moments.gram is not None
+        or len(summary_a.vt) + len(summary_b.vt) >= d
+    ):
         return None
-    return np.linalg.qr(np.vstack([old.vt, new.vt]).T)[0].T
+    return np.linalg.qr(np.vstack([summary_a.vt, summary_b.vt]).T)[0].T
 
 
-def _chances(
+def _permutation_p_values(
     blocks: Sequence[list[FrequentDirections]], leading: Matrix, n: int, permutations: int, seed: int
 ) -> tuple[float, Matrix]:
-    """Compute permutation p-values by assigning blocks to the two sides at random. Return the p-value of any change,
-    and those of the n largest changes.
+    """Compute permutation p-values by assigning blocks to the two sides at random.
 
-    The blocks' moments are restricted to the directions `leading` (q, d), which must not depend on the sides.
+    Return the p-value of any change, and those of the n largest changes. The blocks' moments are restricted to the
+    directions `leading` (q, d), which must not depend on the sides.
     """
     if not len(leading):  # rows of zeros, or rows that all equal their mean: every arrangement has no change
         return 1.0, np.ones(n)
-    sides = [_side_of(block, "a block") for side in blocks for block in side]
-    after = np.repeat([False, True], [len(side) for side in blocks])
-    weights = np.array([side.weight for side in sides])
-    used = weights >= np.median(weights) / 2
-    sides, after, weights = [side for side, take in zip(sides, used, strict=True) if take], after[used], weights[used]
-    sums = np.array([side.weight * side.moments.within(leading) for side in sides])
-    means = np.zeros((len(sides), len(leading)))
-    if sides[0].mean is not None:  # about the mean of each arrangement's side
-        means = np.array([side.mean for side in sides], np.float64) @ leading.T
+    summaries = [_summarise(block, "a block") for side in blocks for block in side]
+    in_b = np.repeat([False, True], [len(side) for side in blocks])
+    weights = np.array([side.weight for side in summaries])
+    is_long = weights >= np.median(weights) / 2
+    summaries, in_b, weights = (
+        [side for side, keep in zip(summaries, is_long, strict=True) if keep],
+        in_b[is_long],
+        weights[is_long],
+    )
+    sums = np.array([side.weight * side.moments.project(leading) for side in summaries])
+    means = np.zeros((len(summaries), len(leading)))
+    if summaries[0].mean is not None:  # about the mean of each arrangement's side
+        means = np.array([side.mean for side in summaries], np.float64) @ leading.T
         means -= np.average(means, axis=0, weights=weights)
         sums += np.einsum("k,ki,kj->kij", weights, means, means)
-    drawn = raw_numbers(seed, Key.ARRANGEMENT, 0, 0, permutations * len(after)).reshape(permutations, -1)
-    arrangements = np.vstack([after, after[np.argsort(drawn, axis=1)]]).astype(np.float64)
+    drawn = raw_numbers(seed, Key.ARRANGEMENT, 0, 0, permutations * len(in_b)).reshape(permutations, -1)
+    arrangements = np.vstack([in_b, in_b[np.argsort(drawn, axis=1)]]).astype(np.float64)
 
-    def moments_of(chosen: Matrix) -> Matrix:
-        mass = chosen @ weights
-        centres = (chosen * weights) @ means / mass[:, np.newaxis]
-        products = (chosen @ sums.reshape(len(sides), -1)).reshape(-1, *sums.shape[1:])
+    def moments_of(assignment: Matrix) -> Matrix:
+        mass = assignment @ weights
+        centres = (assignment * weights) @ means / mass[:, np.newaxis]
+        products = (assignment @ sums.reshape(len(summaries), -1)).reshape(-1, *sums.shape[1:])
         return products / mass[:, np.newaxis, np.newaxis] - np.einsum("ki,kj->kij", centres, centres)
 
     differences = moments_of(arrangements) - moments_of(1.0 - arrangements)
     changes = np.sort(np.abs(np.linalg.eigvalsh(differences)), axis=1)[:, ::-1]
-    white = whitening(sums.sum(axis=0))
-    shares = np.abs(np.linalg.eigvalsh(white @ differences @ white.T)).max(axis=1, initial=0.0)
+    whitener = whitening(sums.sum(axis=0))
+    shares = np.abs(np.linalg.eigvalsh(whitener @ differences @ whitener.T)).max(axis=1, initial=0.0)
     largest = np.sort(changes[:, 0])
-    each = _share_as_large(largest, changes[0, :n])
-    rarest = np.minimum(_share_as_large(largest, changes[:, 0]), _share_as_large(np.sort(shares), shares))
-    return float((rarest <= rarest[0]).mean()), np.concatenate([each, np.ones(n - len(each))])
+    p_values = _share_as_large(largest, changes[0, :n])
+    smaller_p_values = np.minimum(_share_as_large(largest, changes[:, 0]), _share_as_large(np.sort(shares), shares))
+    return float((smaller_p_values <= smaller_p_values[0]).mean()), np.concatenate(
+        [p_values, np.ones(n - len(p_values))]
+    )
 
 
 def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
@@ -437,9 +458,10 @@ def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
 
 
 def whitening(moments: Matrix) -> Matrix:
-    """Compute a whitening matrix W, with W M W' = I for the second moments M. Directions in which M is only rounding
-    error are left out.
+    """Compute a whitening matrix W, with W M W' = I for the second moments M.
+
+    Directions in which M is only rounding error are dropped.
     """
     values, vectors = np.linalg.eigh(moments)
-    held = values > ROUNDING * float(np.finfo(np.float32).eps) * values[-1]
-    return vectors[:, held].T / np.sqrt(values[held])[:, np.newaxis]
+    is_significant = values > ROUNDING * float(np.finfo(np.float32).eps) * values[-1]
+    return vectors[:, is_significant].T / np.sqrt(values[is_significant])[:, np.newaxis]

@@ -19,16 +19,16 @@ from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
 from fastsketch.streams._drift_tests import (
-    DEPENDENT,
-    LARGEST,
+    DEPENDENCE_LEVEL,
+    MAX_VALUE,
+    MAX_WATCHED,
     MOMENTS,
-    MOST_WATCHED,
     SCORES,
+    Coordinates,
     Floats,
-    Units,
     are_dependent,
     likeliest_length,
-    tried,
+    permutation_test,
 )
 
 
@@ -92,26 +92,26 @@ class Alarm(NamedTuple):
     columns: tuple[Carried, ...]
 
 
-def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
-    """Convert a dict {column name: number}, or a list of such dicts, to (column names, lists of values). Return None
-    for other rows.
+def rows_from_dicts(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
+    """Convert a dict {column name: number}, or a list of such dicts, to (column names, lists of values).
 
-    Every dict must have the same names as `names`, or as the first dict if `names` is None; ValueError otherwise.
+    Return None for other rows. Every dict must have the same names as `names`, or as the first dict if `names` is None;
+    ValueError otherwise.
     """
     if is_sparse(rows):  # scipy's dok_array is a dict
         return None
-    listed = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
-    if not (isinstance(listed, list | tuple) and listed and isinstance(listed[0], Mapping)):
+    row_list = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
+    if not (isinstance(row_list, list | tuple) and row_list and isinstance(row_list[0], Mapping)):
         return None
-    dicts = cast("list[Any]", listed)
+    dicts = cast("list[Any]", row_list)
     names = tuple(map(str, dicts[0])) if names is None else names
-    for place, row in enumerate(dicts):
+    for i, row in enumerate(dicts):
         if not isinstance(row, Mapping) or cast("Any", row).keys() != set(names):
-            raise ValueError(f"row {place} must be a dict of the same names as those before, all text, got {row!r}")
+            raise ValueError(f"row {i} must be a dict of the same names as those before, all text, got {row!r}")
     return names, [[row[name] for name in names] for row in dicts]
 
 
-def arrays_of(rows: Any) -> Arrays:
+def row_arrays(rows: Any) -> Arrays:
     """Convert a dense or CSR matrix of rows to the named arrays of a saved model."""
     if not is_sparse(rows):
         return {"rows": rows}
@@ -140,19 +140,19 @@ def check_rows(arrays: Arrays, shape: tuple[int, int], *, are_sparse: bool) -> N
 
 
 # Largest number of latest blocks that are compared with the others, and of blocks whose rows are held for `sides`.
-MOST_LATEST, MOST_KEPT = 40, 8
+MAX_LATEST_BLOCKS, MAX_HELD_BLOCKS = 40, 8
 # Largest ratio of the length of blocks to `every`: the rows of the block being filled are held in memory.
-MOST_LONGER = 16
+MAX_LENGTHENING = 16
 # Largest entry of a row: covariances are squared when blocks are compared.
 LARGEST_ENTRY = 1e150
-MANY = 2**40
+MAX_COUNT = 2**40
 # Largest run_length: an alarm tries about as many arrangements of the blocks, which takes seconds.
-MOST_ARRANGEMENTS = 100_000
+MAX_RUN_LENGTH = 100_000
 # Largest memory of a monitor, in bytes.
-MOST_BYTES = 2**32
+MAX_BYTES = 2**32
 
 
-class Past(NamedTuple):
+class BlockHistory(NamedTuple):
     """An immutable summary of the completed blocks of a DriftMonitor."""
 
     n_rows: int
@@ -160,7 +160,7 @@ class Past(NamedTuple):
     span: int  # rows of a block
     first: Floats = np.empty((0, 0))  # means of the first blocks: of columns, and along directions once these are known
     sketch: FrequentDirections | None = None  # of the reference
-    units: Units | None = None
+    coordinates: Coordinates | None = None
     table: Floats = np.empty((0, 0))  # features of the blocks of the reference after these, and of the latest
     tried: int = 0  # arrangements in which none deviated as the latest blocks do
     alarms: tuple[Alarm, ...] = ()
@@ -240,36 +240,39 @@ class DriftMonitor(Model):
     (15000, 3, 'variance')
     """
 
-    every: int = integer(default=100, at_least=2, below=MANY)
-    reference: int = integer(default=60, at_least=10, below=MANY)
-    run_length: int = integer(default=10_000, at_least=10, below=MOST_ARRANGEMENTS + 1)
+    every: int = integer(default=100, at_least=2, below=MAX_COUNT)
+    reference: int = integer(default=60, at_least=10, below=MAX_COUNT)
+    run_length: int = integer(default=10_000, at_least=10, below=MAX_RUN_LENGTH + 1)
     sketch_size: int = integer(default=32, at_least=2, below=MOST_SIZE)
     seed: int = seed(default=0)
 
     def _begin(self) -> None:
-        self._past = Past(0, 0, self.every)
+        self._history = BlockHistory(0, 0, self.every)
         self._held: tuple[Any, ...] = ()  # rows of the block being filled, and of the latest blocks before it
-        self._filled = 0
+        self._n_filled = 0
         self._d: int | None = None
         self._sparse = False  # as the first rows
 
-    def _empty(self) -> FrequentDirections:
+    def _empty_sketch(self) -> FrequentDirections:
+        """Create an empty sketch with the parameters of this monitor."""
         return FrequentDirections(self.sketch_size, method="tfd", center=True, dtype=np.float64)
 
     @property
-    def _wanted(self) -> int:
-        # reciprocal of the level of a test. Of the streams that do not change 2 DEPENDENT get longer blocks, and
+    def _n_permutations(self) -> int:
+        """Number of permutations of a test: the reciprocal of its level."""
+        # reciprocal of the level of a test. Of the streams that do not change 2 DEPENDENCE_LEVEL get longer blocks, and
         # with them a second chance of a false alarm.
-        return int(self.run_length / (1.0 - 2.0 * DEPENDENT))
+        return int(self.run_length / (1.0 - 2.0 * DEPENDENCE_LEVEL))
 
     @property
     def _n_first(self) -> int:
+        """Number of first blocks of the reference, from which the compared statistics are chosen."""
         return self.reference // 3
 
     @property
     def n_rows(self) -> int:
         """Return the number of rows seen."""
-        return self._past.n_rows + self._filled
+        return self._history.n_rows + self._n_filled
 
     @property
     def n_features(self) -> int | None:
@@ -282,30 +285,32 @@ class DriftMonitor(Model):
         """Return all alarms raised so far, oldest first."""
         names = self._feature_names
         if names is None:
-            return self._past.alarms
+            return self._history.alarms
         return tuple(
             alarm._replace(columns=tuple(item._replace(column=names[int(item.column)]) for item in alarm.columns))
-            for alarm in self._past.alarms
+            for alarm in self._history.alarms
         )
 
     @property
     @reads
     def armed(self) -> bool:
         """Return True if the reference is complete, so that new blocks are compared with it."""
-        return self._n_blocks(self._past) >= self.reference
+        return self._n_blocks(self._history) >= self.reference
 
     def _not_armed_because(self) -> str | None:
         """Return a message that says why the reference is not complete yet, or None if it is complete."""
-        past = self._past
-        wanted = past.span * self.reference
-        if (missing := wanted - (past.n_rows - past.start)) <= 0:
+        history = self._history
+        n_needed = history.span * self.reference
+        if (missing := n_needed - (history.n_rows - history.start)) <= 0:
             return None
-        why = f"{missing - self._filled} rows of {wanted} are missing"
-        if past.start:
-            why += f" since row {past.start}"
-        if past.span > self.every:
-            why += f", as blocks of {self.every} rows resembled the ones before them and became {past.span} rows long"
-        return why
+        reason = f"{missing - self._n_filled} rows of {n_needed} are missing"
+        if history.start:
+            reason += f" since row {history.start}"
+        if history.span > self.every:
+            reason += (
+                f", as blocks of {self.every} rows resembled the ones before them and became {history.span} rows long"
+            )
+        return reason
 
     @property
     @reads
@@ -322,7 +327,7 @@ class DriftMonitor(Model):
         """
         if (why := self._not_armed_because()) is not None:
             raise ValueError(f"the reference is not full: {why}")
-        return (self._past.tried + 1) / (self._wanted + 1)
+        return (self._history.tried + 1) / (self._n_permutations + 1)
 
     @property
     @reads
@@ -347,9 +352,9 @@ class DriftMonitor(Model):
         >>> changed.columns(1)[0][0]
         3
         """
-        if not self._past.sides:
+        if not self._history.sides:
             raise ValueError("there has been no alarm yet, and so no rows before and after it")
-        before, after = (sketch.copy() for sketch in self._past.sides)
+        before, after = (sketch.copy() for sketch in self._history.sides)
         before._feature_names = after._feature_names = self._feature_names
         return before, after
 
@@ -374,10 +379,10 @@ class DriftMonitor(Model):
             For rows of another width, or that are not finite, or of so many columns that the sketches of the reference
             would take more than 4 GiB. The monitor is then as it was before the call.
         """
-        if (found := with_names(rows, self._feature_names)) is None:
+        if (names_and_rows := rows_from_dicts(rows, self._feature_names)) is None:
             return self._take_rows(rows)
-        with self._named(found[0], "rows"):
-            self._update(found[1], None)
+        with self._named(names_and_rows[0], "rows"):
+            self._update(names_and_rows[1], None)
         return self
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
@@ -399,32 +404,33 @@ class DriftMonitor(Model):
         if is_sparse(checked) != are_sparse:
             checked = dense_as_csr(checked) if are_sparse else checked.toarray()
         # a copy: the caller may change the rows
-        held, filled, past = (*self._held, checked.astype(np.float64)), self._filled + n, self._past
-        if filled >= past.span:
-            whole = stacked([*held])
-            while filled >= past.span:
-                filled -= past.span
-                past = self._closed(past, whole[: whole.shape[0] - filled])
-            held = (whole[whole.shape[0] - filled - self._n_kept(past) :].copy(),)
-        kind = {"_d": checked.shape[1], "_sparse": are_sparse}
-        vars(self).update({"_past": past, "_held": held, "_filled": filled, **kind})
+        held_rows, n_filled, history = (*self._held, checked.astype(np.float64)), self._n_filled + n, self._history
+        if n_filled >= history.span:
+            all_rows = stacked([*held_rows])
+            while n_filled >= history.span:
+                n_filled -= history.span
+                history = self._add_block(history, all_rows[: all_rows.shape[0] - n_filled])
+            held_rows = (all_rows[all_rows.shape[0] - n_filled - self._n_held_rows(history) :].copy(),)
+        form = {"_d": checked.shape[1], "_sparse": are_sparse}
+        vars(self).update({"_history": history, "_held": held_rows, "_n_filled": n_filled, **form})
 
     def _check_memory(self, rows: Any) -> None:
         """Raise ValueError if rows with this many columns would make the monitor larger than MOST_BYTES."""
         d, dense = rows.shape[1], not is_sparse(rows)
-        needed = 8 * d * (self._n_first + 4 * self.sketch_size + dense * (MOST_KEPT + 1) * self.every)
-        if needed > MOST_BYTES:
+        needed = 8 * d * (self._n_first + 4 * self.sketch_size + dense * (MAX_HELD_BLOCKS + 1) * self.every)
+        if needed > MAX_BYTES:
             raise ValueError(
                 f"rows have {d:,} columns: the monitor would take {needed / 2**30:.1f} GiB; take a smaller every, "
                 "sketch_size or reference, or fewer columns"
             )
 
-    def _n_blocks(self, past: Past) -> int:
-        return (past.n_rows - past.start) // past.span
+    def _n_blocks(self, history: BlockHistory) -> int:
+        """Return the number of completed blocks since the start of the reference."""
+        return (history.n_rows - history.start) // history.span
 
-    def _n_kept(self, past: Past) -> int:
+    def _n_held_rows(self, history: BlockHistory) -> int:
         """Return how many of the latest rows in completed blocks after the reference are held in memory."""
-        return max(0, min(past.n_rows - past.start - self.reference * past.span, MOST_KEPT * self.every))
+        return max(0, min(history.n_rows - history.start - self.reference * history.span, MAX_HELD_BLOCKS * self.every))
 
     @changes
     def rearm(self) -> Self:
@@ -443,69 +449,72 @@ class DriftMonitor(Model):
         >>> monitor.armed, monitor.rearm().armed, monitor.n_rows
         (True, False, 200)
         """
-        n, past = self.n_rows, self._past
-        past = Past(n, n, past.span, alarms=past.alarms, sides=past.sides)
-        vars(self).update({"_past": past, "_held": (), "_filled": 0})
+        n, history = self.n_rows, self._history
+        history = BlockHistory(n, n, history.span, alarms=history.alarms, sides=history.sides)
+        vars(self).update({"_history": history, "_held": (), "_n_filled": 0})
         return self
 
-    def _closed(self, past: Past, rows: Any) -> Past:
-        """Add a completed block, the last past.span of these rows, to the summary. Return the new summary, with an
-        alarm if the block raises one.
+    def _add_block(self, history: BlockHistory, rows: Any) -> BlockHistory:
+        """Add a completed block, the last history.span of these rows, to the history.
+
+        Return the new history, with an alarm if the block raises one.
         """
-        block = rows[-past.span :]
-        past = past._replace(n_rows=past.n_rows + past.span)
-        latest = self._n_blocks(past) - self.reference
+        block = rows[-history.span :]
+        history = history._replace(n_rows=history.n_rows + history.span)
+        latest = self._n_blocks(history) - self.reference
         if latest <= 0:
-            sketch = self._empty() if past.sketch is None else past.sketch.copy()
-            past = past._replace(sketch=sketch.update(block))
-        if past.units is None:
+            sketch = self._empty_sketch() if history.sketch is None else history.sketch.copy()
+            history = history._replace(sketch=sketch.update(block))
+        if history.coordinates is None:
             mean = np.asarray(block.mean(axis=0, dtype=np.float64)).reshape(1, -1)
-            past = past._replace(first=np.vstack([past.first, mean]) if past.first.size else mean)
-            return past if len(past.first) < self._n_first else self._looked_at(past)
-        units = past.units
-        features = units.features(block)[np.newaxis]
-        table = np.vstack([past.table, features]) if past.table.size else features
-        if latest > MOST_LATEST:
-            table, latest = np.delete(table, self.reference - self._n_first, axis=0), MOST_LATEST
-        past = past._replace(table=table)
+            history = history._replace(first=np.vstack([history.first, mean]) if history.first.size else mean)
+            return history if len(history.first) < self._n_first else self._choose_coordinates(history)
+        coordinates = history.coordinates
+        features = coordinates.features(block)[np.newaxis]
+        table = np.vstack([history.table, features]) if history.table.size else features
+        if latest > MAX_LATEST_BLOCKS:
+            table, latest = np.delete(table, self.reference - self._n_first, axis=0), MAX_LATEST_BLOCKS
+        history = history._replace(table=table)
         if latest > 0:
-            return self._compared(past, latest, rows)
+            return self._test_latest_blocks(history, latest, rows)
         if latest == 0:
-            along, variances = units.watched_for_dependence(table)
-            past = self._of_blocks(past, np.vstack([past.first, along]), variances)
-        return past
+            along, variances = coordinates.watched_for_dependence(table)
+            history = self._restart_if_dependent(history, np.vstack([history.first, along]), variances)
+        return history
 
-    def _looked_at(self, past: Past) -> Past:
-        """Choose the coordinates in which later blocks are compared, from the first third of the reference. Return the
-        new summary.
+    def _choose_coordinates(self, history: BlockHistory) -> BlockHistory:
+        """Choose the coordinates in which later blocks are compared, from the first third of the reference.
+
+        Return the new history.
         """
-        assert past.sketch is not None
-        units = Units.of(past.sketch)
-        along = (past.first - units.centre) @ units.directions.T / units.unit
-        return self._of_blocks(past._replace(first=along, units=units), along)
+        assert history.sketch is not None
+        coordinates = Coordinates.from_sketch(history.sketch)
+        along = (history.first - coordinates.centre) @ coordinates.directions.T / coordinates.unit
+        return self._restart_if_dependent(history._replace(first=along, coordinates=coordinates), along)
 
-    def _of_blocks(self, past: Past, *values: Floats) -> Past:
-        """Return the summary unchanged, or begin a new reference if consecutive blocks are correlated.
+    def _restart_if_dependent(self, history: BlockHistory, *values: Floats) -> BlockHistory:
+        """Begin a new reference if consecutive blocks are correlated; otherwise return the history unchanged.
 
-        The rows of this decision are not compared afterwards, so that false alarms do not become more frequent. Before
-        the first alarm blocks become twice as long, up to MOST_LONGER times `every` (Fishman 1978). After an alarm they
-        keep their length: the earlier reference has shown that blocks of this length do not depend on each other, so
-        that dependence now means that the change goes on.
+        `values` are tables of statistics of blocks. The rows of this decision are not compared afterwards, so that
+        false alarms do not become more frequent. Before the first alarm blocks become twice as long, up to
+        MAX_LENGTHENING times `every` (Fishman 1978). After an alarm they keep their length: the earlier reference has
+        shown that blocks of this length do not depend on each other, so that dependence now means that the change goes
+        on.
         """
-        if not any(are_dependent(each, self.seed, past.n_rows, len(values)) for each in values):
-            return past
-        n, span = past.n_rows, past.span
-        if past.alarms:
-            if past.start == past.alarms[-1].row:  # once
+        if not any(are_dependent(statistics, self.seed, history.n_rows, len(values)) for statistics in values):
+            return history
+        n, span = history.n_rows, history.span
+        if history.alarms:
+            if history.start == history.alarms[-1].row:  # once
                 warn_caller(
-                    f"the rows after the alarm at row {past.start:,} go on changing: a new reference begins "
+                    f"the rows after the alarm at row {history.start:,} go on changing: a new reference begins "
                     f"with row {n:,}"
                 )
-        elif span < MOST_LONGER * self.every:
+        elif span < MAX_LENGTHENING * self.every:
             span *= 2
-            if past.span == self.every:  # once: what follows is in the facts
+            if history.span == self.every:  # once: what follows is in the facts
                 warn_caller(
-                    f"the monitor is not armed: blocks of {past.span:,} rows resemble the ones before them, and are "
+                    f"the monitor is not armed: blocks of {history.span:,} rows resemble the ones before them, and are "
                     f"now {span:,} rows long. Nothing is compared before row {n + span * self.reference:,}, and a "
                     f"change before it may be missed: where that is too late, begin with a smaller reference than "
                     f"{self.reference}, or with a larger every than {self.every:,} if rows remember more of those "
@@ -516,29 +525,32 @@ class DriftMonitor(Model):
                 f"blocks of {span} rows resemble the ones before them: false alarms may be more frequent than "
                 f"run_length={self.run_length} says; take a larger every than {self.every}"
             )
-            return past
-        return Past(n, n, span, alarms=past.alarms, sides=past.sides)
+            return history
+        return BlockHistory(n, n, span, alarms=history.alarms, sides=history.sides)
 
-    def _compared(self, past: Past, latest: int, rows: Any) -> Past:
-        """Test whether the latest blocks differ from all others. Return the summary, with a new alarm and an empty
-        reference if they do.
+    def _test_latest_blocks(self, history: BlockHistory, latest: int, rows: Any) -> BlockHistory:
+        """Test whether the `latest` last blocks differ from all others. Return the new history.
+
+        If they do, it has a new alarm and an empty reference.
         """
-        assert past.units is not None and past.sketch is not None
-        families, table, n = past.units.families, past.table, past.n_rows
-        found = tried(table, latest, families, self._wanted, self.seed, n)
-        if found.n_less < self._wanted:
-            return past._replace(tried=found.n_less)
-        family = families[found.family]
+        assert history.coordinates is not None and history.sketch is not None
+        families, table, n = history.coordinates.families, history.table, history.n_rows
+        result = permutation_test(table, latest, families, self._n_permutations, self.seed, n)
+        if result.n_less < self._n_permutations:
+            return history._replace(tried=result.n_less)
+        family = families[result.family]
         length = likeliest_length(table, latest, family)
-        columns = tuple(Carried(*change) for change in past.units.carrying(table, length, family.score))
-        alarm = Alarm(n, n - length * past.span, family.score, columns)
-        changed = self._empty().update(rows[-min(length * past.span, MOST_KEPT * self.every) :])
+        columns = tuple(
+            Carried(*change) for change in history.coordinates.most_changed_columns(table, length, family.score)
+        )
+        alarm = Alarm(n, n - length * history.span, family.score, columns)
+        changed = self._empty_sketch().update(rows[-min(length * history.span, MAX_HELD_BLOCKS * self.every) :])
         # a new reference begins
-        return Past(n, n, past.span, alarms=(*past.alarms, alarm), sides=(past.sketch, changed))
+        return BlockHistory(n, n, history.span, alarms=(*history.alarms, alarm), sides=(history.sketch, changed))
 
     # -- files -------------------------------------------------------------------------------------------------------
     def _facts(self) -> dict[str, Any]:
-        facts = {"n_alarms": len(self._past.alarms), "armed": self.armed, "rows_in_block": self._past.span}
+        facts = {"n_alarms": len(self._history.alarms), "armed": self.armed, "rows_in_block": self._history.span}
         why = self._not_armed_because()
         return facts if why is None else {**facts, "not_armed_because": why}
 
@@ -547,65 +559,79 @@ class DriftMonitor(Model):
         return super()._seen() if why is None else f"{super()._seen()}, not armed: {why}"
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        past, units = self._past, self._past.units
-        sketches = (*(() if past.sketch is None else (past.sketch,)), *past.sides)
+        history, coordinates = self._history, self._history.coordinates
+        sketches = (*(() if history.sketch is None else (history.sketch,)), *history.sides)
         state = {
-            "n_rows": past.n_rows,
-            "start": past.start,
-            "span": past.span,
-            "filled": self._filled,
-            "tried": past.tried,
+            "n_rows": history.n_rows,
+            "start": history.start,
+            "span": history.span,
+            "filled": self._n_filled,
+            "tried": history.tried,
             "n_features": self._d,
             "sparse": self._sparse,
-            "alarms": [[*alarm[:3], [list(carried) for carried in alarm.columns]] for alarm in past.alarms],
+            "alarms": [[*alarm[:3], [list(carried) for carried in alarm.columns]] for alarm in history.alarms],
         }
-        arrays: Arrays = {f"sketch{k}": np.frombuffer(one.to_bytes(), np.uint8) for k, one in enumerate(sketches)}
+        arrays: Arrays = {f"sketch{k}": np.frombuffer(sketch.to_bytes(), np.uint8) for k, sketch in enumerate(sketches)}
         if self._held:
-            arrays |= arrays_of(stacked([*self._held]))
-        if units is not None:
-            arrays |= {"watched": units.watched, "centre": units.centre, "directions": units.directions}
-            arrays |= {"unit": np.array([units.unit]), "table": past.table}
-        if past.first.size:
-            arrays["first"] = past.first
+            arrays |= row_arrays(stacked([*self._held]))
+        if coordinates is not None:
+            arrays |= {
+                "watched": coordinates.watched,
+                "centre": coordinates.centre,
+                "directions": coordinates.directions,
+            }
+            arrays |= {"unit": np.array([coordinates.unit]), "table": history.table}
+        if history.first.size:
+            arrays["first"] = history.first
         return state, arrays
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         n_sketches = sum(name.startswith("sketch") for name in arrays)
         sketches = [from_bytes(arrays[f"sketch{k}"].tobytes()) for k in range(n_sketches)]
         alarms = tuple(
-            Alarm(row, first, score, tuple(Carried(column, what, old, new) for column, what, old, new in columns))
-            for row, first, score, columns in state["alarms"]
+            Alarm(
+                row,
+                begin,
+                score,
+                tuple(Carried(column, what, before, after) for column, what, before, after in columns),
+            )
+            for row, begin, score, columns in state["alarms"]
         )
-        whole = sketches.pop(0) if n_sketches % 2 else None
+        reference_sketch = sketches.pop(0) if n_sketches % 2 else None
         counts: dict[str, Any] = {name: state[name] for name in ("n_rows", "start", "span", "tried")}
-        past = Past(**counts, sketch=whole, alarms=alarms, sides=tuple(sketches))
+        history = BlockHistory(**counts, sketch=reference_sketch, alarms=alarms, sides=tuple(sketches))
         if "watched" in arrays:
-            units = Units(arrays["watched"], arrays["centre"], float(arrays["unit"][0]), arrays["directions"])
-            past = past._replace(units=units, table=arrays["table"])
-        self._past = past._replace(first=arrays["first"]) if "first" in arrays else past
-        self._d, self._sparse, self._filled = state["n_features"], state["sparse"], state["filled"]
+            coordinates = Coordinates(
+                arrays["watched"], arrays["centre"], float(arrays["unit"][0]), arrays["directions"]
+            )
+            history = history._replace(coordinates=coordinates, table=arrays["table"])
+        self._history = history._replace(first=arrays["first"]) if "first" in arrays else history
+        self._d, self._sparse, self._n_filled = state["n_features"], state["sparse"], state["filled"]
         self._held = (rows_from(arrays, state["n_features"]),) if "rows" in arrays else ()
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        n, span = checks.as_count(state["n_rows"], "n_rows"), as_integer(state["span"], "span", 2, MANY * MOST_LONGER)
-        if span not in (allowed := [self.every << k for k in range(MOST_LONGER.bit_length())]):
+        n, span = (
+            checks.as_count(state["n_rows"], "n_rows"),
+            as_integer(state["span"], "span", 2, MAX_COUNT * MAX_LENGTHENING),
+        )
+        if span not in (allowed := [self.every << k for k in range(MAX_LENGTHENING.bit_length())]):
             raise ValueError(f"span must be one of {allowed}, got {span}")
-        n_blocks, rest = divmod(n - as_integer(state["start"], "start", 0, n + 1), span)
-        if rest:
-            raise ValueError(f"n_rows and start must be whole blocks of {span} rows apart, got {rest} more")
+        n_blocks, remainder = divmod(n - as_integer(state["start"], "start", 0, n + 1), span)
+        if remainder:
+            raise ValueError(f"n_rows and start must be whole blocks of {span} rows apart, got {remainder} more")
         filled = as_integer(state["filled"], "filled", 0, span)
         as_flag(state["sparse"], "sparse")
-        as_integer(state["tried"], "tried", 0, self._wanted)
-        known = bool(n or filled)
-        d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS) if known else 0
+        as_integer(state["tried"], "tried", 0, self._n_permutations)
+        has_rows = bool(n or filled)
+        d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS) if has_rows else 0
         self._check_alarms(state["alarms"], state["start"], d)
-        n_held = filled + self._n_kept(Past(n, state["start"], span))
+        n_held = filled + self._n_held_rows(BlockHistory(n, state["start"], span))
         if "rows" in arrays or n_held:
             check_rows(arrays, (n_held, d), are_sparse=state["sparse"])
         n_whole = min(n_blocks, self.reference) * span
         sizes = [(n_whole, n_whole)] if n_blocks else []
         if state["alarms"]:
-            sizes += [(self.reference * self.every, self.reference * span), (2, MOST_KEPT * self.every)]
+            sizes += [(self.reference * self.every, self.reference * span), (2, MAX_HELD_BLOCKS * self.every)]
         for k, limits in enumerate(sizes):
             self._check_sketch(arrays, f"sketch{k}", limits, d)
         names = [f"sketch{k}" for k in range(len(sizes))]
@@ -616,7 +642,7 @@ class DriftMonitor(Model):
                 checks.finite(arrays, "first", (n_blocks, d))
             return
         checks.only(arrays, *names, "first", "watched", "centre", "directions", "unit", "table")
-        watched = checks.array_of(arrays, "watched", (min(d, MOST_WATCHED),), np.dtype(np.intp))
+        watched = checks.array_of(arrays, "watched", (min(d, MAX_WATCHED),), np.dtype(np.intp))
         if (np.diff(watched) <= 0).any() or watched[0] < 0 or watched[-1] >= d:
             raise ValueError(f"watched must be ascending columns of {d}")
         v = checks.finite(arrays, "directions", (len(arrays.get("directions", ())), d))
@@ -624,14 +650,15 @@ class DriftMonitor(Model):
         checks.number_within(checks.finite(arrays, "unit", (1,))[0], "unit", np.finfo(float).tiny, LARGEST_ENTRY)
         if len(v):
             checks.finite(arrays, "first", (self._n_first, len(v)))
-        units = Units(watched, checks.finite(arrays, "centre", (d,)), 1.0, v)
-        n_scored = min(n_blocks - self._n_first, self.reference - self._n_first + MOST_LATEST)
-        table = checks.finite(arrays, "table", (n_scored, units.ends[-1]) if n_scored else (0, 0))
-        checks.number_within(np.abs(table).max(initial=0.0), "table", 0.0, LARGEST)
+        coordinates = Coordinates(watched, checks.finite(arrays, "centre", (d,)), 1.0, v)
+        n_scored = min(n_blocks - self._n_first, self.reference - self._n_first + MAX_LATEST_BLOCKS)
+        table = checks.finite(arrays, "table", (n_scored, coordinates.ends[-1]) if n_scored else (0, 0))
+        checks.number_within(np.abs(table).max(initial=0.0), "table", 0.0, MAX_VALUE)
 
     def _check_alarms(self, alarms: Any, start: int, d: int) -> None:
-        """Raise ValueError if a saved monitor's alarms are invalid. `start` is the first row of the reference, `d` the
-        number of columns.
+        """Raise ValueError if a saved monitor's alarms are invalid.
+
+        `start` is the first row of the reference, `d` the number of columns.
         """
         if (ends := [alarm[0] for alarm in alarms]) != sorted(ends) or ends[-1:] > [start]:
             raise ValueError("alarms must be in order, and the reference after the latest")
@@ -645,13 +672,14 @@ class DriftMonitor(Model):
                 checks.as_figure(after, "after")
 
     def _check_sketch(self, arrays: Arrays, name: str, rows: tuple[int, int], d: int) -> None:
-        """Raise ValueError unless the named array holds a sketch with this monitor's parameters, of rows[0] to rows[1]
-        rows and d columns.
+        """Raise ValueError unless the named array holds a sketch with this monitor's parameters.
+
+        It must have rows[0] to rows[1] rows and d columns.
         """
-        own = self._empty()
-        sketch = inner_model(arrays, name, type(own))
-        if type(sketch) is not type(own) or not same(own.parameters, sketch.parameters):
-            raise ValueError(f"a sketch must be a {own!r}, got {sketch!r}")
+        expected = self._empty_sketch()
+        sketch = inner_model(arrays, name, type(expected))
+        if type(sketch) is not type(expected) or not same(expected.parameters, sketch.parameters):
+            raise ValueError(f"a sketch must be a {expected!r}, got {sketch!r}")
         if not rows[0] <= sketch.n_rows <= rows[1]:
             raise ValueError(f"a sketch has {sketch.n_rows} rows, expected {rows[0]} to {rows[1]}")
         if sketch.n_features != d:

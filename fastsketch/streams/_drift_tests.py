@@ -21,33 +21,35 @@ Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
 
 # Smallest number of latest blocks that is compared with all others, and the ratio of consecutive numbers.
-SHORTEST, LONGER = 3, 1.5
+MIN_BLOCKS, LENGTH_RATIO = 3, 1.5
 # Deviations of a block are clipped here, so that no single block hides the others.
 LARGEST_DEVIATION = 4.0
 # Standard deviation of a normal distribution in median absolute deviations; rounding of a constant statistic, in units.
 NORMAL_SPREAD, ROUNDING = 1.4826, 8.0
 # Arrangements that estimate the usual size of a statistic; those of the first batch of the test; numbers in memory.
-USUAL, FIRST, MOST_NUMBERS = 16, 8, 1 << 21
+N_CALIBRATION, FIRST_BATCH, MAX_NUMBERS = 16, 8, 1 << 21
 # Weight of the maximum of a group: in units of its standard deviation its tail is longer than that of a sum of squares.
-FARTHEST = 0.7
+MAXIMUM_WEIGHT = 0.7
 # Number of arrangements of the test of dependence, and its level.
-OF_DEPENDENCE, DEPENDENT = 499, 0.01
+N_DEPENDENCE_PERMUTATIONS, DEPENDENCE_LEVEL = 499, 0.01
 
 
 class Family(NamedTuple):
-    """A group of a block's statistics, positions [begin, end), tested by its mean square (`together`) or by its largest
-    deviation.
+    """A group of a block's statistics, positions [begin, end), that is tested jointly.
+
+    The test uses the mean square of the group if `by_mean_square`, otherwise its largest deviation.
     """
 
     score: str
     begin: int
     end: int
-    together: bool
+    by_mean_square: bool
 
 
-class Tried(NamedTuple):
-    """Result of a permutation test: how many random orders deviate less, and the number of blocks and group of
-    statistics that deviate most.
+class PermutationResult(NamedTuple):
+    """Result of a permutation test: how many random orders of the blocks deviate less.
+
+    `length` and `family` are the number of latest blocks and the index of the group of statistics that deviate most.
     """
 
     n_less: int
@@ -55,17 +57,18 @@ class Tried(NamedTuple):
     family: int
 
 
-def stretches(most: int) -> Places:
-    """Return the numbers of latest blocks to compare with all others: 3, 4, 6, 9 and so on, up to `most`."""
-    out = [SHORTEST]
-    while (longer := int(LONGER * out[-1])) <= most:
+def latest_lengths(n_latest: int) -> Places:
+    """Return the numbers of latest blocks to compare with all others: 3, 4, 6, 9 and so on, up to `n_latest`."""
+    out = [MIN_BLOCKS]
+    while (longer := int(LENGTH_RATIO * out[-1])) <= n_latest:
         out.append(longer)
-    return np.array(out if most >= SHORTEST else [], np.intp)
+    return np.array(out if n_latest >= MIN_BLOCKS else [], np.intp)
 
 
 def standardised(table: Floats) -> Floats:
-    """Standardise each column of a table of block statistics by its median and spread, and clip outliers. Constant
-    columns become 0.
+    """Standardise each column of a table of block statistics by its median and spread, and clip outliers.
+
+    Constant columns become 0. The table is not changed.
     """
     columns = np.ascontiguousarray(table.T)
     out = columns - _medians(columns)
@@ -73,9 +76,9 @@ def standardised(table: Floats) -> Floats:
     # where more than half are alike
     spread = np.where(spread > 0.0, spread, columns.std(axis=1, keepdims=True))
     # statistics that are constant up to rounding
-    still = spread <= ROUNDING * float(np.finfo(float).eps) * np.abs(columns[:, :1] - out[:, :1])
-    cut = LARGEST_DEVIATION * np.where(still, 0.0, spread)
-    out = np.clip(out, -cut, cut)
+    is_constant = spread <= ROUNDING * float(np.finfo(float).eps) * np.abs(columns[:, :1] - out[:, :1])
+    limit = LARGEST_DEVIATION * np.where(is_constant, 0.0, spread)
+    out = np.clip(out, -limit, limit)
     out -= out.mean(axis=1, keepdims=True)
     spread = out.std(axis=1, keepdims=True)
     return np.where(spread > 0.0, out / np.where(spread > 0.0, spread, 1.0), 0.0).T
@@ -83,34 +86,36 @@ def standardised(table: Floats) -> Floats:
 
 def _medians(columns: Floats) -> Floats:
     """Return the upper median of each row, as an array with one column."""
-    half = columns.shape[1] // 2
-    return np.partition(columns, half, axis=1)[:, half : half + 1]
+    middle = columns.shape[1] // 2
+    return np.partition(columns, middle, axis=1)[:, middle : middle + 1]
 
 
-def deviations(z: Floats, places: Places, lengths: Places) -> Floats:
-    """Average the first blocks of each given order of the blocks, and divide the averages by their standard deviation.
+def deviations(z: Floats, orders: Places, lengths: Places) -> Floats:
+    """Average the first blocks of each given order, and divide the averages by their standard deviation.
 
-    `places` (p, w): orders of the blocks; `lengths`: how many of the first are averaged. Returns (p, lengths, f).
+    Statistics z are (w, f), orders (p, w) permutations of the blocks; `lengths` says how many of the first blocks are
+    averaged. Return (p, len(lengths), f).
     """
     n = len(z)
-    chosen = (places[:, np.newaxis] < lengths[:, np.newaxis]).astype(np.float64)
-    chosen /= np.sqrt(lengths * (n - lengths) / (n - 1.0))[:, np.newaxis]
-    return (chosen.reshape(-1, n) @ z).reshape(len(places), len(lengths), -1)
+    weights = (orders[:, np.newaxis] < lengths[:, np.newaxis]).astype(np.float64)
+    weights /= np.sqrt(lengths * (n - lengths) / (n - 1.0))[:, np.newaxis]
+    return (weights.reshape(-1, n) @ z).reshape(len(orders), len(lengths), -1)
 
 
-def sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
-    """Measure how far each group of statistics deviates, by the cube root of its mean square or by its largest absolute
-    value.
+def deviation_sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
+    """Measure how far each group of statistics deviates. Return (..., groups).
+
+    It is the cube root of the mean square of the group, or its largest absolute value.
     """
     out = np.empty((*deviating.shape[:-1], len(families)))
     for i, family in enumerate(families):
-        part = deviating[..., family.begin : family.end]
-        out[..., i] = np.cbrt((part**2).mean(axis=-1)) if family.together else np.abs(part).max(axis=-1)
+        group = deviating[..., family.begin : family.end]
+        out[..., i] = np.cbrt((group**2).mean(axis=-1)) if family.by_mean_square else np.abs(group).max(axis=-1)
     return out
 
 
-def arranged(seed: int, moment: int, batch: int, n: int, width: int) -> Places:
-    """Draw n random permutations of `width` blocks, one per row."""
+def random_permutations(seed: int, moment: int, batch: int, n: int, width: int) -> Places:
+    """Draw n random permutations of `width` blocks, one per row. (moment, batch) selects the random numbers."""
     raw = raw_numbers(seed, Key.ALARM, moment, batch, n * width)
     return np.argsort(raw.reshape(n, width), axis=1)
 
@@ -120,41 +125,50 @@ def latest_first(n: int) -> Places:
     return np.arange(n)[np.newaxis, ::-1]
 
 
-def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: int, seed: int, moment: int) -> Tried:
-    """Test whether the latest blocks differ from the others: count random permutations, at most `wanted`, until one
-    deviates as much.
-    """
-    z, lengths, width = standardised(table), stretches(n_latest), len(table)
-    if not len(lengths):
-        return Tried(0, 0, 0)
+def permutation_test(
+    table: Floats, n_latest: int, families: tuple[Family, ...], n_permutations: int, seed: int, moment: int
+) -> PermutationResult:
+    """Test whether the latest blocks differ from the others, by permutations of all blocks.
 
-    def found(places: Places) -> Floats:
-        return sizes(deviations(z, places, lengths), families)
+    Count random permutations, at most `n_permutations`, until one deviates as much as the order of the stream. `table`
+    (w, f) has the statistics of the blocks, of which at most `n_latest` are compared; `moment` selects the random
+    numbers.
+    """
+    z, lengths, width = standardised(table), latest_lengths(n_latest), len(table)
+    if not len(lengths):
+        return PermutationResult(0, 0, 0)
+
+    def deviations_in(orders: Places) -> Floats:
+        return deviation_sizes(deviations(z, orders, lengths), families)
 
     # depends on the set of blocks only, not on their order: the test stays valid
-    usual = found(arranged(seed, moment, 0, USUAL, width)).reshape(-1, len(families))
-    centre, spread = usual.mean(axis=0), usual.std(axis=0)
-    spread = np.where(spread > 0.0, spread, 1.0) / [1.0 if family.together else FARTHEST for family in families]
-    own = (found(latest_first(width))[0] - centre) / spread
-    length, family = np.unravel_index(np.argmax(own), own.shape)
-    largest = own.max()
+    calibration = deviations_in(random_permutations(seed, moment, 0, N_CALIBRATION, width)).reshape(-1, len(families))
+    centre, spread = calibration.mean(axis=0), calibration.std(axis=0)
+    spread = np.where(spread > 0.0, spread, 1.0) / [
+        1.0 if family.by_mean_square else MAXIMUM_WEIGHT for family in families
+    ]
+    observed = (deviations_in(latest_first(width))[0] - centre) / spread
+    length, family = np.unravel_index(np.argmax(observed), observed.shape)
+    largest = observed.max()
     largest -= 1e-9 * abs(largest)  # sums in another order
-    count, batch, room = 0, 1, max(FIRST, MOST_NUMBERS // (len(lengths) * table.shape[1]))
-    while count < wanted:
-        n = min(FIRST * 4 ** (batch - 1), room, wanted - count)
-        as_large = ((found(arranged(seed, moment, batch, n, width)) - centre) / spread).max(axis=(1, 2)) >= largest
+    count, batch, max_batch = 0, 1, max(FIRST_BATCH, MAX_NUMBERS // (len(lengths) * table.shape[1]))
+    while count < n_permutations:
+        n = min(FIRST_BATCH * 4 ** (batch - 1), max_batch, n_permutations - count)
+        as_large = ((deviations_in(random_permutations(seed, moment, batch, n, width)) - centre) / spread).max(
+            axis=(1, 2)
+        ) >= largest
         count += int(np.argmax(as_large)) if as_large.any() else n
         if as_large.any():
             break
         batch += 1
-    return Tried(count, int(lengths[length]), int(family))
+    return PermutationResult(count, int(lengths[length]), int(family))
 
 
 def likeliest_length(table: Floats, n_latest: int, family: Family) -> int:
     """Estimate how many of the latest blocks have changed: the number at which the statistics deviate most."""
     lengths = np.arange(1, n_latest + 1)
-    found = deviations(standardised(table), latest_first(len(table)), lengths)
-    return 1 + int(np.argmax(sizes(found, (family,))))
+    deviating = deviations(standardised(table), latest_first(len(table)), lengths)
+    return 1 + int(np.argmax(deviation_sizes(deviating, (family,))))
 
 
 def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
@@ -166,32 +180,32 @@ def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
     if not values.size:
         return False
     z = standardised(values)
-    order = np.vstack([np.arange(len(z)), arranged(seed, moment, 0, OF_DEPENDENCE, len(z))])
-    drawn = z[order]
-    alike = (drawn[:, 1:] * drawn[:, :-1]).sum(axis=1)
+    order = np.vstack([np.arange(len(z)), random_permutations(seed, moment, 0, N_DEPENDENCE_PERMUTATIONS, len(z))])
+    permuted = z[order]
+    serial_correlations = (permuted[:, 1:] * permuted[:, :-1]).sum(axis=1)
     # the maximum of all statistics together, and of each
-    largest = np.maximum(alike.sum(axis=1) / np.sqrt(z.shape[1]), alike.max(axis=1))
-    return bool((largest >= largest[0]).mean() <= DEPENDENT / n_tests)
+    largest = np.maximum(serial_correlations.sum(axis=1) / np.sqrt(z.shape[1]), serial_correlations.max(axis=1))
+    return bool((largest >= largest[0]).mean() <= DEPENDENCE_LEVEL / n_tests)
 
 
 # Groups of statistics that an alarm may name.
 SCORES = ("columns", "means", "directions")
 # Largest number of columns watched individually: those with the largest variance in the first blocks.
-MOST_WATCHED = 1024
+MAX_WATCHED = 1024
 # Leading directions whose covariances are watched. More of them include weaker ones, and more noise.
-MOST_DIRECTIONS = 16
+MAX_DIRECTIONS = 16
 MOMENTS = ("mean", "variance", "direction")
 # Largest number of columns that an alarm names, and their smallest deviation as a share of the largest.
-MOST_CARRIED, LEAST_SHARE = 5, 0.5
+MAX_NAMED_COLUMNS, MIN_DEVIATION_SHARE = 5, 0.5
 # An alarm names means and variances of columns unless a covariance deviates more, by this factor.
-PLAINER = 1.25
+DIRECTION_FACTOR = 1.25
 # Share of the mean variance of all columns that is added to variances before their logarithm is taken.
-SHRUNKEN = 1e-3
+VARIANCE_FLOOR = 1e-3
 # Scaled rows and statistics are clipped to this, so that their squares are finite.
-LARGEST = 1e100
+MAX_VALUE = 1e100
 
 
-class Units(NamedTuple):
+class Coordinates(NamedTuple):
     """The coordinates in which blocks are compared: selected columns, a centre, a scale and leading directions."""
 
     watched: Places  # (k,) columns that are watched individually
@@ -200,17 +214,18 @@ class Units(NamedTuple):
     directions: Floats  # (q, d) leading
 
     @classmethod
-    def of(cls, sketch: FrequentDirections) -> Self:
-        """Compute the coordinates from a sketch of the first blocks: mean, scale, leading directions and columns of
-        largest variance.
+    def from_sketch(cls, sketch: FrequentDirections) -> Self:
+        """Compute the coordinates from a sketch of the first blocks.
+
+        These are mean, scale, leading directions, and the columns of largest variance.
         """
         v, d = sketch.components.astype(np.float64), int(sketch.n_features or 0)
         assert sketch.mean is not None
         unit = float(np.sqrt(sketch.squared_norm / sketch.total_weight / d)) or 1.0
         watched = np.arange(d)
-        if d > MOST_WATCHED:
-            sizes = (sketch.sketch().astype(np.float64) ** 2).sum(axis=0)
-            watched = np.sort(np.argsort(-sizes, kind="stable")[:MOST_WATCHED])
+        if d > MAX_WATCHED:
+            deviation_sizes = (sketch.sketch().astype(np.float64) ** 2).sum(axis=0)
+            watched = np.sort(np.argsort(-deviation_sizes, kind="stable")[:MAX_WATCHED])
         return cls(watched, np.asarray(sketch.mean, np.float64), unit, v)
 
     @property
@@ -220,81 +235,86 @@ class Units(NamedTuple):
         These are means, variances, means along directions, their covariances, and the variance outside of them.
         """
         (q, _), k = self.directions.shape, len(self.watched)
-        c = min(q, MOST_DIRECTIONS)
+        c = min(q, MAX_DIRECTIONS)
         return np.cumsum([k, k, q, c * (c + 1) // 2, 1]).tolist()
 
     @property
     def families(self) -> tuple[Family, ...]:
         """Return the groups of a block's statistics that are tested jointly, without empty groups."""
         means, variances, along, inside, outside = self.ends
-        every = [
-            Family("columns", 0, means, together=False),
-            Family("columns", means, variances, together=False),
-            Family("means", variances, along, together=True),
-            Family("means", variances, along, together=False),
-            Family("directions", along, inside, together=True),
-            Family("directions", along, outside, together=False),
+        groups = [
+            Family("columns", 0, means, by_mean_square=False),
+            Family("columns", means, variances, by_mean_square=False),
+            Family("means", variances, along, by_mean_square=True),
+            Family("means", variances, along, by_mean_square=False),
+            Family("directions", along, inside, by_mean_square=True),
+            Family("directions", along, outside, by_mean_square=False),
         ]
-        return tuple(family for family in every if family.begin < family.end)
+        return tuple(family for family in groups if family.begin < family.end)
 
     def features(self, rows: Any) -> Floats:
-        """Compute the feature vector of a block of rows: means, log variances, and covariances along the leading
-        directions.
+        """Compute the feature vector of a block of rows.
+
+        These are means, log variances, and covariances along the leading directions.
         """
         n = rows.shape[0]
         scaled, centre = rows.astype(np.float64) / self.unit, self.centre / self.unit
         if is_sparse(rows):
-            np.clip(scaled.data, -LARGEST, LARGEST, out=scaled.data)
+            np.clip(scaled.data, -MAX_VALUE, MAX_VALUE, out=scaled.data)
             x = scaled[:, self.watched].toarray() - centre[self.watched]
             trace = (scaled.data**2).sum() / n - (np.asarray(scaled.mean(axis=0)) ** 2).sum()
             u = scaled @ self.directions.T - self.directions @ centre
         else:
-            x = np.clip(scaled, -LARGEST, LARGEST) - centre
+            x = np.clip(scaled, -MAX_VALUE, MAX_VALUE) - centre
             trace = x.var(axis=0).sum()
             u = x @ self.directions.T
             x = x[:, self.watched]
         along = u.mean(axis=0)
         u = u - along
-        c = min(u.shape[1], MOST_DIRECTIONS)
+        c = min(u.shape[1], MAX_DIRECTIONS)
         inside = u[:, :c].T @ u[:, :c] / n
         outside = trace - (u**2).sum() / n
         # 0 where only rounding is left, as the directions span all rows (the tolerance of numpy.linalg.matrix_rank)
         outside = outside if outside > max(rows.shape) * float(np.finfo(float).eps) * trace else 0.0
-        beyond = np.log(outside + SHRUNKEN)
-        variances = np.log(x.var(axis=0) + SHRUNKEN)
+        beyond = np.log(outside + VARIANCE_FLOOR)
+        variances = np.log(x.var(axis=0) + VARIANCE_FLOOR)
         parts = [x.mean(axis=0), variances, along, inside[np.triu_indices(c)], [beyond]]
-        return np.clip(np.concatenate(parts), -LARGEST, LARGEST)
+        return np.clip(np.concatenate(parts), -MAX_VALUE, MAX_VALUE)
 
     def watched_for_dependence(self, table: Floats) -> tuple[Floats, Floats]:
-        """Return the statistics that are tested for correlation between blocks: means along directions, and log
-        variances of columns.
+        """Return the statistics that are tested for correlation between blocks.
+
+        These are means along directions, and log variances of columns.
         """
         means, variances, along, *_ = self.ends
         return table[:, variances:along], table[:, means:variances]
 
-    def carrying(self, table: Floats, length: int, score: str) -> list[tuple[int, str, float, float]]:
-        """Find the columns that changed most in the `length` latest blocks of a table of statistics. Return their
-        (column, what, before, after).
+    def most_changed_columns(self, table: Floats, length: int, score: str) -> list[tuple[int, str, float, float]]:
+        """Find the columns that changed most in the `length` latest blocks of a table of statistics.
+
+        Return a list of (column, what, before, after).
         """
         k, (means, variances, along, inside, _) = len(self.watched), self.ends
-        before, now = table[:-length].mean(axis=0), table[-length:].mean(axis=0)
+        before, after = table[:-length].mean(axis=0), table[-length:].mean(axis=0)
         z = np.abs(deviations(standardised(table), latest_first(len(table)), np.array([length]))[0, 0])
-        if score != "directions" or z[along:inside].max(initial=0.0) <= PLAINER * z[:variances].max():
-            plain = z[: means if score == "means" else variances]
+        if score != "directions" or z[along:inside].max(initial=0.0) <= DIRECTION_FACTOR * z[:variances].max():
+            column_deviations = z[: means if score == "means" else variances]
             return [
-                (int(self.watched[f % k]), MOMENTS[f // k], self._moment_of(before, f), self._moment_of(now, f))
-                for f in _largest(plain, -float(ndtri(0.025 / len(plain)))).tolist()
+                (int(self.watched[f % k]), MOMENTS[f // k], self._moment_of(before, f), self._moment_of(after, f))
+                for f in _largest_indices(column_deviations, -float(ndtri(0.025 / len(column_deviations)))).tolist()
             ]
-        c = min(len(self.directions), MOST_DIRECTIONS)
-        old, new = (_symmetric(side[along:inside], c) for side in (before, now))
+        c = min(len(self.directions), MAX_DIRECTIONS)
+        covariance_before, covariance_after = (_symmetric(side[along:inside], c) for side in (before, after))
         # the direction u with the largest relative change of u'Su
-        white = whitening(old)
-        values, vectors = np.linalg.eigh(white @ (new - old) @ white.T)
-        u = vectors[:, np.argmax(np.abs(values))] @ white
+        whitener = whitening(covariance_before)
+        values, vectors = np.linalg.eigh(whitener @ (covariance_after - covariance_before) @ whitener.T)
+        u = vectors[:, np.argmax(np.abs(values))] @ whitener
         u /= np.linalg.norm(u)
-        on = np.abs(u @ self.directions[:c])
-        was, became = (float(u @ side @ u) * self.unit**2 for side in (old, new))
-        return [(int(column), MOMENTS[2], was, became) for column in _largest(on, 0.0)]
+        weights = np.abs(u @ self.directions[:c])
+        variance_before, variance_after = (
+            float(u @ side @ u) * self.unit**2 for side in (covariance_before, covariance_after)
+        )
+        return [(int(column), MOMENTS[2], variance_before, variance_after) for column in _largest_indices(weights, 0.0)]
 
     def _moment_of(self, features: Floats, f: int) -> float:
         """Convert statistic f of a block, the mean or log variance of a column, to a mean or variance in the scale of
@@ -303,7 +323,7 @@ class Units(NamedTuple):
         k, value = len(self.watched), float(features[f])
         if f < k:
             return float(self.centre[self.watched[f]]) + value * self.unit
-        return max(float(np.exp(value)) - SHRUNKEN, 0.0) * self.unit**2
+        return max(float(np.exp(value)) - VARIANCE_FLOOR, 0.0) * self.unit**2
 
 
 def _symmetric(upper: Floats, c: int) -> Floats:
@@ -313,10 +333,11 @@ def _symmetric(upper: Floats, c: int) -> Floats:
     return out + np.triu(out, 1).T
 
 
-def _largest(found: Floats, least: float) -> NDArray[np.intp]:
-    """Return the indices of the largest numbers, at most MOST_CARRIED, in descending order. All but the first are at
-    least `least` and half of the largest.
+def _largest_indices(values: Floats, threshold: float) -> NDArray[np.intp]:
+    """Return the indices of the largest numbers in descending order, at most MAX_NAMED_COLUMNS.
+
+    All but the first are at least `threshold` and half of the largest.
     """
-    best = np.argsort(-found, kind="stable")[:MOST_CARRIED]
-    share = max(LEAST_SHARE * float(found[best[0]]), least)
-    return best[(found[best] > 0) & ((found[best] >= share) | (np.arange(len(best)) == 0))]
+    best = np.argsort(-values, kind="stable")[:MAX_NAMED_COLUMNS]
+    share = max(MIN_DEVIATION_SHARE * float(values[best[0]]), threshold)
+    return best[(values[best] > 0) & ((values[best] >= share) | (np.arange(len(best)) == 0))]

@@ -27,7 +27,7 @@ class ToyEncoder(Encoder):
         x = np.asarray(x.toarray() if hasattr(x, "toarray") else x, np.float64)
         z = np.einsum("ij,jk->ik", x, self.basis)  # whose sums do not depend on the number of rows
         nibbles = np.clip(np.rint((z + self.top) * 15 / (2 * self.top)), 0, 15).astype(np.uint8)
-        return self.layout.packed(nibbles, (x * x).sum(axis=1))
+        return self.layout.pack(nibbles, (x * x).sum(axis=1))
 
     def decode(self, codes: Any) -> Any:
         return (self.levels[self.layout.nibbles(codes)] @ self.basis.T).astype(np.float32)

@@ -10,15 +10,15 @@ from scipy.signal import lfilter
 import fastsketch as fs
 from fastsketch.data import StateError
 from fastsketch.streams._drift_tests import (
-    SHRUNKEN,
+    VARIANCE_FLOOR,
+    Coordinates,
     Family,
-    Units,
     are_dependent,
+    deviation_sizes,
     deviations,
-    sizes,
+    latest_lengths,
+    permutation_test,
     standardised,
-    stretches,
-    tried,
 )
 
 D = 8
@@ -51,14 +51,14 @@ def changed(kind, rng, n, at):
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------
-FAMILIES = (Family("columns", 0, 3, together=False), Family("means", 3, 7, together=True))
+FAMILIES = (Family("columns", 0, 3, by_mean_square=False), Family("means", 3, 7, by_mean_square=True))
 
 
 def test_deviations_and_sizes_are_those_of_a_plain_loop():
     rng = np.random.default_rng(0)
     z = standardised(rng.standard_normal((30, 7)))
     assert np.allclose(z.mean(axis=0), 0) and np.allclose(z.var(axis=0), 1)
-    places, lengths = rng.permutation(30)[np.newaxis], stretches(13)
+    places, lengths = rng.permutation(30)[np.newaxis], latest_lengths(13)
     assert lengths.tolist() == [3, 4, 6, 9, 13]
     found = deviations(z, places, lengths)
     for i, m in enumerate(lengths.tolist()):
@@ -66,7 +66,7 @@ def test_deviations_and_sizes_are_those_of_a_plain_loop():
         mean = np.mean([z[k] for k in range(30) if places[0, k] < m], axis=0)
         expected = mean / np.sqrt((30 - m) / 29 / m)
         assert found[0, i] == pytest.approx(expected, rel=1e-12)
-        one, all_of_them = sizes(found, FAMILIES)[0, i]
+        one, all_of_them = deviation_sizes(found, FAMILIES)[0, i]
         assert one == pytest.approx(max(abs(expected[:3])))
         assert all_of_them == pytest.approx(np.mean(expected[3:] ** 2) ** (1 / 3))
 
@@ -92,20 +92,20 @@ def test_of_what_is_exchangeable_a_test_says_so_as_often_as_its_level(kind, amou
             "heavy": lambda rng: rng.standard_t(1, (26, 7)),
             "few values": lambda rng: rng.integers(0, 2, (26, 7)).astype(float),
         }[kind](rng)
-        said += tried(table, 10, FAMILIES, 19, seed, 26).n_less == 19
+        said += permutation_test(table, 10, FAMILIES, 19, seed, 26).n_less == 19
     assert stats.binom.ppf(0.001, n, 0.02) <= said <= stats.binom.ppf(0.999, n, 0.05)
 
 
 def test_a_test_says_which_blocks_and_which_family():
     table = np.random.default_rng(0).standard_normal((60, 7))
     table[-9:, 1] += 3.0
-    assert tried(table, 30, FAMILIES, 999, 0, 60) == (999, 9, 0)
+    assert permutation_test(table, 30, FAMILIES, 999, 0, 60) == (999, 9, 0)
     table[-9:, 1] -= 3.0
-    assert tried(table, 30, FAMILIES, 999, 0, 60).n_less < 100
+    assert permutation_test(table, 30, FAMILIES, 999, 0, 60).n_less < 100
     table[-13:, 3:] += 1.2
-    assert tried(table, 30, FAMILIES, 999, 0, 60)[1:] == (13, 1)
-    assert tried(table, 2, FAMILIES, 999, 0, 60).n_less == 0
-    assert tried(np.zeros((60, 7)), 30, FAMILIES, 999, 0, 60).n_less == 0
+    assert permutation_test(table, 30, FAMILIES, 999, 0, 60)[1:] == (13, 1)
+    assert permutation_test(table, 2, FAMILIES, 999, 0, 60).n_less == 0
+    assert permutation_test(np.zeros((60, 7)), 30, FAMILIES, 999, 0, 60).n_less == 0
 
 
 @pytest.mark.parametrize(("phi", "least", "most"), [(0.0, 0, 0.04), (0.5, 0.95, 1)])
@@ -121,17 +121,17 @@ def test_features_are_moments(kind):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((50, 6)) * (rng.random((50, 6)) < 0.6) * 7.0
     first = fs.FrequentDirections(4, method="tfd", center=True).update(rng.standard_normal((90, 6)) * 5 + 1)
-    units = Units.of(first)
+    units = Coordinates.from_sketch(first)
     x = (rows - units.centre) / units.unit
     u = x @ units.directions.T
     q = len(units.directions)
     cov = np.cov(u.T, bias=True)
     expected = [
         *x.mean(axis=0),
-        *np.log(x.var(axis=0) + SHRUNKEN),
+        *np.log(x.var(axis=0) + VARIANCE_FLOOR),
         *u.mean(axis=0),
         *cov[np.triu_indices(q)],
-        np.log(x.var(axis=0).sum() - np.trace(cov) + SHRUNKEN),
+        np.log(x.var(axis=0).sum() - np.trace(cov) + VARIANCE_FLOOR),
     ]
     assert units.features(kind(rows)) == pytest.approx(np.array(expected), rel=1e-10, abs=1e-12)
     assert units.ends == [6, 12, 12 + q, 12 + q + q * (q + 1) // 2, 13 + q + q * (q + 1) // 2]

@@ -147,7 +147,7 @@ class BlockSummary:
         state = leaf, forest, reservoir = self._current
         leaf_rows = leaf.n_rows
         try:
-            position = {"block": leaf.index, "first": leaf_rows, "block_rows": leaf.block_rows}
+            position = {"block": leaf.index, "first_row": leaf_rows, "block_rows": leaf.block_rows}
             if reservoir is not None and reservoir.may_keep(len(rows), **position):
                 reservoir = reservoir.copy()
                 reservoir.add_rows(rows, **position)
