@@ -282,7 +282,7 @@ def crafted(about, arrays):
 
 def test_crafted_files_are_refused():
     quantizer = fs.SketchQuantizer(8).update(ROWS)
-    about, arrays = fresh(quantizer, ROWS, None, rows="float16")._file()
+    about, arrays = fresh(quantizer, ROWS, None, rows="float16")._file_contents()
     assert fs.from_bytes(state.pack(about, arrays)).n_rows == 600  # as it was written
     for what, header, some in crafted(about, arrays):
         with pytest.raises(fs.StateError):
