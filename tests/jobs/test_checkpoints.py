@@ -67,7 +67,7 @@ def stopped_after(folder, n_parts, model=None, source=None, **options):
 def entries(folder):
     """What the names of files say, by the first part: (entry, parts that it covers)."""
     tree = Tree(ROWS // PART)
-    found = [(entry, tree.span(entry.level, entry.index)) for entry in list_entries(folder / "checkpoint")]
+    found = [(entry, tree.span(entry.level, entry.position)) for entry in list_entries(folder / "checkpoint")]
     return [(entry, set(range(place.first, place.last + 1))) for entry, place in found]
 
 
@@ -454,7 +454,7 @@ def test_a_node_of_another_job_is_learned_again(tmp_path, whole, other):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"level": 40}, {"at": 10**6}, {"rows": 7}, {"number": 3}, {"crc32": 7}, {"level": 9999, "at": 10**18 - 1}],
+    [{"level": 40}, {"position": 10**6}, {"rows": 7}, {"pass_number": 3}, {"crc32": 7}, {"level": 9999, "position": 10**18 - 1}],
 )
 def test_names_that_say_what_cannot_be_are_not_believed(tmp_path, whole, changes):
     """The node in the file is genuine, and is learned again."""
@@ -466,7 +466,7 @@ def test_names_that_say_what_cannot_be_are_not_believed(tmp_path, whole, changes
         warnings.simplefilter("always")
         assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
     said = [str(warning.message) for warning in caught]
-    assert "number" in changes or any("cannot be used, its parts are learned again" in text for text in said)
+    assert "pass_number" in changes or any("cannot be used, its parts are learned again" in text for text in said)
 
 
 def test_a_folder_of_other_things_keeps_them(tmp_path, whole):
