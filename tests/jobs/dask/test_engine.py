@@ -83,7 +83,7 @@ def test_a_result_whose_worker_dies_before_it_is_fetched_is_made_again(cluster, 
     with _dask.Cluster(cluster, 0) as engine:
         engine.submit("a part", os.getpid)
         engine._start()
-        until(lambda: engine._done.qsize() == 1)
+        until(lambda: engine._finished_futures.qsize() == 1)
         [(_, future)] = engine._running.values()
         victim = future.result()
         os.kill(victim, signal.SIGKILL)

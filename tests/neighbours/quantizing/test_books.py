@@ -48,7 +48,7 @@ def test_what_the_best_levels_of_a_normal_variable_leave(bits):
         ends = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
         share, moment = np.diff(ndtr(ends)), -np.diff(np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi))
         levels = moment / share
-    assert Direction(np.zeros(0), 3.0).left(bits) == pytest.approx(9.0 * (1.0 - levels**2 @ share), rel=1e-4)
+    assert Direction(np.zeros(0), 3.0).residual_error(bits) == pytest.approx(9.0 * (1.0 - levels**2 @ share), rel=1e-4)
 
 
 @pytest.mark.parametrize("bits", range(N_SIZES))
@@ -58,7 +58,7 @@ def test_levels_leave_the_error_that_bits_are_given_for(bits):
     direction = Direction(z, float(z.std()))
     ordered = np.sort(np.add.outer(*direction.levels(bits)).ravel())
     place = np.searchsorted((ordered[1:] + ordered[:-1]) / 2, z)
-    assert ((z - ordered[place]) ** 2).mean() == pytest.approx(direction.left(bits), rel=0.1)
+    assert ((z - ordered[place]) ** 2).mean() == pytest.approx(direction.residual_error(bits), rel=0.1)
 
 
 def test_more_than_a_nibble_of_bits_are_coarse_and_fine_levels():
@@ -75,7 +75,7 @@ def test_the_levels_of_few_rows_are_finite(n):
         levels = direction.levels(bits)
         assert np.isfinite(levels.coarse).all() and np.isfinite(levels.fine).all()
         assert len(levels.coarse) * len(levels.fine) == 1 << bits
-    assert direction.left(2) > 0
+    assert direction.residual_error(2) > 0
 
 
 # -- allotment ---------------------------------------------------------------------------------------------------------
@@ -140,9 +140,9 @@ def test_near_rows_share_what_they_are_equal_in():
     centre = np.repeat(rng.standard_normal((40, 2)) * 10, 25, axis=0)
     rows = np.column_stack([centre, rng.standard_normal((1000, 2))])
     found = neighbour_statistics(rows, rows[:, :3], rows[:, :3].std(axis=0))
-    assert (found.shared[:2] > 0.99).all()
-    assert found.shared[2] < 0.9
-    assert found.outside([0, 1]) < 0.9 < found.outside([2, 3 - 1])
+    assert (found.correlation[:2] > 0.99).all()
+    assert found.correlation[2] < 0.9
+    assert found.correlation_outside([0, 1]) < 0.9 < found.correlation_outside([2, 3 - 1])
     true = np.sort(((rows[0, :3] - rows[1:, :3]) ** 2).sum(axis=1))[N_NEIGHBOURS - 1]
     assert ((rows[0, :3] - rows[found.nearest[0], :3]) ** 2).sum(axis=1).max() == pytest.approx(true)
 
@@ -151,7 +151,7 @@ def test_near_rows_share_what_they_are_equal_in():
 def test_nearness_of_few_rows_is_finite(n):
     rows = np.random.default_rng(n).standard_normal((n, 4))
     found = neighbour_statistics(rows, rows[:, :2], np.ones(2))
-    assert np.isfinite(found.shared).all() and np.isfinite(found.outside([0]))
+    assert np.isfinite(found.correlation).all() and np.isfinite(found.correlation_outside([0]))
     assert found.nearest.shape == (n if n > N_NEIGHBOURS else 0, N_NEIGHBOURS)
 
 
