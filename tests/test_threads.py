@@ -86,7 +86,7 @@ def test_updates_leave_threads_alone():
     fs.FrequentDirections(8, solver="gram").update(np.ones((100, 50)))
     assert pools() == before
     assert not _threads._limits
-    assert not _threads._before
+    assert not _threads._original_sizes
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")

@@ -16,8 +16,9 @@ Priorities = NDArray[np.uint64]
 
 # Rows copied at a time, so that there is never a second copy of the whole sample.
 COPIED_ROWS = 256
-# After JOINED consecutive pieces of at most FEW rows these are joined, as every update copies the list of pieces.
-FEW, JOINED = 8, 32
+# After MAX_SMALL_PIECES consecutive pieces of at most SMALL_PIECE_ROWS rows these are joined, as every update copies
+# the list of pieces.
+SMALL_PIECE_ROWS, MAX_SMALL_PIECES = 8, 32
 
 
 class Piece(NamedTuple):
@@ -30,9 +31,11 @@ class Piece(NamedTuple):
     priority: Priorities
     weight: NDArray[np.float64] | None = None
 
-    def chosen(self, which: Any) -> "Piece":
+    def select(self, positions: Any) -> "Piece":
         """Select rows by indices, a mask or a slice, and return them as a new Piece."""
-        return Piece(self.rows[which], self.priority[which], None if self.weight is None else self.weight[which])
+        return Piece(
+            self.rows[positions], self.priority[positions], None if self.weight is None else self.weight[positions]
+        )
 
 
 class BottomK:
@@ -43,75 +46,72 @@ class BottomK:
 
     def __init__(self, size: int, empty: Piece) -> None:
         self._size, self._empty = size, empty
-        self._hold(empty)
+        self._replace_sample(empty)
 
-    def _hold(self, sample: Piece) -> None:
+    def _replace_sample(self, sample: Piece) -> None:
         """Replace the sample by the given rows, which are sorted by priority."""
         n = len(sample.priority)
-        self._pieces, self._n_held, self._in_order, self._n_small = [sample], n, True, 0
+        self._pieces, self._n_stored, self._is_sorted, self._n_small = [sample], n, True, 0
         # rows of higher priority cannot belong to the sample
         self._limit: np.uint64 | None = sample.priority[-1] if n >= self._size else None
 
     def copy(self) -> Self:
         """Return an independent copy of the reservoir; the arrays are shared, because they never change."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _pieces=list(self._pieces))
-        return other
+        duplicate = object.__new__(type(self))
+        duplicate.__dict__.update(self.__dict__, _pieces=list(self._pieces))
+        return duplicate
 
     @property
     def n_held(self) -> int:
         """Return the number of rows in memory, which is at most twice the sample size."""
-        return self._n_held
+        return self._n_stored
 
-    def may_stay(self, priority: Priorities) -> NDArray[np.intp]:
-        """Return the indices of the rows whose priorities are small enough to enter the sample.
-
-        priority has shape (n,).
-        """
-        may = np.arange(len(priority)) if self._limit is None else np.flatnonzero(priority < self._limit)
-        if len(may) > self._size > 0:
-            may = np.sort(may[np.argpartition(priority[may], self._size - 1)[: self._size]])
-        return may
+    def indices_that_may_enter(self, priority: Priorities) -> NDArray[np.intp]:
+        """Return the indices of the rows whose priorities (n,) are small enough to enter the sample."""
+        candidates = np.arange(len(priority)) if self._limit is None else np.flatnonzero(priority < self._limit)
+        if len(candidates) > self._size > 0:
+            candidates = np.sort(candidates[np.argpartition(priority[candidates], self._size - 1)[: self._size]])
+        return candidates
 
     def merge(self, other: Self) -> None:
         """Add the rows of another reservoir, which does not change."""
         for piece in other._pieces:
-            self.offer(piece)
+            self.add_piece(piece)
 
-    def offer(self, piece: Piece) -> None:
+    def add_piece(self, piece: Piece) -> None:
         """Add those of the given rows whose priorities are small enough to enter the sample.
 
         The rows are copied, except while the sample is not full.
         """
         if self._limit is not None:
-            chosen = np.flatnonzero(piece.priority < self._limit)
-            if not chosen.size:
+            entering = np.flatnonzero(piece.priority < self._limit)
+            if not entering.size:
                 return
-            piece = piece.chosen(chosen)
+            piece = piece.select(entering)
         n = len(piece.priority)
         self._pieces.append(piece)
-        self._n_small = self._n_small + 1 if n <= FEW else 0
-        if self._n_small == JOINED:
-            self._pieces[-JOINED:] = _regrouped(self._pieces[-JOINED:])
+        self._n_small = self._n_small + 1 if n <= SMALL_PIECE_ROWS else 0
+        if self._n_small == MAX_SMALL_PIECES:
+            self._pieces[-MAX_SMALL_PIECES:] = _regrouped(self._pieces[-MAX_SMALL_PIECES:])
             self._n_small = 0
-        self._n_held += n
-        self._in_order = False
-        if self._n_held > 2 * self._size:  # more often costs time, less often memory
-            self._trim()
+        self._n_stored += n
+        self._is_sorted = False
+        if self._n_stored > 2 * self._size:  # more often costs time, less often memory
+            self._drop_large_priorities()
 
-    def _trim(self) -> None:
+    def _drop_large_priorities(self) -> None:
         """Drop the rows whose priorities are too large for the sample."""
         priority = np.concatenate([piece.priority for piece in self._pieces])
         limit = np.partition(priority, self._size - 1)[self._size - 1]
         self._pieces = [
-            piece.chosen(kept) for piece in _regrouped(self._pieces) if (kept := piece.priority <= limit).any()
+            piece.select(keep) for piece in _regrouped(self._pieces) if (keep := piece.priority <= limit).any()
         ]
-        self._n_held, self._limit, self._n_small = sum(len(piece.priority) for piece in self._pieces), limit, 0
+        self._n_stored, self._limit, self._n_small = sum(len(piece.priority) for piece in self._pieces), limit, 0
 
-    def settled(self) -> Piece:
+    def sorted_sample(self) -> Piece:
         """Return the sample as one Piece sorted by priority, and store it in this form."""
         pieces = self._pieces  # read once, as another thread may sort it meanwhile
-        if len(pieces) == 1 and self._in_order:
+        if len(pieces) == 1 and self._is_sorted:
             return pieces[0]
         priority = np.concatenate([piece.priority for piece in pieces])
         order = np.argsort(priority, kind="stable")[: self._size]
@@ -120,17 +120,17 @@ class BottomK:
         if any(is_sparse(piece.rows) for piece in pieces):
             rows = stacked([piece.rows for piece in pieces])[order]
         else:
-            place = np.full(len(priority), -1)
-            place[order] = np.arange(len(order))
+            target = np.full(len(priority), -1)
+            target[order] = np.arange(len(order))
             rows = np.empty((len(order), *pieces[0].rows.shape[1:]), np.result_type(*(p.rows.dtype for p in pieces)))
-            first = 0
+            start = 0
             for piece in _regrouped(pieces):
-                wanted = place[first : first + len(piece.priority)]
-                kept = wanted >= 0
-                rows[wanted[kept]] = piece.rows[kept]
-                first += len(piece.priority)
+                targets = target[start : start + len(piece.priority)]
+                keep = targets >= 0
+                rows[targets[keep]] = piece.rows[keep]
+                start += len(piece.priority)
         sample = Piece(rows, priority[order], weight)
-        self._hold(sample)
+        self._replace_sample(sample)
         return sample
 
 
@@ -151,16 +151,17 @@ def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
     n = 0
     for piece in pieces:
         for start in range(0, len(piece.priority), COPIED_ROWS):
-            group.append(piece.chosen(slice(start, start + COPIED_ROWS)))
+            group.append(piece.select(slice(start, start + COPIED_ROWS)))
             n += len(group[-1].priority)
             if n >= COPIED_ROWS:
-                yield _joined(group)
+                yield _concatenate_pieces(group)
                 group, n = [], 0
     if group:
-        yield _joined(group)
+        yield _concatenate_pieces(group)
 
 
-def _joined(group: list[Piece]) -> Piece:
+def _concatenate_pieces(group: list[Piece]) -> Piece:
+    """Concatenate pieces to one."""
     if len(group) == 1:
         return group[0]
     weights = [piece.weight for piece in group if piece.weight is not None]

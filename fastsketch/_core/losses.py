@@ -53,11 +53,13 @@ class Loss:
 
 
 def _huber(z: Array, y: Array, p: float) -> Array:
+    """Compute the Huber loss with threshold p."""
     r = np.abs(z - y)
     return np.where(r <= p, 0.5 * r * r, p * (r - 0.5 * p))
 
 
 def _zero(z: Array, y: Array, p: float) -> Array:
+    """Return zeros: the curvature of a piecewise linear loss."""
     return np.zeros_like(z)
 
 
@@ -143,21 +145,23 @@ LOSSES: dict[str, Loss] = {
 ONLINE_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.online)
 
 
-def as_loss_parameter(loss: str, given: float | None) -> float:
-    """Validate the parameter of a loss, and return it; None gives the default of the loss.
+def as_loss_parameter(loss: str, value_given: float | None) -> float:
+    """Validate the parameter of a loss, and return it. None gives the default of the loss.
 
-    0 for a loss without a parameter.
+    Return 0 for a loss without a parameter. TypeError or ValueError for an invalid value.
     """
-    about = LOSSES[loss]
-    if about.parameter is None:
-        if given is not None:
-            raise ValueError(f"loss={loss!r} takes no loss_parameter, got {given!r}")
+    loss_entry = LOSSES[loss]
+    if loss_entry.parameter is None:
+        if value_given is not None:
+            raise ValueError(f"loss={loss!r} takes no loss_parameter, got {value_given!r}")
         return 0.0
-    if given is None:
-        return about.parameter
-    value = as_real(given, "loss_parameter", about.low, min(about.high, 1e300), low_open=True)
-    if value >= about.high:
-        raise ValueError(f"loss_parameter must lie in ({about.low:g}, {about.high:g}) for loss={loss!r}, got {value:g}")
+    if value_given is None:
+        return loss_entry.parameter
+    value = as_real(value_given, "loss_parameter", loss_entry.low, min(loss_entry.high, 1e300), low_open=True)
+    if value >= loss_entry.high:
+        raise ValueError(
+            f"loss_parameter must lie in ({loss_entry.low:g}, {loss_entry.high:g}) for loss={loss!r}, got {value:g}"
+        )
     return value
 
 
@@ -172,9 +176,9 @@ def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArra
         if (ones | (values == -1)).all():
             return values
         if not (ones | (values == 0)).all():
-            found = np.unique(values)
-            strange = found[~np.isin(found, (-1.0, 0.0, 1.0))]
-            listed = ", ".join(f"{value:g}" for value in (strange if strange.size else found)[:5])
+            values_found = np.unique(values)
+            invalid = values_found[~np.isin(values_found, (-1.0, 0.0, 1.0))]
+            listed = ", ".join(f"{value:g}" for value in (invalid if invalid.size else values_found)[:5])
             raise ValueError(f"{name} must hold labels -1 and +1 (or 0 and 1) for loss={loss!r}, got {listed}")
         signs: NDArray[Any] = np.where(ones, 1, -1).astype(values.dtype)
         return signs

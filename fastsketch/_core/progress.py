@@ -23,7 +23,7 @@ class ProgressLine:
     def __init__(
         self,
         name: str,
-        wanted: bool | Literal["json"] | None = None,
+        enabled: bool | Literal["json"] | None = None,
         *,
         stream: TextIO | None = None,
         pause: float = PAUSE,
@@ -31,36 +31,42 @@ class ProgressLine:
         seconds: float = 0.0,
     ) -> None:
         self._stream = stream or sys.stderr
-        self._shown = self._stream.isatty() if wanted is None else bool(wanted)
-        self._json, self._pause = wanted == "json", pause
+        self._enabled = self._stream.isatty() if enabled is None else bool(enabled)
+        self._json, self._pause = enabled == "json", pause
         self._name = name
-        self._last = time.perf_counter()
-        self._start, self._before = self._last - seconds, rows
-        self._first: float | None = None  # fraction at the first call
+        self._last_time = time.perf_counter()
+        self._start, self._earlier_rows = self._last_time - seconds, rows
+        self._first_fraction: float | None = None  # fraction at the first call
 
-    def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
+    def show(
+        self, fraction: float, rows: int, *, final: bool = False, extra_entries: Mapping[str, Any] | None = None
+    ) -> None:
         """Print the progress, if printing is on and the last line is not too recent.
 
         fraction: share of the job that is done, in [0, 1]. rows: number of rows so far. more: further entries of the
         line. A final line is always printed.
         """
         now = time.perf_counter()
-        self._first = fraction if self._first is None else self._first
-        if not self._shown or (now - self._last < self._pause and not final):
+        self._first_fraction = fraction if self._first_fraction is None else self._first_fraction
+        if not self._enabled or (now - self._last_time < self._pause and not final):
             return
-        self._last = now
+        self._last_time = now
         seconds = max(now - self._start, 1e-9)
-        rate = (rows - self._before) / seconds
+        rate = (rows - self._earlier_rows) / seconds
         if self._json:
-            about = {"name": self._name, "fraction": fraction, "rows": rows, "rows_per_second": rate}
-            self._print(json.dumps(about | {"seconds": seconds, "final": final} | dict(more or {})), "", "\n")
+            entries = {"name": self._name, "fraction": fraction, "rows": rows, "rows_per_second": rate}
+            self._print(
+                json.dumps(entries | {"seconds": seconds, "final": final} | dict(extra_entries or {})), "", "\n"
+            )
             return
-        done = fraction - self._first
-        left = f"  {_clock(seconds * (1 - fraction) / done)} left" if done > 0 and not final else ""
-        said = "".join(f"  {name.replace('_', ' ')} {value:.3g}" for name, value in (more or {}).items())
+        progress_made = fraction - self._first_fraction
+        time_left = (
+            f"  {_clock(seconds * (1 - fraction) / progress_made)} left" if progress_made > 0 and not final else ""
+        )
+        extra_text = "".join(f"  {name.replace('_', ' ')} {value:.3g}" for name, value in (extra_entries or {}).items())
         terminal = self._stream.isatty()
         self._print(
-            f"{escaped(self._name)}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{said}{left}",
+            f"{escaped(self._name)}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{extra_text}{time_left}",
             "\r\x1b[K" if terminal else "",
             "\n" if final or not terminal else "",
         )
@@ -69,9 +75,10 @@ class ProgressLine:
         try:
             print(f"{start}{text}", end=end, file=self._stream, flush=True)
         except OSError:  # the reader has closed it
-            self._shown = False
+            self._enabled = False
 
 
 def _clock(seconds: float) -> str:
+    """Format a duration as minutes:seconds."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes}:{seconds:02d}"

@@ -45,13 +45,13 @@ class Normal(IntEnum):
     PURSUIT = 81 << 32
 
 
-def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, first: int = 0) -> NDArray[np.uint64]:
-    """Return n random 64-bit integers from position `first` of the sequence that the other arguments determine."""
+def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, start: int = 0) -> NDArray[np.uint64]:
+    """Return n random 64-bit integers from position `start` of the sequence that the other arguments determine."""
     # Philox makes four numbers from each value of its counter
     generator = np.random.Philox(
-        key=np.array([seed, key], np.uint64), counter=np.array([first // 4, stream, index, 0], np.uint64)
+        key=np.array([seed, key], np.uint64), counter=np.array([start // 4, stream, index, 0], np.uint64)
     )
-    return generator.random_raw(first % 4 + n)[first % 4 :]
+    return generator.random_raw(start % 4 + n)[start % 4 :]
 
 
 @lru_cache(maxsize=64)

@@ -27,7 +27,7 @@ MOST_COLUMNS = 2**31 - 1
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-class _Fault(ValueError):
+class _InconsistentMatrix(ValueError):
     """Error for an inconsistent sparse matrix; the message describes what is wrong."""
 
 
@@ -53,8 +53,8 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
         if numbered:
             values, matrix = _as_data(matrix.data, 1), copy(matrix)  # the caller's stays unchanged
             matrix.data = np.arange(len(values))
-        out, ordered = _checked(matrix if matrix.format == "csr" else _converted(matrix))
-    except _Fault as fault:
+        out, ordered = _checked(matrix if matrix.format == "csr" else _convert_to_csr(matrix))
+    except _InconsistentMatrix as fault:
         raise ValueError(f"{name} is not a consistent {matrix.format} matrix: {fault}") from None
     except AttributeError as error:
         raise ValueError(f"{name} is not a consistent sparse matrix: {error}") from error
@@ -64,7 +64,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
         out = _container("csr", out.data.copy(), out.indices.copy(), out.indptr.copy(), out.shape)
         if not sum_duplicates:
             _refuse_duplicates(out, name)
-        _add_up(out)
+        _sum_duplicates(out)
     return out
 
 
@@ -78,43 +78,46 @@ def _checked(csr: Any) -> tuple[Any, bool]:
     plain = _is_index(indptr) and _is_index(indices) and indptr.dtype == indices.dtype and _is_data(data, 1)
     if not plain:
         indptr, indices, data = _as_index(indptr, "indptr"), _as_index(indices, "indices"), _as_data(data, 1)
-    ordered = _look(indptr, indices, data, *csr.shape)
+    ordered = _check_compressed(indptr, indices, data, *csr.shape)
     used = int(indptr[-1])
     if not plain or used < len(data):
         csr = _container("csr", data[:used], indices[:used], indptr, csr.shape)
     return csr, ordered
 
 
-def _look(
+def _check_compressed(
     indptr: Array, indices: Array, data: Array, n: int, width: int, *, names: tuple[str, str] = ("row", "column")
 ) -> bool:
-    """Return True if the column indices of every row ascend; raise _Fault if the arrays are inconsistent.
+    """Check the arrays of a compressed sparse matrix of n rows. Return True if all column indices ascend.
 
-    All indices must be below `width`.
-
-    names: what rows and indices are called in errors.
+    Raise _InconsistentMatrix if the arrays are inconsistent or an index is not below `width`. `names` are what rows and
+    columns are called in errors.
     """
-    line, place = names
+    row_name, column_name = names
     if len(indptr) != n + 1:
-        raise _Fault(f"indptr has {len(indptr)} entries, {n + 1} expected")
+        raise _InconsistentMatrix(f"indptr has {len(indptr)} entries, {n + 1} expected")
     if len(indices) != len(data):
-        raise _Fault(f"it has {len(indices)} indices for {len(data)} values")
+        raise _InconsistentMatrix(f"it has {len(indices)} indices for {len(data)} values")
     check = kernel.check_32 if indptr.dtype == INT32 else kernel.check_64
-    status, where = check(indptr, indices, width)
+    status, position = check(indptr, indices, width)
     if status == kernel.START:
-        raise _Fault(f"indptr starts at {indptr[0]}, not at 0")
+        raise _InconsistentMatrix(f"indptr starts at {indptr[0]}, not at 0")
     if status == kernel.BACKWARD:
-        raise _Fault(f"indptr goes back from {indptr[where]} to {indptr[where + 1]} in {line} {where}")
+        raise _InconsistentMatrix(
+            f"indptr goes back from {indptr[position]} to {indptr[position + 1]} in {row_name} {position}"
+        )
     if status == kernel.END:
-        raise _Fault(f"indptr ends at {indptr[-1]}, beyond the {len(indices)} entries")
+        raise _InconsistentMatrix(f"indptr ends at {indptr[-1]}, beyond the {len(indices)} entries")
     if status == kernel.INDEX:
-        number = int(np.searchsorted(indptr, where, side="right")) - 1
-        raise _Fault(f"{line} {number} has the {place} index {indices[where]}, outside [0, {width})")
+        number = int(np.searchsorted(indptr, position, side="right")) - 1
+        raise _InconsistentMatrix(
+            f"{row_name} {number} has the {column_name} index {indices[position]}, outside [0, {width})"
+        )
     return status == kernel.ORDERED
 
 
 # -- the other formats -------------------------------------------------------------------------------------------------
-def _converted(matrix: Any) -> Any:
+def _convert_to_csr(matrix: Any) -> Any:
     """Convert a sparse matrix of another format to CSR; raise _Fault if its arrays are inconsistent.
 
     Duplicates may remain, and the result must still be validated.
@@ -123,57 +126,58 @@ def _converted(matrix: Any) -> Any:
     try:
         m, n = shape
         if kind == "lil":
-            return _of_lists(matrix, m)
+            return _convert_lil(matrix, m)
         if kind in ("csc", "bsr"):
             indptr, indices = _as_index(matrix.indptr, "indptr"), _as_index(matrix.indices, "indices")
             data = _as_data(matrix.data, 1 if kind == "csc" else 3)
             if kind == "csc":
-                _look(indptr, indices, data, n, m, names=("column", "row"))
+                _check_compressed(indptr, indices, data, n, m, names=("column", "row"))
             else:
                 rows, columns = data.shape[1:]
                 if not (rows and columns) or m % rows or n % columns:
-                    raise _Fault(f"blocks of {rows} x {columns} do not fill {m} x {n}")
-                _look(indptr, indices, data, m // rows, n // columns, names=("block row", "block column"))
+                    raise _InconsistentMatrix(f"blocks of {rows} x {columns} do not fill {m} x {n}")
+                _check_compressed(indptr, indices, data, m // rows, n // columns, names=("block row", "block column"))
             return _container(kind, data, indices, indptr, shape).tocsr()
         if kind == "dia":
-            _look_at_diagonals(matrix)
-        row, column, data = _coordinates(matrix)
+            _check_diagonals(matrix)
+        row, column, data = _checked_coordinates(matrix)
         coo = _container("coo", data, row, column, shape)
         coo.has_canonical_format = True  # prevents SciPy from adding up duplicates, which `as_csr` does or refuses
         return coo.tocsr()
-    except _Fault:
+    except _InconsistentMatrix:
         raise
     except _BROKEN as error:
-        raise _Fault(str(error) or type(error).__name__) from error
+        raise _InconsistentMatrix(str(error) or type(error).__name__) from error
 
 
-def _of_lists(matrix: Any, n: int) -> Any:
+def _convert_lil(matrix: Any, n: int) -> Any:
     """Convert a sparse matrix in LIL format to CSR."""
     rows, values = list(matrix.rows), list(matrix.data)
     lengths = [len(row) for row in rows]
     if len(rows) != n or lengths != [len(value) for value in values]:
-        raise _Fault("its lists do not belong together")
+        raise _InconsistentMatrix("its lists do not belong together")
     indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     indices = np.fromiter(chain.from_iterable(rows), np.int64, int(indptr[-1]))
     data = np.fromiter(chain.from_iterable(values), matrix.dtype, int(indptr[-1]))
     return _container("csr", _as_data(data, 1), indices, indptr, matrix.shape)
 
 
-def _look_at_diagonals(matrix: Any) -> None:
+def _check_diagonals(matrix: Any) -> None:
+    """Raise _InconsistentMatrix unless a DIA matrix has one offset for each diagonal."""
     offsets, data = _as_index(matrix.offsets, "offsets"), _as_data(matrix.data, 2)
     if len(offsets) != len(data):
-        raise _Fault(f"it has {len(offsets)} offsets for {len(data)} diagonals")
+        raise _InconsistentMatrix(f"it has {len(offsets)} offsets for {len(data)} diagonals")
 
 
-def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
-    """Return the row indices, column indices and values of a COO, DOK or DIA matrix."""
+def _checked_coordinates(matrix: Any) -> tuple[Array, Array, Array]:
+    """Validate the row indices, column indices and values of a COO, DOK or DIA matrix, and return them."""
     entries = matrix if matrix.format == "coo" else matrix.tocoo()
     row, column, data = _as_index(entries.row, "row"), _as_index(entries.col, "col"), _as_data(entries.data, 1)
     if not len(row) == len(column) == len(data):
-        raise _Fault(f"it has {len(row)} rows and {len(column)} columns for {len(data)} values")
-    for index, size, what in ((row, matrix.shape[0], "row"), (column, matrix.shape[1], "column")):
+        raise _InconsistentMatrix(f"it has {len(row)} rows and {len(column)} columns for {len(data)} values")
+    for index, size, name in ((row, matrix.shape[0], "row"), (column, matrix.shape[1], "column")):
         if index.size and (index.min() < 0 or index.max() >= size):
-            raise _Fault(f"it has a {what} index outside [0, {size})")
+            raise _InconsistentMatrix(f"it has a {name} index outside [0, {size})")
     return row, column, data
 
 
@@ -193,14 +197,14 @@ def _is_data(array: Any, ndim: int) -> bool:
     return array.dtype.isnative and array.dtype != FLOAT16 and array.dtype.char != LONG_DOUBLE
 
 
-def _as_index(array: Any, what: str) -> Array:
+def _as_index(array: Any, name: str) -> Array:
     """Convert an index array to contiguous int64, as compiled code needs it.
 
     A uint64 that overflows becomes negative, and is refused later.
     """
     out: Array = np.asarray(array)
     if out.ndim != 1 or out.dtype.kind not in "iu":
-        raise _Fault(f"{what} must be a vector of integers, got dtype {out.dtype} and shape {out.shape}")
+        raise _InconsistentMatrix(f"{name} must be a vector of integers, got dtype {out.dtype} and shape {out.shape}")
     return np.require(out, np.int64, ["C", "A"])
 
 
@@ -208,7 +212,9 @@ def _as_data(array: Any, ndim: int) -> Array:
     """Convert matrix values to a native dtype that SciPy computes with and state files can hold."""
     out: Array = np.asarray(array)
     if out.ndim != ndim or out.dtype.kind not in "fiub":
-        raise _Fault(f"data must hold real numbers in {ndim} dimensions, got dtype {out.dtype} and shape {out.shape}")
+        raise _InconsistentMatrix(
+            f"data must hold real numbers in {ndim} dimensions, got dtype {out.dtype} and shape {out.shape}"
+        )
     out = without_long_double(out)
     native = out.dtype.newbyteorder("=")
     return out.astype(np.float32 if native == FLOAT16 else native, copy=False)
@@ -232,7 +238,7 @@ def dense_as_csr(rows: Array) -> Any:
     return csr_array(_as_data(rows, 2))
 
 
-def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) -> Any:
+def _container(kind: str, data: Array, indices: Array, indptr: Array, shape: Any) -> Any:
     """Create a SciPy sparse array of the given format from its three arrays, without cached flags.
 
     They are (data, indices, indptr), or for "coo" (data, rows, columns).
@@ -240,14 +246,14 @@ def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) 
     from scipy import sparse
 
     if kind == "coo":
-        return sparse.coo_array((data, (first, second)), shape=shape)
+        return sparse.coo_array((data, (indices, indptr)), shape=shape)
     make: Any = getattr(sparse, f"{kind}_array")
-    return make((data, first, second), shape=shape)
+    return make((data, indices, indptr), shape=shape)
 
 
 # -- duplicates --------------------------------------------------------------------------------------------------------
-def _add_up(csr: Any) -> None:
-    """Sort the columns of each row and sum duplicates, in place; sums of small integers do not overflow."""
+def _sum_duplicates(csr: Any) -> None:
+    """Sort the columns of each row and sum duplicates, in place. Sums of small integers do not overflow."""
     dtype = csr.data.dtype
     small = dtype.kind in "iu" and dtype.itemsize < INT64.itemsize
     if small:
@@ -261,9 +267,11 @@ def _refuse_duplicates(csr: Any, name: str) -> None:
     """Sort the columns of each row in place; raise ValueError if an entry is stored more than once."""
     csr.sort_indices()
     indptr, indices = csr.indptr, csr.indices
-    same = indices[1:] == indices[:-1]
-    same[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = False  # the last of one row, the first of the next
-    if same.any():
-        place = int(np.argmax(same))
-        row = int(np.searchsorted(indptr, place, side="right")) - 1
-        raise ValueError(f"{name} holds entry ({row}, {int(indices[place])}) more than once")
+    is_repeated = indices[1:] == indices[:-1]
+    is_repeated[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = (
+        False  # the last of one row, the first of the next
+    )
+    if is_repeated.any():
+        position = int(np.argmax(is_repeated))
+        row = int(np.searchsorted(indptr, position, side="right")) - 1
+        raise ValueError(f"{name} holds entry ({row}, {int(indices[position])}) more than once")

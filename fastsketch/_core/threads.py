@@ -19,7 +19,7 @@ from fastsketch._kernels import pool
 _lock = threading.RLock()
 # Active limits. Weak references: a limit whose owner was interrupted between two lines ends with its owner.
 _limits: "weakref.WeakSet[_Limit]" = weakref.WeakSet()
-_before: list[tuple[Any, int]] = []
+_original_sizes: list[tuple[Any, int]] = []
 _controller: tuple[int, list[Any]] | None = None
 
 
@@ -31,9 +31,9 @@ def _blas_libraries() -> list[Any]:
     loaded = ("numpy.linalg" in sys.modules) + 2 * ("scipy.linalg.cython_blas" in sys.modules)
     if _controller is None or _controller[0] != loaded:
         pools: Any = ThreadpoolController()  # threadpoolctl has no types
-        found: list[Any] = pools.select(user_api="blas").lib_controllers
+        libraries: list[Any] = pools.select(user_api="blas").lib_controllers
         # not the OpenMP pool of faiss, which no kernel calls
-        _controller = (loaded, [library for library in found if "faiss" not in library.filepath])
+        _controller = (loaded, [library for library in libraries if "faiss" not in library.filepath])
     return _controller[1]
 
 
@@ -50,7 +50,8 @@ class _Pool:
 _pool = _Pool()
 
 
-def _set(library: Any, n: int) -> None:
+def _set_pool_size(library: Any, n: int) -> None:
+    """Set the number of threads of one thread pool."""
     if library is _pool:
         pool.use(n)
         return
@@ -64,7 +65,7 @@ def _set(library: Any, n: int) -> None:
         release()
 
 
-def _apply() -> None:
+def _apply_limits() -> None:
     """Set every thread pool to the smallest active limit, or restore its size if no limit is active.
 
     It may be called any number of times.
@@ -72,36 +73,36 @@ def _apply() -> None:
     limits = list(_limits)
     if limits:
         smallest = min(entry.limit for entry in limits)
-        wanted = [entry.limit for entry in limits if entry.own]
-        for library, original in _before:
+        kernel_limits = [entry.limit for entry in limits if entry.limits_kernels]
+        for library, original in _original_sizes:
             if library is not _pool:
-                _set(library, min(smallest, original))
+                _set_pool_size(library, min(smallest, original))
             else:
-                _set(library, min(wanted, default=original))
+                _set_pool_size(library, min(kernel_limits, default=original))
         numba = sys.modules.get("numba")
-        if numba is not None and wanted:
-            numba.set_num_threads(min(min(wanted), numba.config.NUMBA_NUM_THREADS))
-    elif _before:
-        for library, original in _before:
-            _set(library, original)
-        _before.clear()
+        if numba is not None and kernel_limits:
+            numba.set_num_threads(min(min(kernel_limits), numba.config.NUMBA_NUM_THREADS))
+    elif _original_sizes:
+        for library, original in _original_sizes:
+            _set_pool_size(library, original)
+        _original_sizes.clear()
 
 
 class _Limit:
     """Context manager that limits the number of threads inside a ``with`` block.
 
-    After an interrupt the limit ends when it is collected and ``settle`` is called.
+    After an interrupt the limit ends when it is collected and ``end_interrupted_limits`` is called.
     """
 
-    def __init__(self, limit: int, own: bool) -> None:
+    def __init__(self, limit: int, limits_kernels: bool) -> None:
         self.limit = limit
-        self.own = own  # whether it limits Numba and the pool of the kernels, too
+        self.limits_kernels = limits_kernels  # whether it limits Numba and the pool of the kernels, too
         self.thread = threading.get_ident()
         self.entered = 0
         self.numba_before: int | None = None
 
     def __enter__(self) -> Self:
-        numba = sys.modules.get("numba") if self.own else None
+        numba = sys.modules.get("numba") if self.limits_kernels else None
         with _lock:
             self.entered += 1
             if self in _limits:
@@ -110,15 +111,15 @@ class _Limit:
             if numba is not None:
                 self.numba_before = numba.get_num_threads()
             if not _limits:
-                _apply()  # end a limit that an interrupted exit has left
+                _apply_limits()  # end a limit that an interrupted exit has left
             # also libraries loaded since the active limits began
-            known = {library.filepath for library, _ in _before}
+            known_paths = {library.filepath for library, _ in _original_sizes}
             for library in [_pool, *_blas_libraries()]:
-                if library.filepath not in known:  # during a kernel SciPy's BLAS has one thread
+                if library.filepath not in known_paths:  # during a kernel SciPy's BLAS has one thread
                     adopted = library.filepath == pool.adopted
-                    _before.append((library, pool.blas_threads() if adopted else library.num_threads))
+                    _original_sizes.append((library, pool.blas_threads() if adopted else library.num_threads))
             _limits.add(self)
-            _apply()
+            _apply_limits()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,37 +128,39 @@ class _Limit:
             if self.entered > 0:
                 return
             _limits.discard(self)
-            _apply()
+            _apply_limits()
             if self.numba_before is not None:
                 sys.modules["numba"].set_num_threads(self.numba_before)
                 self.numba_before = None
 
 
-def _forked() -> None:
+def _drop_limits_after_fork() -> None:
     """Drop the limits of threads that do not exist in a forked child process."""
     global _lock
     _lock = threading.RLock()
     for entry in [e for e in _limits if e.thread != threading.get_ident()]:
         _limits.discard(entry)
-    _apply()
+    _apply_limits()
 
 
 if hasattr(os, "register_at_fork"):
     # no thread may be setting a pool during a fork: a lock of OpenBLAS would stay locked in the child
-    os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forked)
+    os.register_at_fork(
+        before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_drop_limits_after_fork
+    )
 
 
-def settle() -> None:
+def end_interrupted_limits() -> None:
     """End a thread limit that an interrupted ``with`` block has left behind.
 
     Called after an exception in a kernel.
     """
-    if _before:
+    if _original_sizes:
         with _lock:
             # They are searched for, as the traceback keeps them alive. Limits of kernels do not nest within a thread.
-            for entry in [e for e in _limits if not e.own and e.thread == threading.get_ident()]:
+            for entry in [e for e in _limits if not e.limits_kernels and e.thread == threading.get_ident()]:
                 _limits.discard(entry)
-            _apply()
+            _apply_limits()
 
 
 def thread_limit(n: int) -> _Limit:
@@ -197,17 +200,15 @@ def thread_limit(n: int) -> _Limit:
     >>> np.array_equal(alone.sketch(), fs.FrequentDirections(8).update(rows).sketch())
     True
     """
-    return _Limit(as_integer(n, "n", 1, below=1 << 16), own=True)
+    return _Limit(as_integer(n, "n", 1, below=1 << 16), limits_kernels=True)
 
 
 def blas_limit() -> _Limit:
-    """Return a context manager that limits BLAS to one thread.
+    """Return a context manager that limits BLAS to one thread, but not the pool of the kernels.
 
-    So results are bitwise identical to those of a worker process.
-
-    The pool of the kernels is not limited.
+    Results in it are bitwise identical to those of a worker process.
     """
-    return _Limit(1, own=False)
+    return _Limit(1, limits_kernels=False)
 
 
 Arguments = ParamSpec("Arguments")
@@ -217,12 +218,12 @@ Result = TypeVar("Result")
 def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Decorate a function so that BLAS has one thread in it, which makes its results reproducible.
 
-    For short functions, because BLAS has one thread in the whole process meanwhile.
+    It is for short functions, because BLAS has one thread in the whole process meanwhile.
     """
 
     @functools.wraps(function)
-    def alone(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with _Limit(1, own=False):
+    def with_one_thread(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with _Limit(1, limits_kernels=False):
             return function(*args, **kwargs)
 
-    return alone
+    return with_one_thread

@@ -99,12 +99,12 @@ def as_choice(value: Any, name: str, choices: Iterable[str | None]) -> str:
 def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
     """Validate a dtype that must be float32 or float64, and return it in native byte order."""
     try:
-        found = np.dtype(dtype)
+        result = np.dtype(dtype)
     except TypeError as error:
         raise TypeError(f"{name} must be float32 or float64, got {dtype!r}") from error
-    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise ValueError(f"{name} must be float32 or float64, got {found}")
-    return found.newbyteorder("=")
+    if result not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"{name} must be float32 or float64, got {result}")
+    return result.newbyteorder("=")
 
 
 def is_sparse(value: Any) -> bool:
@@ -160,12 +160,12 @@ def require_array_like(values: Any, name: str) -> None:
     if kind is np.ndarray:
         return
     if isinstance(values, list | tuple):
-        own: dict[type, Any] = {type(item): item for item in cast("Any", values)}
-        for item_type, item in own.items():
+        items_by_type: dict[type, Any] = {type(item): item for item in cast("Any", values)}
+        for item_type, item in items_by_type.items():
             if issubclass(item_type, list | tuple):
                 rows: list[Any] = [row for row in cast("Any", values) if type(row) is item_type]
-                inner: dict[type, Any] = {type(entry): entry for row in rows for entry in row}
-                for entry in inner.values():
+                entries_by_type: dict[type, Any] = {type(entry): entry for row in rows for entry in row}
+                for entry in entries_by_type.values():
                     if not isinstance(entry, list | tuple):
                         require_array_like(entry, f"an entry of {name}")
             else:
@@ -206,8 +206,8 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
             out = out[np.newaxis]
         if out.ndim != 2:
             refuse_iterator(rows, name)
-            here = ": of a file take what `for rows in fs.open_rows(...)` gives" if out.dtype.kind in "USO" else ""
-            raise ValueError(f"{name} must have one row or be two-dimensional, got {out.ndim} dimensions{here}")
+            hint = ": of a file take what `for rows in fs.open_rows(...)` gives" if out.dtype.kind in "USO" else ""
+            raise ValueError(f"{name} must have one row or be two-dimensional, got {out.ndim} dimensions{hint}")
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
     if out.shape[1] == 0:
@@ -232,10 +232,10 @@ def _from_nullable(frame: Any, objects: NDArray[Any]) -> NDArray[Any]:
 
 def refuse_dicts(rows: Any, name: str) -> None:
     """Raise TypeError if rows are a dict or a list of dicts, which only online learners accept."""
-    first: Any = rows
+    first_row: Any = rows
     if isinstance(rows, list) and rows:
-        first = cast("list[Any]", rows)[0]
-    if isinstance(first, dict) and not is_sparse(first):  # scipy's dok_array is a dict
+        first_row = cast("list[Any]", rows)[0]
+    if isinstance(first_row, dict) and not is_sparse(first_row):  # scipy's dok_array is a dict
         raise TypeError(
             f"{name} must be an array of numbers, got dicts, as the online learners take rows: DictVectorizer of "
             "scikit-learn makes a sparse matrix of them"
@@ -259,10 +259,10 @@ def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArra
     if weights is None:
         return None
     out = _as_column(weights, n_rows, name, fill=True)
-    good = np.isfinite(out) & (out >= 0)
-    if not good.all():
-        first = int(np.argmin(good))
-        raise ValueError(f"{name} must be finite and not negative, got {out[first]} for row {first}")
+    is_valid = np.isfinite(out) & (out >= 0)
+    if not is_valid.all():
+        first_invalid = int(np.argmin(is_valid))
+        raise ValueError(f"{name} must be finite and not negative, got {out[first_invalid]} for row {first_invalid}")
     return out
 
 
@@ -344,8 +344,8 @@ def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
     out = as_integer_vector(values, name)
     outside = np.unique(out[(out < 0) | (out >= size)])
     if outside.size:
-        shown = ", ".join(map(str, outside[:5].tolist())) + (", ..." if outside.size > 5 else "")
-        raise IndexError(f"{name} must lie in [0, {size}), got {shown}")
+        listed = ", ".join(map(str, outside[:5].tolist())) + (", ..." if outside.size > 5 else "")
+        raise IndexError(f"{name} must lie in [0, {size}), got {listed}")
     return np.unique(out.astype(np.int64))
 
 
@@ -355,17 +355,17 @@ def not_finite(row: int, dtype: Any = None, name: str = "rows", column: int | No
     dtype: float32 if the row may have overflowed in a conversion.
     """
     narrow = " (as float32)" if dtype == np.float32 else ""
-    where = "" if column is None else f" in column {column}"
-    return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}{where}")
+    in_column = "" if column is None else f" in column {column}"
+    return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}{in_column}")
 
 
 # Largest size at which an inner product is faster than two passes of NumPy with a temporary array.
-FEW = 4096
+SMALL_ARRAY = 4096
 
 
 def all_finite(values: NDArray[Any]) -> bool:
     """Return True if every entry is finite."""
-    if values.size <= FEW and values.dtype.char in "fd" and math.isfinite(np.vdot(values, values)):
+    if values.size <= SMALL_ARRAY and values.dtype.char in "fd" and math.isfinite(np.vdot(values, values)):
         return True
     return bool(np.isfinite(values).all())
 
@@ -403,8 +403,8 @@ def rows_with_weight(
         return rows, weights, *columns
     if not checked:
         check_finite(rows)
-    kept = weights > 0
-    return rows[kept], weights[kept], *(column[kept] for column in columns)
+    has_weight = weights > 0
+    return rows[has_weight], weights[has_weight], *(column[has_weight] for column in columns)
 
 
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:

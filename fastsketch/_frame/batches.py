@@ -22,7 +22,7 @@ Batch: TypeAlias = Rows | Source
 
 IN_MEMORY = (list, tuple, dict, bytes, memoryview)
 # Names that a message lists at most.
-SHOWN = 3
+MAX_LISTED = 3
 
 
 def as_source(rows: Any) -> Source | None:
@@ -42,7 +42,7 @@ def as_source(rows: Any) -> Source | None:
         return open_rows(rows) if mapped else None
     refuse_lazy(rows)
     if is_table(rows):
-        return _opened_table(rows)
+        return _open_table(rows)
     shape: Any = getattr(rows, "shape", None)
     lies_elsewhere = hasattr(rows, "__getitem__") and isinstance(shape, tuple) and len(cast("Any", shape)) == 2
     in_memory = hasattr(rows, "__array_interface__") or hasattr(rows, "__dlpack__")
@@ -54,7 +54,8 @@ def is_table(rows: Any) -> bool:
     return hasattr(rows, "__arrow_c_stream__") or (hasattr(rows, "iloc") and hasattr(rows, "columns"))
 
 
-def _opened_table(rows: Any) -> Source | None:
+def _open_table(rows: Any) -> Source | None:
+    """Open a table as a source; None if a package that reads such tables is missing."""
     try:
         return open_rows(rows)
     except ImportError:  # of a package that reads such tables: NumPy converts the whole table
@@ -109,7 +110,7 @@ def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "row
             return None
     if names is None or feature_names is None or names == feature_names:
         return None
-    position = {label: place for place, label in enumerate(names)}
+    position = {label: index for index, label in enumerate(names)}
     if len(position) < len(names) or position.keys() != set(feature_names):
         agreed(names, feature_names, name)
     return [position[label] for label in feature_names]
@@ -122,40 +123,44 @@ def with_columns(rows: Any, order: list[int] | None, name: str = "rows") -> Any:
     return open_rows(rows, columns=order) if isinstance(rows, Source) else as_rows(rows, name=name)[:, order]
 
 
-def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str = "rows") -> FeatureNames | None:
-    """Compare the column names of two sets of rows, and return them; ValueError if they differ.
+def agreed(names: FeatureNames | None, learned_names: FeatureNames | None, owner: str = "rows") -> FeatureNames | None:
+    """Check that two sets of rows have the same column names, and return these names.
 
-    If only one set has names, these are returned.
-
-    ValueError explains what differs, and what to do.
+    If only one set has names, its names are returned. ValueError explains what differs, and what to do.
     """
-    if names is None or before is None or names == before:
-        return before if names is None else names
-    if len(names) != len(before):
-        extra = [name for name in names if name not in set(before)]
-        missing = [name for name in before if name not in set(names)]
-        what = "; ".join(
+    if names is None or learned_names is None or names == learned_names:
+        return learned_names if names is None else names
+    if len(names) != len(learned_names):
+        extra = [name for name in names if name not in set(learned_names)]
+        missing = [name for name in learned_names if name not in set(names)]
+        details = "; ".join(
             f"{text} {_listed(listed)}" for text, listed in (("unknown are", extra), ("missing are", missing)) if listed
         )
         raise ValueError(
-            f"{whose} must have the {len(before)} columns that came before, got {len(names)}{': ' if what else ''}"
-            f"{what}: choose them by name, as open_rows(rows, columns=model.feature_names)"
+            f"{owner} must have the {len(learned_names)} columns that came before, got {len(names)}"
+            f"{': ' if details else ''}"
+            f"{details}: choose them by name, as open_rows(rows, columns=model.feature_names)"
         )
-    place = next(at for at, (mine, theirs) in enumerate(zip(before, names, strict=True)) if mine != theirs)
-    same = sorted(names) == sorted(before)
+    index = next(
+        index
+        for index, (learned_name, new_name) in enumerate(zip(learned_names, names, strict=True))
+        if learned_name != new_name
+    )
+    is_permutation = sorted(names) == sorted(learned_names)
     advice = (
         "give the columns in that order, as open_rows(rows, columns=model.feature_names)"
-        if same
+        if is_permutation
         else "these are not the columns that the model has learned from: rename them, or choose others"
     )
     raise ValueError(
-        f"{whose} must have the columns that came before{', in their order' if same else ''}: column {place} is "
-        f"{names[place]!r}, it was {before[place]!r}; {advice}"
+        f"{owner} must have the columns that came before{', in their order' if is_permutation else ''}: column {index} "
+        f"is {names[index]!r}, it was {learned_names[index]!r}; {advice}"
     )
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+    """Format the first column names for a message."""
+    return ", ".join(map(repr, names[:MAX_LISTED])) + (", ..." if len(names) > MAX_LISTED else "")
 
 
 def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
@@ -167,10 +172,10 @@ def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
         return None
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
         raise ValueError("feature_names must be a list of strings")
-    given = tuple(cast("list[str]", names))
-    if n_features is not None and len(given) != n_features:
-        raise ValueError(f"feature_names must be {n_features}, one for each column, got {len(given)}")
-    return given
+    name_tuple = tuple(cast("list[str]", names))
+    if n_features is not None and len(name_tuple) != n_features:
+        raise ValueError(f"feature_names must be {n_features}, one for each column, got {len(name_tuple)}")
+    return name_tuple
 
 
 class WeightedChunks:
@@ -184,11 +189,11 @@ class WeightedChunks:
         self._weights: NDArray[np.float64] | None = None
         self._each: ArrayLike | None = None  # one weight for every row
         if sample_weight is not None:
-            given = as_array(sample_weight, "sample_weight")
-            if given.ndim == 0:
+            array = as_array(sample_weight, "sample_weight")
+            if array.ndim == 0:
                 self._each = sample_weight
             else:
-                self._weights = as_weights(sample_weight, len(given) if source.n_rows is None else source.n_rows)
+                self._weights = as_weights(sample_weight, len(array) if source.n_rows is None else source.n_rows)
         self.row = 0
 
     def __iter__(self) -> "Iterator[tuple[Any, Any]]":

@@ -15,13 +15,13 @@ def named_keywords(cls: type[Face]) -> type[Face]:
     ``get_params`` and ``clone`` see the same signature as before.
     """
     init: Any = cls.__init__
-    known = dict(list(inspect.signature(init).parameters.items())[1:])
+    parameters = dict(list(inspect.signature(init).parameters.items())[1:])
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         for key in kwargs:
-            if key not in known:
-                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known, cls))
+            if key not in parameters:
+                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, parameters, cls))
         init(self, *args, **kwargs)
 
     bare_names(cls)

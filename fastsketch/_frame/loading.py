@@ -25,7 +25,7 @@ from fastsketch.data.files._state import StateError
 kinds: dict[tuple[str, str], type[Any]] = {}  # classes of models by home and name
 
 # Depth to which states may be nested: that of a model, and those of models in it.
-DEEPEST = 2
+MAX_DEPTH = 2
 _depth: ContextVar[int] = ContextVar("states being read", default=0)
 
 # Errors that inconsistent parameters, states or arrays cause; MemoryError if they request more than there is.
@@ -69,19 +69,20 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
 
 
 def _read(source: str | PathLike[str] | BinaryIO) -> Any:
-    about, arrays = files.read(source)
-    kind, name = about["kind"], name_of(source)
-    cls = _class_of(kind, about.get("home"))
-    if cls is None and hasattr(getattr(sys.modules.get(str(about.get("home"))), kind, None), "load"):
-        raise StateError(f"{name} holds an estimator: read it with {about['home']}.{kind}.load")
+    """Read a model from a file. StateError if its class is unknown or its contents are inconsistent."""
+    header, arrays = files.read(source)
+    kind, name = header["kind"], name_of(source)
+    cls = _find_class(kind, header.get("home"))
+    if cls is None and hasattr(getattr(sys.modules.get(str(header.get("home"))), kind, None), "load"):
+        raise StateError(f"{name} holds an estimator: read it with {header['home']}.{kind}.load")
     if cls is None:
         raise StateError(
             f"{name} holds a {kind!r}, which this version of fastsketch does not know "
             "(a model of your own: import the module that defines it first)"
         )
     try:
-        parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
-        return cls._built(parameters, notes, state, arrays, feature_names=about.get("feature_names"), trusted=False)
+        parameters, notes, state = (dict(header[key]) for key in ("parameters", "notes", "state"))
+        return cls._built(parameters, notes, state, arrays, feature_names=header.get("feature_names"), trusted=False)
     except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
 
@@ -124,7 +125,7 @@ def state_being_read(name: str) -> Generator[None]:
     A model may contain the states of others, as a window or an estimator does, but these contain no further ones. A
     file with deeper nesting would take many times its size of memory before it is refused.
     """
-    if (depth := _depth.get()) == DEEPEST:
+    if (depth := _depth.get()) == MAX_DEPTH:
         raise StateError(f"{name} is a state within a state within a state, and no model has such")
     token = _depth.set(depth + 1)
     try:
@@ -149,14 +150,15 @@ def inner_model(arrays: dict[str, NDArray[Any]], name: str, kinds: type[Any] | t
     if content.dtype != np.uint8 or content.ndim != 1:
         raise ValueError(f"array {name!r} must hold the bytes of a state")
     source = io.BytesIO(content.tobytes())
-    about = files.read_header(source)
-    cls = _class_of(about["kind"], about.get("home"))
+    header = files.read_header(source)
+    cls = _find_class(header["kind"], header.get("home"))
     if cls is None or not issubclass(cls, kinds):
-        raise ValueError(f"array {name!r} holds a {about['kind']!r}, expected {_names_of(kinds)}")
+        raise ValueError(f"array {name!r} holds a {header['kind']!r}, expected {_class_names(kinds)}")
     return load(source)
 
 
-def _names_of(kinds: type[Any] | tuple[type[Any], ...]) -> str:
+def _class_names(kinds: type[Any] | tuple[type[Any], ...]) -> str:
+    """Format the names of one or several classes for a message."""
     return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
@@ -173,25 +175,27 @@ def received(
     ``__reduce__`` has taken it apart, perhaps in another process.
     """
     # copies: unpickled arrays may be read-only, or share memory with another model
-    own = {name: np.array(array) for name, array in arrays.items()}
+    copies = {name: np.array(array) for name, array in arrays.items()}
     try:
-        return cls._built(parameters, notes, state, own, feature_names=feature_names, trusted=False)
+        return cls._built(parameters, notes, state, copies, feature_names=feature_names, trusted=False)
     except MemoryError:
         raise
     except INCONSISTENT as error:
         raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
 
 
-def _class_of(kind: str, home: Any) -> type[Any] | None:
-    """Return the model class of a given name, after importing its package; None if it is unknown.
+def _find_class(kind: str, home: Any) -> type[Any] | None:
+    """Find the model class of a given name, after importing its package. Return None if it is unknown.
 
     A class outside of the library is found by its name if the module differs, as "__main__" of a script does.
     """
     if not isinstance(home, str):
         return None
     if not home.startswith("fastsketch."):
-        named = [cls for (where, name), cls in kinds.items() if name == kind and not where.startswith("fastsketch.")]
-        return kinds.get((home, kind)) or (named[-1] if named else None)
+        same_name = [
+            cls for (module, name), cls in kinds.items() if name == kind and not module.startswith("fastsketch.")
+        ]
+        return kinds.get((home, kind)) or (same_name[-1] if same_name else None)
     if (home, kind) not in kinds:
         import_home(home)
     return kinds.get((home, kind))

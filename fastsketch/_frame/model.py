@@ -202,22 +202,24 @@ class Model(Parametrized, abstract=True):
             raise ValueError(
                 f"{source.name} must have {self.n_features} columns as the rows before, got {source.n_features}"
             )
-        work: Self | None = None
+        working_copy: Self | None = None
         chunks = WeightedChunks(source, sample_weight)
-        for part, weights in chunks:
-            alone = work is None and part.shape[0] == source.n_rows
-            if work is None and not alone:
-                work = self._copied()
+        for rows_chunk, weights in chunks:
+            is_only_chunk = working_copy is None and rows_chunk.shape[0] == source.n_rows
+            if working_copy is None and not is_only_chunk:
+                working_copy = self._copied()
             with naming(source, chunks.row):
-                if work is not None:
-                    work._update(part, weights)
+                if working_copy is not None:
+                    working_copy._update(rows_chunk, weights)
                     continue
                 with self._named(names, source.name):
-                    self._update(part, weights)
-        if work is not None:
-            work._feature_names = names
+                    self._update(rows_chunk, weights)
+        if working_copy is not None:
+            working_copy._feature_names = names
             # in one step: an interrupt finds the state before or the state after
-            vars(self).update({name: value for name, value in vars(work).items() if name not in ("notes", "_guard")})
+            vars(self).update(
+                {name: value for name, value in vars(working_copy).items() if name not in ("notes", "_guard")}
+            )
         return self
 
     def _require_columns(self, rows: Any) -> None:
@@ -245,18 +247,18 @@ class Model(Parametrized, abstract=True):
         self._feature_names = agreed(source.feature_names, self._feature_names, source.name)
 
     @contextlib.contextmanager
-    def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
+    def _named(self, names: FeatureNames | None, owner: str) -> Generator[None]:
         """Set the column names for a ``with`` block; restore them if it fails before any row is learned.
 
         ValueError if earlier rows had other names.
         """
-        seen, before = self.n_rows, self._feature_names
-        self._feature_names = self._agreed(names, whose)
+        n_rows_before, names_before = self.n_rows, self._feature_names
+        self._feature_names = self._agreed(names, owner)
         try:
             yield
         except BaseException:
-            if self.n_rows == seen:
-                self._feature_names = before
+            if self.n_rows == n_rows_before:
+                self._feature_names = names_before
             raise
 
     # -- facts -------------------------------------------------------------------------------------------------
@@ -276,13 +278,13 @@ class Model(Parametrized, abstract=True):
         >>> facts["kind"], facts["n_rows"], facts["n_features"], facts["solver"]
         ('FrequentDirections', 10, 10, 'exact')
         """
-        settled = plain({name: value for name, value in self.resolved.items() if value is not None})
+        parameters = plain({name: value for name, value in self.resolved.items() if value is not None})
         counts = {"kind": type(self).__name__, "n_rows": self.n_rows, "n_features": self.n_features}
         names = {} if self._feature_names is None else {"feature_names": list(self._feature_names)}
-        return {**counts, **names, **settled, **plain(self._facts())}
+        return {**counts, **names, **parameters, **plain(self._facts())}
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}({self._given()}): {self._seen()}>"
+        return f"<{type(self).__name__}({self._changed_arguments()}): {self._seen()}>"
 
     def _seen(self) -> str:
         return "no rows yet" if self.n_features is None else f"{self.n_rows} rows of {self.n_features} features"
@@ -305,15 +307,15 @@ class Model(Parametrized, abstract=True):
     def _copied(self) -> Self:
         """Return an independent copy, without the thread guard, for calls from within the model."""
         state, arrays = self._state()
-        other = type(self)._built(
+        duplicate = type(self)._built(
             self.parameters,
             copy.deepcopy(self.notes),
             copy.deepcopy(state),
             {name: array.copy() for name, array in arrays.items()},
             feature_names=self._feature_names,
         )
-        self._keep_in_memory(other)
-        return other
+        self._keep_in_memory(duplicate)
+        return duplicate
 
     def __copy__(self) -> Self:
         return self.copy()
@@ -390,9 +392,9 @@ class Model(Parametrized, abstract=True):
     def __reduce__(self) -> tuple[Any, ...]:
         state, arrays = self._state()
         # copies: pickle reads them after this call, when another thread may change the model
-        own = {name: array.copy() for name, array in arrays.items()}
-        about = copy.deepcopy(self.notes), copy.deepcopy(state)
-        return received, (type(self), self.parameters, *about, own, self._feature_names)
+        copies = {name: array.copy() for name, array in arrays.items()}
+        notes_and_state = copy.deepcopy(self.notes), copy.deepcopy(state)
+        return received, (type(self), self.parameters, *notes_and_state, copies, self._feature_names)
 
     @classmethod
     def _built(
@@ -488,9 +490,9 @@ class MergeableModel(Model, abstract=True):
                 )
         if other.n_features is None:
             return
-        wanted = self.resolved.get("dtype")
-        if wanted is not None and other.resolved.get("dtype") != wanted:
-            raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(wanted)}")
+        dtype = self.resolved.get("dtype")
+        if dtype is not None and other.resolved.get("dtype") != dtype:
+            raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(dtype)}")
         joins = self._joins_columns(other)
         if self.n_features not in (None, other.n_features) and not joins:
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
@@ -552,7 +554,7 @@ class MergeableModel(Model, abstract=True):
 
 def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
     """Return the header of a model's file: its kind, parameters, notes, state and column names."""
-    about = {
+    header = {
         "kind": type(model).__name__,
         "home": home_of(type(model)),
         "parameters": plain(model.parameters),
@@ -560,4 +562,4 @@ def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
         "state": state,
     }
     names = model._feature_names  # a vocabulary is in the state
-    return about if names is None else {**about, "feature_names": list(names)}
+    return header if names is None else {**header, "feature_names": list(names)}

@@ -29,7 +29,7 @@ Check = Callable[[Any, str], Any]
 Owner = TypeVar("Owner")
 
 # Names of parameters in other libraries, and ours, of which the first that exists is suggested.
-ELSEWHERE: Final = {
+OTHER_LIBRARY_NAMES: Final = {
     "alpha": ("alpha0", "ridge", "penalty_strength"),
     "eta0": ("learning_rate",),
     "max_iter": ("epochs", "sweeps"),
@@ -68,6 +68,7 @@ class Parameter(property):
 
 
 def _refuse_change(name: str, instance: Any, value: Any) -> None:
+    """Raise AttributeError: the setter of a parameter."""
     raise AttributeError(f"{name} does not change after construction: make a new {type(instance).__name__}")
 
 
@@ -115,8 +116,8 @@ def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bo
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
 
-    known = check if None in choices else partial(as_choice, choices=choices)
-    return Parameter(known, default, fixed=not init, choices=choices)
+    check_text = check if None in choices else partial(as_choice, choices=choices)
+    return Parameter(check_text, default, fixed=not init, choices=choices)
 
 
 def flag(*, default: Any = REQUIRED) -> Any:
@@ -144,16 +145,16 @@ class Parametrized:
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """Create the constructor of a subclass from its declared parameters."""
         super().__init_subclass__(**kwargs)
-        own = _own_parameters(cls)
+        own_parameters = _own_parameters(cls)
         if "__init__" in vars(cls):
             raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
         inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
         for name in inherited:
-            if name in vars(cls) and name not in own:
+            if name in vars(cls) and name not in own_parameters:
                 raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
-        declared = {**inherited, **own}
+        declared = {**inherited, **own_parameters}
         cls._declared = dict(sorted(declared.items(), key=lambda item: not item[1].positional))  # as in the signature
-        if own or not abstract:
+        if own_parameters or not abstract:
             cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
         bare_names(cls)
 
@@ -197,7 +198,7 @@ class Parametrized:
         """
         return {**vars(self._values), **self._resolved()}
 
-    def _given(self) -> str:
+    def _changed_arguments(self) -> str:
         """Return the constructor's arguments that differ from their defaults, as source text."""
         return ", ".join(
             f"{name}={plain(value)!r}"
@@ -207,6 +208,7 @@ class Parametrized:
 
 
 def _own_parameters(cls: type) -> dict[str, Parameter]:
+    """Return the parameters that a class itself declares, without those of its bases."""
     return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
 
 
@@ -229,17 +231,17 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
                 f"at most {len(positional)} positional ({', '.join(positional)})" if positional else "keywords alone"
             )
             raise TypeError(f"{name}() takes {allowed}, got {len(args)}")
-        given = dict(zip(positional, args, strict=False))
+        arguments_given = dict(zip(positional, args, strict=False))
         for key, value in kwargs.items():
             if key not in declared:
                 raise TypeError(unknown_keyword(f"{name}()", key, declared, owner))
-            if key in given:
+            if key in arguments_given:
                 raise TypeError(f"{name}() got {key!r} twice")
-            given[key] = value
+            arguments_given[key] = value
         for key, item in declared.items():
-            if item.default is REQUIRED and key not in given:
+            if item.default is REQUIRED and key not in arguments_given:
                 raise TypeError(f"{name}() needs {key}")
-        self._set_up(given)
+        self._set_up(arguments_given)
 
     arguments = [Argument("self", Argument.POSITIONAL_ONLY)]
     for name, item in sorted(declared.items(), key=lambda entry: not entry[1].positional):
@@ -272,22 +274,24 @@ def annotation_of(cls: type, name: str) -> Any:
     return Argument.empty
 
 
-def unknown_keyword(what: str, key: str, known: Mapping[str, Any], owner: type | None = None) -> str:
+def unknown_keyword(callable_name: str, key: str, parameters: Mapping[str, Any], owner: type | None = None) -> str:
     """Return the error message for an unknown keyword argument.
 
     It names the method of `owner` that takes the keyword, or the most similar known one, or if `owner` is given and
     nothing is similar, all known ones.
     """
-    message = f"{what} has no parameter {key!r}"
-    if owner is not None and (method := _taken_by(owner, key)):
+    message = f"{callable_name} has no parameter {key!r}"
+    if owner is not None and (method := _method_with_parameter(owner, key)):
         return f"{message}: {method} takes it"
-    near = [name for name in ELSEWHERE.get(key, ()) if name in known] or difflib.get_close_matches(key, known, 1, 0.65)
-    if near:
-        return f"{message}: did you mean {near[0]!r}?"
-    return message if owner is None else f"{message}: it has {', '.join(known)}"
+    similar = [name for name in OTHER_LIBRARY_NAMES.get(key, ()) if name in parameters] or difflib.get_close_matches(
+        key, parameters, 1, 0.65
+    )
+    if similar:
+        return f"{message}: did you mean {similar[0]!r}?"
+    return message if owner is None else f"{message}: it has {', '.join(parameters)}"
 
 
-def _taken_by(owner: type, key: str) -> str | None:
+def _method_with_parameter(owner: type, key: str) -> str | None:
     """Return the name of the first public method of a class that has a given parameter; None if none has."""
     for base in owner.__mro__:
         for name, method in vars(base).items():
@@ -324,9 +328,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def same(one: Any, two: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Return True if two values are equal and of the same type."""
-    return type(one) is type(two) and bool(one == two)
+    return type(a) is type(b) and bool(a == b)
 
 
 # -- parameters as text ------------------------------------------------------------------------------------------------
@@ -347,7 +351,7 @@ def from_text(text: str, name: str, annotation: Any) -> Any:
     ValueError
         If the text does not match the type.
     """
-    kinds = _kinds(annotation)
+    kinds = _allowed_types(annotation)
     if text in kinds:  # one of several words
         return text
     if text == "none" and kinds & {None, type(None)}:
@@ -380,16 +384,17 @@ def names_in(text: str, name: str) -> list[str]:
     return names
 
 
-def _kinds(annotation: Any) -> set[Any]:
+def _allowed_types(annotation: Any) -> set[Any]:
     """Return the set of types and literal values that an annotation allows."""
     kind = getattr(annotation, "__origin__", None)
     if isinstance(kind, type) and kind is not UnionType:  # dict[str, float]; a union is a type from Python 3.14 on
         return {kind}
     parts = get_args(annotation)
-    return set[Any]().union(*map(_kinds, parts)) if parts else {annotation}
+    return set[Any]().union(*map(_allowed_types, parts)) if parts else {annotation}
 
 
 def _number(text: str, name: str, kind: type, words: str) -> Any:
+    """Parse text as an int or a float. ValueError says what it must be."""
     try:
         return kind(text)
     except ValueError:
@@ -397,11 +402,12 @@ def _number(text: str, name: str, kind: type, words: str) -> Any:
 
 
 def _numbers_by_name(text: str, name: str) -> dict[str, float]:
+    """Parse text of the form A=X,B=Y as a dict of numbers."""
     numbers: dict[str, float] = {}
-    for part in names_in(text, name):
-        key, _, number = part.rpartition("=")
+    for item in names_in(text, name):
+        key, _, number = item.rpartition("=")
         if not key.strip():
-            raise ValueError(f"{name}: {part!r} is not NAME=NUMBER")
+            raise ValueError(f"{name}: {item!r} is not NAME=NUMBER")
         numbers[key.strip()] = _number(number, f"{name}: {key.strip()}", float, "a number")
     return numbers
 

@@ -23,7 +23,15 @@ from fastsketch._core.validation import as_integer
 from fastsketch.cli._flags import Verb
 from fastsketch.cli._signals import delay_signals, redirect_to_null
 from fastsketch.data.files._lock import lock_name, locked
-from fastsketch.data.files._replacing import output_target, pour, replacing, same_file, spooled, straight, sweep
+from fastsketch.data.files._replacing import (
+    open_for_writing,
+    output_target,
+    pour,
+    remove_stale_temporary_files,
+    replacing,
+    same_file,
+    spooled,
+)
 
 STANDARD_STREAM = "-"
 # The fact that `info` prints in lines of its own.
@@ -89,7 +97,7 @@ class Output:
             stack.enter_context(locked(self.path))
         try:
             for name in (self.path, self.partial):
-                sweep(name)
+                remove_stale_temporary_files(name)
             yield
         finally:
             with (
@@ -149,7 +157,7 @@ class Output:
         """
         try:
             if not self._standard:
-                with straight(str(self.name)) as sink:
+                with open_for_writing(str(self.name)) as sink:
                     pour(file, sink)
                 return
             sys.stdout.flush()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from fastsketch._core.warning import warn_caller
 from fastsketch._frame.loading import from_bytes
 from fastsketch.data.files._lock import locked
-from fastsketch.data.files._replacing import replacing, sweep
+from fastsketch.data.files._replacing import remove_stale_temporary_files, replacing
 from fastsketch.data.files._state import StateError
 from fastsketch.data.files._untrusted import open_within
 from fastsketch.jobs._job_folder import JobFolder
@@ -157,7 +157,7 @@ class Checkpoint(JobFolder):
         """Delete temporary files that killed processes have left in the folder."""
         for match in map(_TEMPORARY.fullmatch, _file_names(self.path)):
             if match:
-                sweep(self.path / match[1])
+                remove_stale_temporary_files(self.path / match[1])
 
 
 def list_entries(folder: Path) -> list[Entry]:

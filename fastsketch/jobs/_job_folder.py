@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Self
 
-from fastsketch.data.files._replacing import sweep
+from fastsketch.data.files._replacing import remove_stale_temporary_files
 from fastsketch.jobs._manifest import MANIFEST, Identity, check_same_job, write_manifest
 
 
@@ -54,7 +54,7 @@ class JobFolder(ABC):
             If the folder cannot be written to, or holds files of somebody else.
         """
         self.path.mkdir(exist_ok=True)
-        sweep(self.path / MANIFEST)
+        remove_stale_temporary_files(self.path / MANIFEST)
         if resume:
             check_same_job(self.path, job)
         else:

@@ -91,7 +91,7 @@ class Printed:
         if self._progress == "json":
             extra_entries["number"], extra_entries["n_parts"] = report["number"], report["n_parts"]
             extra_entries["parts"], extra_entries["parts_before"] = report["parts"], report["parts_before"]
-        self._line.show(report["fraction"], report["rows"], final=report["final"], more=extra_entries)
+        self._line.show(report["fraction"], report["rows"], final=report["final"], extra_entries=extra_entries)
 
 
 ProgressOption = bool | Literal["json"] | Callable[[Report], object] | None

@@ -255,7 +255,7 @@ class KeptRows(Arrays):
         stored = int(starts[-1])
         if not stored <= len(indices) == len(arrays["kept_data"]):
             raise ValueError("the rows that it keeps end beyond their last value")
-        checks.csr_rows(starts, indices, n_stored=stored, n_columns=d, what="the rows that it keeps")
+        checks.csr_rows(starts, indices, n_stored=stored, n_columns=d, name="the rows that it keeps")
 
 
 @dataclass(slots=True)

@@ -387,6 +387,6 @@ def validate_state_arrays(
         raise ValueError(f"array '{data_name}' must be positive, got {data.min()}")
     indptr = checks.array_of(arrays, indptr_name, (n_held + 1,), np.int64)
     indices = checks.array_of(arrays, indices_name, (n_stored,), np.int32)
-    checks.csr_rows(indptr, indices, n_stored=n_stored, n_columns=n_items, what=f"the users {prefix}")
+    checks.csr_rows(indptr, indices, n_stored=n_stored, n_columns=n_items, name=f"the users {prefix}")
     if n_held and np.diff(indptr).min() < min_entries:
         raise ValueError(f"users {prefix} must have {min_entries} items at least")

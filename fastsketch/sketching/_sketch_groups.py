@@ -475,10 +475,10 @@ def sketch_groups(
             _update(groups, checked, group, keys, np.dtype(dtype))
         n_rows = first + checked.shape[0]
         fraction = min(1.0, position / rows.source.size) if rows.source.size else 0.0
-        line.show(fraction, n_rows, more={"groups": len(groups)})
+        line.show(fraction, n_rows, extra_entries={"groups": len(groups)})
     if len(groups):
         groups._feature_names = rows.source.feature_names
-    line.show(1.0, n_rows, final=True, more={"groups": len(groups)})
+    line.show(1.0, n_rows, final=True, extra_entries={"groups": len(groups)})
     return groups
 
 

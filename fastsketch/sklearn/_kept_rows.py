@@ -58,7 +58,7 @@ class KeptRows:
         """
         keys = self._keys_of(first, first + rows.shape[0])
         able = np.arange(len(keys)) if complete is None else np.flatnonzero(complete)
-        able = able[(self._rows or BottomK(self.size, NO_ROWS)).may_stay(keys[able])]
+        able = able[(self._rows or BottomK(self.size, NO_ROWS)).indices_that_may_enter(keys[able])]
         if not len(able):
             return None
         return Piece(rows[able], keys[able], np.ones(len(able)) if weights is None else weights[able])
@@ -79,7 +79,7 @@ class KeptRows:
         """Add the rows that ``chosen`` has selected to the sample, in place."""
         if self._rows is None:
             self._rows = BottomK(self.size, part.chosen(slice(0, 0)))
-        self._rows.offer(part)
+        self._rows.add_piece(part)
 
     def _keys_of(self, first: int, stop: int) -> NDArray[np.uint64]:
         start, keys = self._drawn
@@ -99,7 +99,7 @@ class KeptRows:
             raise ValueError(
                 "there is nothing to set a threshold by: each of the rows had sample_weight 0, or a missing number"
             )
-        return self._rows.settled()
+        return self._rows.sorted_sample()
 
     @property
     def n_held(self) -> int:
@@ -166,7 +166,7 @@ class KeptRows:
             checks.finite(arrays, "kept_rows", (stored,), rows.dtype)
             indptr = checks.array_of(arrays, "kept_indptr", (n + 1,), np.int64)
             indices = checks.array_of(arrays, "kept_indices", (stored,), np.int32)
-            checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features, what="the rows kept")
+            checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features, name="the rows kept")
             rows = csr_array((rows, indices, indptr), shape=(n, n_features))
         else:
             checks.finite(arrays, "kept_rows", (n, n_features), rows.dtype)

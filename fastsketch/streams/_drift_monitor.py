@@ -136,7 +136,7 @@ def check_rows(arrays: Arrays, shape: tuple[int, int], *, are_sparse: bool) -> N
     checks.finite(arrays, "rows", (stored,))
     indptr = checks.array_of(arrays, "rows_indptr", (shape[0] + 1,), np.dtype(np.int64))
     indices = checks.array_of(arrays, "rows_indices", (stored,), np.dtype(np.int64))
-    checks.csr_rows(indptr, indices, n_stored=stored, n_columns=shape[1], what="the rows held")
+    checks.csr_rows(indptr, indices, n_stored=stored, n_columns=shape[1], name="the rows held")
 
 
 # Largest number of latest blocks that are compared with the others, and of blocks whose rows are held for `sides`.

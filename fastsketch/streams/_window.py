@@ -22,7 +22,7 @@ from fastsketch._core.validation import (
     require_array_like,
 )
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
-from fastsketch._frame.loading import _class_of, from_bytes, home_of, inner_model
+from fastsketch._frame.loading import _find_class, from_bytes, home_of, inner_model
 from fastsketch._frame.model import Arrays, MergeableModel, Model
 from fastsketch._frame.parameters import integer, parameter, same
 from fastsketch._kernels.guard import changes, reads
@@ -148,7 +148,7 @@ class Template:
 
     def model(self, number: int = 0) -> Any:
         """Create an empty model for a block. Models with different block numbers draw different random numbers."""
-        cls = _class_of(self.kind, self.home)
+        cls = _find_class(self.kind, self.home)
         if cls is None:
             raise ValueError(f"model is a {self.kind!r} of {self.home!r}, which is not known here")
         model = cls(**self.parameters)

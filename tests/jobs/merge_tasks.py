@@ -102,7 +102,7 @@ def broken_hash(item, index):
     """The model of item 3 comes back with a sample that is out of order."""
     model = fs.SketchHash(6, block_rows=BLOCK, part=index).update(rows_of(item)).seal()
     if item == 3:
-        model._summary._current.reservoir.settled()[1][:2] = [5, 1]
+        model._summary._current.reservoir.sorted_sample()[1][:2] = [5, 1]
     return model
 
 

@@ -454,7 +454,14 @@ def test_a_node_of_another_job_is_learned_again(tmp_path, whole, other):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"level": 40}, {"position": 10**6}, {"rows": 7}, {"pass_number": 3}, {"crc32": 7}, {"level": 9999, "position": 10**18 - 1}],
+    [
+        {"level": 40},
+        {"position": 10**6},
+        {"rows": 7},
+        {"pass_number": 3},
+        {"crc32": 7},
+        {"level": 9999, "position": 10**18 - 1},
+    ],
 )
 def test_names_that_say_what_cannot_be_are_not_believed(tmp_path, whole, changes):
     """The node in the file is genuine, and is learned again."""

@@ -140,7 +140,7 @@ def texts_of(arrays: Arrays, name: str, ends: str, errors: str = "strict") -> li
 
 
 def csr_rows(
-    indptr: NDArray[Any], indices: NDArray[Any], *, n_stored: int, n_columns: int, what: str = "the sparse rows"
+    indptr: NDArray[Any], indices: NDArray[Any], *, n_stored: int, n_columns: int, name: str = "the sparse rows"
 ) -> None:
     """Raise ValueError unless the row starts and column indices form a valid CSR matrix.
 
@@ -148,17 +148,17 @@ def csr_rows(
     column twice. Columns need not be sorted.
     """
     if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != n_stored or (np.diff(indptr) < 0).any():
-        raise ValueError(f"the row starts of {what} are not in order, or do not end with the last of them")
+        raise ValueError(f"the row starts of {name} are not in order, or do not end with the last of them")
     used = indices[:n_stored]
     if len(used) == 0:
         return
     if used.min() < 0 or used.max() >= n_columns:
-        raise ValueError(f"{what} have a column index outside [0, {n_columns})")
-    rising = np.diff(used) > 0
+        raise ValueError(f"{name} have a column index outside [0, {n_columns})")
+    is_ascending = np.diff(used) > 0
     starts = indptr[1:-1]
-    rising[starts[(starts > 0) & (starts < n_stored)] - 1] = True  # between rows it may decrease
-    if not rising.all():
+    is_ascending[starts[(starts > 0) & (starts < n_stored)] - 1] = True  # between rows it may decrease
+    if not is_ascending.all():
         row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         order = np.lexsort((used, row))
         if ((np.diff(row[order]) == 0) & (np.diff(used[order]) == 0)).any():
-            raise ValueError(f"{what} have a column twice in one row")
+            raise ValueError(f"{name} have a column twice in one row")

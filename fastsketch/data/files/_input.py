@@ -42,18 +42,18 @@ class SourceError(ValueError):
         super().__init__(escaped(message))
 
 
-def most_unpacked(length: int, given: int | None) -> int:
-    """Return the maximum number of bytes that a file may unpack to if it is held in memory.
+def max_unpacked_bytes(length: int, requested: int | None) -> int:
+    """Return the maximum number of bytes that a file may unpack to if it is kept in memory.
 
-    That is `given`, if the caller has set it, and otherwise a limit that grows with the length of the file.
+    That is `requested`, if the caller has set it, and otherwise a limit that grows with the length of the file.
     """
-    return FREE_BYTES + GROWTH * length if given is None else given
+    return FREE_BYTES + GROWTH * length if requested is None else requested
 
 
-def too_large(name: Path | str, most: int) -> SourceError:
-    """Return the SourceError for a file that unpacks to more than `most` bytes; it is not raised here."""
+def unpacked_too_large_error(name: Path | str, limit: int) -> SourceError:
+    """Create the SourceError for a file that unpacks to more than `limit` bytes."""
     return SourceError(
-        f"{name} would be held in memory, and unpacks to more than {most:,} bytes: if it is as it should be, store it "
+        f"{name} would be held in memory, and unpacks to more than {limit:,} bytes: if it is as it should be, store it "
         "without compression (a matrix: or raise max_unpacked of fs.open_rows)"
     )
 
@@ -146,12 +146,12 @@ class InputFile:
         self._most: int | None = None
         suffix = ""
         if not start:
-            first = b""
+            first_bytes = b""
             with self._errors():
-                while len(first) < MAGIC_BYTES and (part := self._raw(MAGIC_BYTES - len(first))):
-                    first += part
-            self._start = first
-            suffix = _suffix_of(first) or (path.suffix if file is None else "")
+                while len(first_bytes) < MAGIC_BYTES and (block := self._raw(MAGIC_BYTES - len(first_bytes))):
+                    first_bytes += block
+            self._start = first_bytes
+            suffix = _suffix_of(first_bytes) or (path.suffix if file is None else "")
         self._make: Callable[[], Any] | None
         self._make, self._padded = DECOMPRESSORS.get(suffix, (None, False))
         self._stream = self._make() if self._make else None
@@ -159,7 +159,7 @@ class InputFile:
     def held(self, most: int | None = None) -> Self:
         """Limit how much text may be unpacked, because the caller keeps it in memory; return the file itself.
 
-        The limit is ``most_unpacked``. Reading beyond it raises SourceError.
+        The limit is ``max_unpacked_bytes``. Reading beyond it raises SourceError.
         """
         self._held, self._most = True, most
         return self
@@ -195,14 +195,15 @@ class InputFile:
         Fewer bytes are returned at the end of the file, and, if ``waits`` is false, as soon as any are available.
         """
         parts: list[bytes] = []
-        wanted = size
-        while wanted and (part := self._next(wanted)):
-            parts.append(part)
-            wanted = wanted - len(part) if self.waits else 0
+        n_missing = size
+        while n_missing and (block := self._next(n_missing)):
+            parts.append(block)
+            n_missing = n_missing - len(block) if self.waits else 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @contextlib.contextmanager
     def _errors(self) -> Generator[None]:
+        """Convert errors of reading and decompression in this block to SourceError."""
         try:
             yield
         except OSError as error:
@@ -213,25 +214,26 @@ class InputFile:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> SourceError:
+        """Create the SourceError for a damaged or truncated file."""
         kind = "cut short" if isinstance(error, EOFError) else "damaged"
         return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
 
     def _raw(self, size: int) -> bytes:
         """Read up to `size` bytes of the file before decompression."""
         if self._start:
-            part, self._start = self._start[:size], self._start[size:]
-            return part
-        part = self._some(size if self._left is None else min(size, self._left - self.place))
-        self.place += len(part)
-        return part
+            block, self._start = self._start[:size], self._start[size:]
+            return block
+        block = self._some(size if self._left is None else min(size, self._left - self.place))
+        self.place += len(block)
+        return block
 
     def _next(self, size: int) -> bytes:
         """Return up to `size` decompressed bytes, beginning with those that ``head`` has read in advance; b"" at the
         end.
         """
         if self._ahead:
-            taken, self._ahead = self._ahead[:size], self._ahead[size:]
-            return taken
+            block, self._ahead = self._ahead[:size], self._ahead[size:]
+            return block
         return self._more(size)
 
     def _more(self, size: int) -> bytes:
@@ -240,6 +242,7 @@ class InputFile:
             return self._raw(size) if self._stream is None else self._decompressed(self._stream, size)
 
     def _decompressed(self, stream: Decompressor, size: int) -> bytes:
+        """Return up to `size` decompressed bytes of the file; b"" at the end."""
         while True:
             pending = b""
             if stream.eof:
@@ -252,25 +255,25 @@ class InputFile:
                 pending = self._raw(RAW_BYTES)
                 if not pending:
                     raise EOFError("the compressed stream does not end")
-            if part := stream.decompress(pending, size):
-                self._unpacked += len(part)
-                if self._held and self._unpacked > (most := most_unpacked(self.place, self._most)):
-                    raise too_large(self.path, most)
-                return part
+            if block := stream.decompress(pending, size):
+                self._unpacked += len(block)
+                if self._held and self._unpacked > (limit := max_unpacked_bytes(self.place, self._most)):
+                    raise unpacked_too_large_error(self.path, limit)
+                return block
 
-    def _after(self, rest: bytes) -> bytes:
+    def _after(self, data: bytes) -> bytes:
         """Return bytes of the file after the end of a compressed stream, or b"" at the end of the file."""
         while True:
             if self._padded:
-                rest = rest.lstrip(b"\0")
-            if rest:
-                return rest
-            rest = self._raw(RAW_BYTES)
-            if not rest:
+                data = data.lstrip(b"\0")
+            if data:
+                return data
+            data = self._raw(RAW_BYTES)
+            if not data:
                 return b""
 
 
-def whole_lines(
+def iterate_whole_lines(
     file: InputFile,
     block_bytes: int,
     longest: int,
@@ -292,9 +295,9 @@ def whole_lines(
     last_end : callable, optional
         Returns the place after the last line end of a text at which it may be cut: by default after the last of all.
     """
-    rest = b""
-    while data := file.read(max(block_bytes, len(rest))):
-        data = rest + data if rest else data
+    unfinished_line = b""
+    while data := file.read(max(block_bytes, len(unfinished_line))):
+        data = unfinished_line + data if unfinished_line else data
         stop = data.rfind(newline) + 1 if last_end is None else last_end(data)
         if (data.find(newline) if stop else len(data)) > longest:
             raise SourceError(
@@ -302,6 +305,6 @@ def whole_lines(
             )
         if stop:
             yield data[:stop]
-        rest = data[stop:]
-    if rest:
-        yield rest if rest.endswith(newline) else rest + newline
+        unfinished_line = data[stop:]
+    if unfinished_line:
+        yield unfinished_line if unfinished_line.endswith(newline) else unfinished_line + newline

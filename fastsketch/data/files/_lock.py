@@ -127,9 +127,9 @@ def _write(file: BinaryIO, target: Path) -> None:
     if content and match is None:
         raise LockHeld(f"the lock {lock} cannot be read; if no job writes beside it, remove that file")
     if match and match[2] != host.encode():
-        other = escaped(match[2].decode(errors="replace"))
+        owner = escaped(match[2].decode(errors="replace"))
         raise LockHeld(
-            f"{target} is held by a job on another machine, process {int(match[1])} on {other}, whose end cannot be "
+            f"{target} is held by a job on another machine, process {int(match[1])} on {owner}, whose end cannot be "
             f"seen from here: if it has ended, remove {lock}"
         )
     file.seek(0)

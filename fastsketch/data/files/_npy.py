@@ -58,8 +58,8 @@ def _parsed(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         header = io.BytesIO(len(content).to_bytes(4, "little") + content)
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(header, LONGEST_HEADER)
     except Exception as error:  # Python's parser raises many kinds, RecursionError and MemoryError among them
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"its header is not that of one array: {said[:100]}") from None
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"its header is not that of one array: {reason[:100]}") from None
     if dtype.names is not None or dtype.subdtype is not None or any(type(n) is not int or n < 0 for n in shape):
         raise ValueError(f"its header states the shape {shape} of {dtype!s:.40}")
     return shape, fortran, dtype

@@ -28,7 +28,7 @@ LONGEST_STEM = 180
 # Longer names of outputs are refused, because the names of the lock and of the partial result are longer still.
 LONGEST_NAME = 220
 # Symbolic links that Linux follows before it reports a loop.
-MOST_LINKS = 40
+MAX_LINKS = 40
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
 
 
@@ -48,15 +48,15 @@ def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Genera
     if target is None:
         with spooled() as file:
             yield file
-            with straight(path) as sink:
+            with open_for_writing(path) as sink:
                 pour(file, sink)
         return
-    sweep(target)
+    remove_stale_temporary_files(target)
     mode = None
     with contextlib.suppress(FileNotFoundError):
-        old = target.lstat().st_mode
-        mode = stat.S_IMODE(old) & 0o777 if stat.S_ISREG(old) else None
-    temporary, file = _created(target, 0o666 if mode is None else mode)
+        old_mode = target.lstat().st_mode
+        mode = stat.S_IMODE(old_mode) & 0o777 if stat.S_ISREG(old_mode) else None
+    temporary, file = _create_temporary(target, 0o666 if mode is None else mode)
     try:
         with file:
             yield file
@@ -85,16 +85,16 @@ def regular_target(path: str | PathLike[str]) -> Path | None:
 
     The file need not exist. Raise IsADirectoryError for a directory.
     """
-    place = _followed(path)
-    if _is_descriptor(place):
+    target = _follow_links(path)
+    if _is_descriptor(target):
         return None
     try:
-        mode = place.stat().st_mode
+        mode = target.stat().st_mode
     except FileNotFoundError:
-        return place
+        return target
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
-    return place if stat.S_ISREG(mode) else None
+    return target if stat.S_ISREG(mode) else None
 
 
 def same_file(path: Path, other: str | PathLike[str]) -> bool:
@@ -129,32 +129,33 @@ def output_target(name: str | PathLike[str]) -> Path | None:
     return path
 
 
-def _followed(path: str | PathLike[str]) -> Path:
+def _follow_links(path: str | PathLike[str]) -> Path:
     """Return the path at the end of a chain of symbolic links.
 
     A link in a folder of descriptors (/dev/fd) ends the chain, because its target is no path.
     """
-    place = Path(path)
-    for _ in range(MOST_LINKS):
-        place = Path(os.path.realpath(place.parent)) / place.name if place.name else place
-        if _is_descriptor(place) or not place.is_symlink():
-            return place
-        place = place.parent / place.readlink()
+    target = Path(path)
+    for _ in range(MAX_LINKS):
+        target = Path(os.path.realpath(target.parent)) / target.name if target.name else target
+        if _is_descriptor(target) or not target.is_symlink():
+            return target
+        target = target.parent / target.readlink()
     raise OSError(errno.ELOOP, "is a circle of links", str(path))
 
 
-def _is_descriptor(place: Path) -> bool:
-    return DESCRIPTORS.fullmatch(place.parent.as_posix()) is not None
+def _is_descriptor(path: Path) -> bool:
+    """Return True if a path is a file descriptor such as /dev/fd/1."""
+    return DESCRIPTORS.fullmatch(path.parent.as_posix()) is not None
 
 
 @contextlib.contextmanager
-def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
+def open_for_writing(path: str | PathLike[str]) -> Generator[BinaryIO]:
     """Open a pipe, device or descriptor for writing, without truncating it."""
-    place = _followed(path)
-    match = DESCRIPTORS.fullmatch(place.parent.as_posix())
-    own = match and place.name.isdigit() and match["pid"] in (None, "self", str(os.getpid()))
+    target = _follow_links(path)
+    match = DESCRIPTORS.fullmatch(target.parent.as_posix())
+    is_own_descriptor = match and target.name.isdigit() and match["pid"] in (None, "self", str(os.getpid()))
     # Our own descriptor is duplicated: opening its path again would truncate a file behind it.
-    with os.fdopen(os.dup(int(place.name)), "wb") if own else place.open("wb") as file:
+    with os.fdopen(os.dup(int(target.name)), "wb") if is_own_descriptor else target.open("wb") as file:
         yield file
         file.flush()
 
@@ -225,7 +226,7 @@ def temporary_name(target: Path) -> Path:
     return target.with_name(f".{_stem(target)}.{_host()}.{os.urandom(4).hex()}.tmp")
 
 
-def sweep(target: Path) -> None:
+def remove_stale_temporary_files(target: Path) -> None:
     """Delete temporary files of `target` that processes on this host have left behind."""
     pattern = re.compile(re.escape(f".{_stem(target)}.{_host()}.") + r"[0-9a-f]{8}\.tmp")
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -238,15 +239,17 @@ def sweep(target: Path) -> None:
 
 
 def _host() -> str:
+    """Return a short digest of the name of the host."""
     return blake2b(platform.node().encode(), digest_size=4).hexdigest()
 
 
 def _stem(target: Path) -> str:
+    """Return the name of a file, or a digest of it if it is too long for the name of a temporary file."""
     name = target.name
     return name if len(os.fsencode(name)) <= LONGEST_STEM else blake2b(os.fsencode(name), digest_size=16).hexdigest()
 
 
-def _created(target: Path, mode: int) -> tuple[Path, BinaryIO]:
+def _create_temporary(target: Path, mode: int) -> tuple[Path, BinaryIO]:
     """Create and, where possible, lock a temporary file for `target`; return its path and the open file."""
 
     def opener(name: str, flags: int) -> int:

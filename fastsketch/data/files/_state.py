@@ -77,8 +77,10 @@ class StateError(ValueError):
         super().__init__(escaped(message))
 
 
-def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Return the bytes of a state file with the given arrays; `about` (JSON values) becomes part of its header.
+def pack(header_entries: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Encode a state file with the given arrays, and return its bytes.
+
+    `header_entries` (JSON values) become part of its header.
 
     Raises
     ------
@@ -86,16 +88,17 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
         If there is no room for them.
     """
     out = io.BytesIO()
-    pack_into(out, about, arrays)
+    pack_into(out, header_entries, arrays)
     return out.getvalue()
 
 
-def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a state file with the given arrays to an open binary file; `about` (JSON values) becomes part of its
-    header.
+def pack_into(out: BinaryIO, header_entries: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a state file with the given arrays to an open binary file.
+
+    `header_entries` (JSON values) become part of its header.
     """
     members = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
-    about_arrays = {
+    array_entries = {
         name: {
             "shape": list(array.shape),
             "dtype": array.dtype.str,
@@ -103,7 +106,7 @@ def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray
         }
         for name, array in members.items()
     }
-    header = {"format": FORMAT, "schema": SCHEMA, **about, "arrays": about_arrays}
+    header = {"format": FORMAT, "schema": SCHEMA, **header_entries, "arrays": array_entries}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     archive = zipfile.ZipFile(out, "w", zipfile.ZIP_STORED)
     try:
@@ -139,7 +142,7 @@ def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read and verify a state file; return its (header, arrays). Raise StateError if it is invalid."""
     with _opened(source) as (archive, size, name):
         header = _header(archive, size, name)
-        return header, {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
+        return header, {key: _array(archive, key, entry, name) for key, entry in header["arrays"].items()}
 
 
 def read_header(source: Source) -> dict[str, Any]:
@@ -176,6 +179,7 @@ def read_header(source: Source) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
+    """Open a state file for a ``with`` block. Yield (archive, size in bytes, name); StateError if it is damaged."""
     if not isinstance(source, str | PathLike) and not hasattr(source, "seek"):
         raise TypeError(f"source must be a path or an open binary file, got {type(source).__name__}")
     name = str(source) if isinstance(source, str | PathLike) else "the state"
@@ -212,6 +216,7 @@ def _check_members(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
+    """Return the entry of an array in the archive. StateError if it is missing or compressed."""
     try:
         info = archive.getinfo(f"{key}.npy")
     except KeyError:
@@ -225,6 +230,7 @@ def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
 
 
 def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
+    """Read and verify the JSON header of a state file. StateError if it is invalid."""
     info = _member(archive, "header", name)
     if info.file_size > min(size, LONGEST_HEADER):
         raise StateError(f"{name} is damaged: its header claims {info.file_size} bytes")
@@ -234,7 +240,7 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
             text = member.read()
         if head.dtype != np.uint8 or head.shape != (len(text),):
             raise ValueError("its header is no text")
-        header = json.loads(text, object_pairs_hook=_unlike_pairs)
+        header = json.loads(text, object_pairs_hook=_dict_without_duplicates)
         if header["format"] != FORMAT:
             raise KeyError("format")
         schema = as_integer(header["schema"], "schema", 1)
@@ -249,7 +255,7 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
     return header
 
 
-def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _dict_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Convert the pairs of a JSON object to a dict. Raise ValueError for a repeated key.
 
     Other JSON parsers may read a repeated key differently.
@@ -260,23 +266,24 @@ def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray[Any]:
+def _array(archive: zipfile.ZipFile, key: str, entry: Any, name: str) -> NDArray[Any]:
+    """Read one array of a state file, and verify its size and checksum. `entry` is its entry in the header."""
     info = _member(archive, key, name)
     try:
-        shape = tuple(as_integer(n, "size", 0) for n in about["shape"])
-        dtype, crc = np.dtype(str(about["dtype"])), about["crc32"]
-        if dtype.hasobject or dtype.itemsize == 0 or dtype.str != about["dtype"]:
+        shape = tuple(as_integer(n, "size", 0) for n in entry["shape"])
+        dtype, crc = np.dtype(str(entry["dtype"])), entry["crc32"]
+        if dtype.hasobject or dtype.itemsize == 0 or dtype.str != entry["dtype"]:
             raise ValueError("its dtype is none that a state has")
     except DAMAGE as error:
         raise StateError(f"{name} is damaged: the header of array {key!r} is not readable") from error
-    bytes_wanted = math.prod(shape) * dtype.itemsize
-    if not bytes_wanted <= info.file_size <= bytes_wanted + 4096:
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if not n_bytes <= info.file_size <= n_bytes + 4096:
         raise StateError(f"{name} is damaged: array {key!r} does not have the size that its header states")
     try:
         with archive.open(info) as member:
             if read_npy_header(member)[:3] != (shape, False, dtype):
                 raise ValueError("shape, order or dtype differ")
-            content, checksum = _content(member, bytes_wanted)
+            content, checksum = _content(member, n_bytes)
         if checksum != crc:
             raise ValueError("it fails its checksum")
         return content.view(dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
@@ -287,12 +294,12 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
 def _content(member: Any, n: int) -> tuple[NDArray[np.uint8], int]:
     """Read exactly n bytes from a member of the archive; return them and their crc32."""
     out = np.empty(n, np.uint8)
-    crc = at = 0
+    crc = position = 0
     while piece := member.read(PIECE):
-        if at + len(piece) > n:
+        if position + len(piece) > n:
             raise ValueError("it is longer than its header states")
-        out[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-        crc, at = zlib.crc32(piece, crc), at + len(piece)
-    if at < n:
+        out[position : position + len(piece)] = np.frombuffer(piece, np.uint8)
+        crc, position = zlib.crc32(piece, crc), position + len(piece)
+    if position < n:
         raise ValueError("it is shorter than its header states")
     return out, crc

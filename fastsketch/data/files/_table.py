@@ -20,15 +20,16 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DECIDING_LINES = 1000
 
 # A column of numbers may have this share of words, which are then taken for mistakes and reported.
-MISTAKES = 0.05
-# CODES cells with digits below a name without digits show that it is a header. MANY distinct integers in a column are
-# reported as possible ids.
-CODES, MANY = 10, 20
+MAX_MISTAKE_SHARE = 0.05
+# MIN_CODES cells with digits below a name without digits show that it is a header. MIN_IDS distinct integers in a
+# column are reported as possible ids.
+MIN_CODES, MIN_IDS = 10, 20
 # n random numbers ascend with probability 1 / n!, six with 1 / 720: such a first row is taken for a header.
-ASCENDING = 6
-# MISSING: cells that denote a missing number. UNREAD: other usual spellings, which the user can add by `na_values`.
+MIN_ASCENDING = 6
+# MISSING: cells that denote a missing number. OTHER_MISSING: other usual spellings, which the user can add by
+# `na_values`.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-UNREAD = frozenset({"-", "--", ".", "#n/a", "#na", "<na>", "n.a.", "nil", "missing", "unknown"})
+OTHER_MISSING = frozenset({"-", "--", ".", "#n/a", "#na", "<na>", "n.a.", "nil", "missing", "unknown"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
 _DIGIT = re.compile(r"\d").search
 _YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100").fullmatch
@@ -46,7 +47,7 @@ _DAY = (
     r"(?:[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}|[0-9]{1,2}([-/.])[0-9]{1,2}\2(?:[0-9]{4}|[0-9]{2})"
     rf"|[0-9]{{1,2}}[-. ]{{1,2}}{_MONTH}[-., ]{{1,2}}(?:[0-9]{{4}}|[0-9]{{2}})|{_MONTH}\.? [0-9]{{1,2}}, [0-9]{{4}})"
 )
-_FIGURES = {
+_FIGURE_KINDS = {
     DATE: (rf"{_DAY}(?:[T ,]{{1,2}}{_CLOCK})?|{_CLOCK}", "leave the column out"),
     "a percentage": (rf"{_DIGITS} ?%", "take the percent sign away"),
     "an amount of money": (rf"{_MONEY} ?{_DIGITS}|{_DIGITS} ?{_MONEY}", "take the currency away"),
@@ -71,11 +72,13 @@ _FIGURES = {
         "leave them out, or say which: --set thousands=X (thousands='X')",
     ),
 }
-_PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURES.items()]
+_PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURE_KINDS.items()]
 
-AGAIN = "the header stands there again: leave the line out"
-UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator=X says (separator=...)"
-UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
+HEADER_REPEATED = "the header stands there again: leave the line out"
+SEPARATOR_HINT = "tabs, semicolons and commas divide columns, or what --set separator=X says (separator=...)"
+HEADER_UNDECIDED = (
+    "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
+)
 
 Row = tuple[int, list[str]]  # (number of its line, cells)
 
@@ -118,8 +121,10 @@ def as_dialect(
     multiline: Any = False,
 ) -> Dialect:
     """Validate csv options and return them as a Dialect. Raise TypeError or ValueError for an invalid option."""
-    one = isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
-    if separator is not None and (not one or separator in '"+-.\r\n\0'):
+    is_one_character = (
+        isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
+    )
+    if separator is not None and (not is_one_character or separator in '"+-.\r\n\0'):
         raise ValueError(f"separator must be one character that stands in no number or word, got {separator!r}")
     if decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
@@ -130,8 +135,8 @@ def as_dialect(
     if comment is not None and (not isinstance(comment, str) or not comment.strip() or '"' in comment):
         raise ValueError(f"comment must be the characters that comment lines begin with, got {comment!r}")
     spellings = [na_values] if isinstance(na_values, str) else list(na_values)
-    if odd := [text for text in spellings if not isinstance(text, str)]:
-        raise TypeError(f"na_values must be strings, got {odd[0]!r}")
+    if not_strings := [text for text in spellings if not isinstance(text, str)]:
+        raise TypeError(f"na_values must be strings, got {not_strings[0]!r}")
     return Dialect(
         None if header is None else as_flag(header, "header"),
         separator,
@@ -190,39 +195,40 @@ def cells_of(line: str, separator: str) -> list[str]:
     if '"' not in line:
         return line.split() if separator == " " else line.split(separator)
     cells: list[str] = []
-    at = 0
+    position = 0
     while True:
-        start = _after_blanks(line, at)
+        start = _after_blanks(line, position)
         if line[start : start + 1] == '"':
-            text, at = _quoted(line, start, len(cells) + 1)
-            end = _after_blanks(line, at)
+            text, position = _quoted(line, start, len(cells) + 1)
+            end = _after_blanks(line, position)
             if end < len(line) and line[end] != separator and separator != " ":
                 raise ValueError(f"column {len(cells) + 1} goes on after its closing quote")
         else:
-            end = line.find(separator, at)
+            end = line.find(separator, position)
             end = len(line) if end < 0 else end
-            text = line[at:end]
+            text = line[position:end]
             if '"' in text:
                 raise ValueError(f'column {len(cells) + 1} holds a quote: write it as "..." with "" for each quote')
         cells.append(text)
         if end >= len(line):
             return cells
-        at = end + 1
+        position = end + 1
 
 
-def _after_blanks(line: str, at: int) -> int:
-    while line.startswith(" ", at):
-        at += 1
-    return at
+def _after_blanks(line: str, position: int) -> int:
+    """Return the first position from `position` on that is not a blank."""
+    while line.startswith(" ", position):
+        position += 1
+    return position
 
 
 def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
     """Return the text of the quoted cell that begins at `start`, and the position after its closing quote."""
-    at = start + 1
-    while (end := line.find('"', at)) >= 0:
+    position = start + 1
+    while (end := line.find('"', position)) >= 0:
         if line[end + 1 : end + 2] != '"':
             return line[start + 1 : end].replace('""', '"'), end + 1
-        at = end + 2
+        position = end + 2
     raise OpenQuote(
         f"the quote that opens column {column} does not close on this line: --set multiline=yes (multiline=True) reads "
         "cells of several lines"
@@ -230,7 +236,7 @@ def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------
-def tell_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool | None:
+def detect_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool | None:
     """Detect whether the first row of a csv file is a header: return True, False, or None if that is undecided.
 
     A row that numbers the columns is a header (``_numbering``). So is a row with a name above a column of numbers,
@@ -244,20 +250,22 @@ def tell_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool
     """
     if numbering := _numbering(rows, dialect):
         return {"header": True, "row": False, "undecided": None}[numbering]
-    pairs = _pairs(rows)
+    pairs = _cells_with_columns(rows)
     of_kind: dict[str, list[tuple[str, Sequence[str]]]] = {"name": [], "figure": [], "": [], "missing": []}
     for cell, column in pairs:
         kind = kind_of(cell, dialect)
-        named = "name" if is_name(cell, dialect) else "missing" if not cell else ""
-        of_kind["figure" if kind not in (None, WORD) else named].append((cell, column))
+        other_kind = "name" if is_name(cell, dialect) else "missing" if not cell else ""
+        of_kind["figure" if kind not in (None, WORD) else other_kind].append((cell, column))
     names, figures, neither = of_kind["name"], of_kind["figure"], of_kind[""]
-    row = any(_of_figures(cell, column, dialect) for cell, column in neither)
-    if any(_of_codes(cell, column) or _of_figures(cell, column, dialect) for cell, column in names):
+    row = any(_is_name_above_figures(cell, column, dialect) for cell, column in neither)
+    if any(
+        _is_name_above_codes(cell, column) or _is_name_above_figures(cell, column, dialect) for cell, column in names
+    ):
         return None if row or figures else True
-    again = [cell for cell, column in pairs if cell and cell in map(str.strip, column)]
-    told = bool(again) or all(_DIGIT(cell) for cell, _ in names)
-    row = row or any(told or _is_like(cell, column, dialect) for cell, column in figures)
-    return False if row or len(again) == sum(bool(cell) for cell, _ in pairs) else None
+    repeated_cells = [cell for cell, column in pairs if cell and cell in map(str.strip, column)]
+    is_data = bool(repeated_cells) or all(_DIGIT(cell) for cell, _ in names)
+    row = row or any(is_data or _is_like(cell, column, dialect) for cell, column in figures)
+    return False if row or len(repeated_cells) == sum(bool(cell) for cell, _ in pairs) else None
 
 
 def is_numbering(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool:
@@ -283,25 +291,25 @@ def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
     numbers = [float(dialect.plain(head[k])) for k in places]
     n, steps = len(numbers), [b - a for a, b in pairwise(numbers)]
     counted, years = numbers in (list(range(n)), list(range(1, n + 1))), all(_YEAR(head[k]) for k in places)
-    even = _are_even(numbers)
-    if not (counted or years or even or (n >= ASCENDING and min(steps) > 0)):
+    is_even = _are_even(numbers)
+    if not (counted or years or is_even or (n >= MIN_ASCENDING and min(steps) > 0)):
         return ""
     if any(row[k].strip() == head[k] for row in rows[1:] if len(row) == len(head) for k in others):
         return "row"
     if [head[k] for k in places] in below:
         return "row"
-    values = [[_value(cell, dialect) for cell in row] for row in below]
+    values = [[_number_or_nan(cell, dialect) for cell in row] for row in below]
     if years and not counted:
-        alike = sum(all(map(_YEAR, row)) for row in below)
+        n_alike = sum(all(map(_YEAR, row)) for row in below)
     elif n == 1:  # if the column continues to count, its first cell is a number like the others
-        alike = len(values) * (values[:2] == [[numbers[0] + 1], [numbers[0] + 2]])
+        n_alike = len(values) * (values[:2] == [[numbers[0] + 1], [numbers[0] + 2]])
     elif counted:
-        alike = sum([b - a for a, b in pairwise(row)] == steps for row in values)
+        n_alike = sum([b - a for a, b in pairwise(row)] == steps for row in values)
     else:
-        alike = sum(_are_even(row) if even else all(a < b for a, b in pairwise(row)) for row in values)
+        n_alike = sum(_are_even(row) if is_even else all(a < b for a, b in pairwise(row)) for row in values)
     if counted:  # with few rows, one of them may count by chance
-        return "undecided" if 2 * alike > len(below) else "header"
-    return "" if alike > MISTAKES * len(below) else "header"
+        return "undecided" if 2 * n_alike > len(below) else "header"
+    return "" if n_alike > MAX_MISTAKE_SHARE * len(below) else "header"
 
 
 def _are_even(numbers: Sequence[float]) -> bool:
@@ -310,11 +318,12 @@ def _are_even(numbers: Sequence[float]) -> bool:
     return len(steps) > 1 and steps[0] > 0 and max(steps) - min(steps) <= 1e-9 * max(map(abs, numbers))
 
 
-def _value(cell: str, dialect: Dialect) -> float:
+def _number_or_nan(cell: str, dialect: Dialect) -> float:
+    """Convert a cell to a number; NaN if it is none."""
     return float(dialect.plain(cell)) if kind_of(cell, dialect) == NUMBER else math.nan
 
 
-def _pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+def _cells_with_columns(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
     """Return a pair (first cell, cells below it) for each column."""
     head, *others = rows
     columns = list(zip(*(row for row in others if row != head), strict=True)) or [()] * len(head)
@@ -334,19 +343,23 @@ def _is_like(figure: str, column: Sequence[str], dialect: Dialect) -> bool:
     return min(sizes) / 10 <= abs(float(dialect.plain(figure))) <= 10 * max(sizes)
 
 
-def _of_codes(name: str, column: Sequence[str]) -> bool:
-    return not _DIGIT(name) and len(column) >= CODES and all(map(_DIGIT, column))
+def _is_name_above_codes(name: str, column: Sequence[str]) -> bool:
+    """Return True if a name without digits is above many cells that all contain digits."""
+    return not _DIGIT(name) and len(column) >= MIN_CODES and all(map(_DIGIT, column))
 
 
-def _of_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return True if a column holds numbers, dates and the like, with at most 5% words, and does not contain `name`."""
-    known = words = 0
+def _is_name_above_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
+    """Return True if the cells of a column are numbers, dates and the like, with at most 5% words.
+
+    The column must not contain `name`.
+    """
+    n_known = n_words = 0
     for cell in column:
         kind = kind_of(cell, dialect)
-        known, words = known + (kind is not None), words + (kind == WORD)
-        if words > MISTAKES * len(column):
+        n_known, n_words = n_known + (kind is not None), n_words + (kind == WORD)
+        if n_words > MAX_MISTAKE_SHARE * len(column):
             return False
-    return known > 0 and words <= MISTAKES * known and name not in column
+    return n_known > 0 and n_words <= MAX_MISTAKE_SHARE * n_known and name not in column
 
 
 def is_name(cell: str, dialect: Dialect = PLAIN) -> bool:
@@ -355,31 +368,34 @@ def is_name(cell: str, dialect: Dialect = PLAIN) -> bool:
     return kind_of(text, dialect) == WORD and not text[0].isdigit() and text[0] not in "+-." and text not in _INF
 
 
-def say_header(where: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> None:
+def log_header_choice(location: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> None:
     """Log that the first row was taken for a header.
 
     If only ids or one or two numbers decided that, the first row may be data: the log entry is a warning then.
     """
-    ids = [cell for cell, column in _pairs(rows) if _of_codes(cell, column)]
-    sure = not ids or any(_of_figures(cell, column, dialect) for cell, column in _pairs(rows))
+    ids = [cell for cell, column in _cells_with_columns(rows) if _is_name_above_codes(cell, column)]
+    is_clear = not ids or any(
+        _is_name_above_figures(cell, column, dialect) for cell, column in _cells_with_columns(rows)
+    )
     if is_numbering(rows, dialect):
-        sure = sum(kind_of(cell, dialect) == NUMBER for cell in rows[0]) > 2
+        is_clear = sum(kind_of(cell, dialect) == NUMBER for cell in rows[0]) > 2
     text = "%s is taken for a header: %s (--set header=no, header=False, if it is none)"
-    LOGGER.log(logging.INFO if sure else logging.WARNING, text, escaped(where), listed(rows[0]))
+    LOGGER.log(logging.INFO if is_clear else logging.WARNING, text, escaped(location), listed(rows[0]))
 
 
-def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> None:
+def log_id_like_columns(file_name: str, columns: Mapping[str, Sequence[str]], advice: str) -> None:
     """Log numeric columns that look like identifiers.
 
     That is, at least 20 integers that are all distinct, or of which at least one has leading zeros.
     """
-    names = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
+    names = [name for name, cells in columns.items() if len(cells) >= MIN_IDS and _may_be_ids([*map(str.strip, cells)])]
     if names:
-        said = "hold another whole number in every row, or zeros in front, and are read as numbers"
-        LOGGER.info("%s: these columns %s: %s (%s)", escaped(of), said, listed(names), escaped(otherwise))
+        explanation = "hold another whole number in every row, or zeros in front, and are read as numbers"
+        LOGGER.info("%s: these columns %s: %s (%s)", escaped(file_name), explanation, listed(names), escaped(advice))
 
 
 def _may_be_ids(cells: Sequence[str]) -> bool:
+    """Return True if all cells are integers, and they are distinct or one has leading zeros."""
     if not all(map(str.isdecimal, cells)):
         return False
     return len(set(cells)) == len(cells) or any(cell[0] == "0" and len(cell) > 1 for cell in cells)
@@ -402,19 +418,19 @@ def as_number(text: str, dialect: Dialect = PLAIN) -> float:
 def no_number(text: str, dialect: Dialect = PLAIN) -> str:
     """Describe why a cell is not a number, with advice if its kind is recognised."""
     kind = kind_of(text, dialect)
-    hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURES else ""
+    hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURE_KINDS else ""
     return f"{text.strip()[:40]!r} is no finite decimal number{hint}"
 
 
 def remedy(kind: str) -> str:
     """Return advice for the user about a cell of this kind, such as a percentage or a date."""
-    return _FIGURES[kind][1]
+    return _FIGURE_KINDS[kind][1]
 
 
 def is_numeric(cells: Iterable[str], dialect: Dialect) -> bool:
     """Return True if at least 95% of the cells that are not missing are numbers."""
     kinds = [kind for kind in (kind_of(cell, dialect) for cell in cells) if kind is not None]
-    return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MISTAKES * len(kinds)
+    return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MAX_MISTAKE_SHARE * len(kinds)
 
 
 def kind_of(text: str, dialect: Dialect = PLAIN) -> str | None:

@@ -24,11 +24,11 @@ _RELATIVE = os.open in os.supports_dir_fd
 def is_link(path: Path) -> bool:
     """Return True if a path is a symbolic link or, on Windows, a reparse point; False if nothing is there."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISLNK(found.st_mode) or bool(
-        getattr(found, "st_file_attributes", 0) & stat.FILE_ATTRIBUTE_REPARSE_POINT
+    return stat.S_ISLNK(status.st_mode) or bool(
+        getattr(status, "st_file_attributes", 0) & stat.FILE_ATTRIBUTE_REPARSE_POINT
     )
 
 
@@ -51,43 +51,49 @@ def open_within(folder: Path, name: str, mode: str = "rb") -> BinaryIO:
         If there is no such file, or it cannot be opened.
     """
     path = folder / name
-    *inner, last = name.split("/")
+    *folders, file_name = name.split("/")
     with contextlib.ExitStack() as stack:
         try:
-            descriptor = _opened(folder, inner, last, _FLAGS[mode] | _COMMON, stack)
+            descriptor = _open_descriptor(folder, folders, file_name, _FLAGS[mode] | _COMMON, stack)
         except OSError as error:
-            linked = next((place for place in _places(folder, name) if is_link(place)), None)
+            linked = next((path_part for path_part in _paths_to(folder, name) if is_link(path_part)), None)
             if linked is not None:
                 raise StateError(f"{linked} is a link, and no link is followed there: remove it") from None
             if error.errno == errno.ENXIO:  # a pipe that nobody reads, or a socket
                 raise StateError(f"{path} is no regular file: remove it") from None
             raise type(error)(error.errno, error.strerror, str(path)) from None
         file = stack.enter_context(os.fdopen(descriptor, mode, buffering=0 if mode == "ab" else -1))
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise StateError(f"{path} is no regular file: remove it")
-        if mode != "rb" and found.st_nlink > 1:
+        if mode != "rb" and status.st_nlink > 1:
             raise StateError(f"{path} has another name (a hard link), which would be written to as well: remove it")
         stack.pop_all()
     return cast("BinaryIO", file)
 
 
-def _opened(folder: Path, inner: list[str], last: str, flags: int, stack: contextlib.ExitStack) -> int:
+def _open_descriptor(
+    folder: Path, folder_names: list[str], file_name: str, flags: int, stack: contextlib.ExitStack
+) -> int:
+    """Open a file below a folder without following links, and return its descriptor.
+
+    Folders on the way are opened one in the other, where the system supports that. OSError for a link.
+    """
     if not _RELATIVE:
-        for place in _places(folder, "/".join([*inner, last])):
-            if is_link(place):
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
-        return os.open(folder.joinpath(*inner, last), flags)
+        for path_part in _paths_to(folder, "/".join([*folder_names, file_name])):
+            if is_link(path_part):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path_part))
+        return os.open(folder.joinpath(*folder_names, file_name), flags)
     with contextlib.ExitStack() as folders:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         folders.callback(os.close, descriptor)
-        for name in inner:
+        for name in folder_names:
             descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
             folders.callback(os.close, descriptor)
-        return os.open(last, flags, dir_fd=descriptor)
+        return os.open(file_name, flags, dir_fd=descriptor)
 
 
-def _places(folder: Path, name: str) -> list[Path]:
+def _paths_to(folder: Path, name: str) -> list[Path]:
     """Return the paths of the subfolders that lead to a file, outermost first, and then the file's path."""
     names = name.split("/")
     return [folder.joinpath(*names[: k + 1]) for k in range(len(names))]

@@ -17,15 +17,15 @@ from fastsketch.data.files._table import (
     DATE,
     DECIDING_LINES,
     LOGGER,
-    MANY,
-    MISTAKES,
+    MAX_MISTAKE_SHARE,
+    MIN_IDS,
     NUMBER,
-    UNDIVIDED,
+    SEPARATOR_HINT,
     WORD,
     as_dialect,
     kind_of,
+    log_id_like_columns,
     remedy,
-    say_ids,
 )
 from fastsketch.data.names._tables import Table, open_table
 from fastsketch.data.sources._column_names import unique_names
@@ -294,7 +294,7 @@ class TableRows:
     def _position_of(self, name: str) -> int:
         """Return the position of a column. SourceError if there is no such column."""
         if name not in self._positions:
-            hint = "" if len(self._names) > 1 else f" ({UNDIVIDED})"
+            hint = "" if len(self._names) > 1 else f" ({SEPARATOR_HINT})"
             raise SourceError(f"{self.name} has no column {name!r}: it has {_list_names(self._names)}{hint}")
         return self._positions[name]
 
@@ -384,7 +384,7 @@ class TableRows:
     def _log_distinct_texts(self, name: str, cells: list[str]) -> None:
         """Log a warning if a text column has a different value in nearly every row."""
         texts = [text for text in cells if text]
-        if len(texts) >= MANY and len(set(texts)) > DISTINCT_SHARE * len(texts):
+        if len(texts) >= MIN_IDS and len(set(texts)) > DISTINCT_SHARE * len(texts):
             LOGGER.warning(
                 "%s: column %r holds another text in nearly every row, such as %r, and as categories they teach "
                 "nothing: --ignore %s leaves it out (ignore=[%r]), --categorical %s keeps it (categorical=[%r]); in "
@@ -400,17 +400,19 @@ class TableRows:
         """
         counts = Counter(kind for kind in (kind_of(cell, self._dialect) for cell in cells) if kind is not None)
         words = counts.total() - counts[NUMBER]
-        figures = counts[WORD] <= MISTAKES * counts.total() < words  # numbers and figures, but hardly any words
+        figures = (
+            counts[WORD] <= MAX_MISTAKE_SHARE * counts.total() < words
+        )  # numbers and figures, but hardly any words
         for kind, count in counts.items():
             if kind not in (NUMBER, WORD) and (figures or 2 * count > counts.total()):
                 return kind
-        if 0 < words <= MISTAKES * counts.total():
+        if 0 < words <= MAX_MISTAKE_SHARE * counts.total():
             return NUMBER
         if words and counts[NUMBER]:
             LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
         if words or not counts[NUMBER]:
             return CATEGORICAL
-        say_ids(self.name, {name: cells}, f"--ignore {name}, ignore={[name]!r}, leaves it out")
+        log_id_like_columns(self.name, {name: cells}, f"--ignore {name}, ignore={[name]!r}, leaves it out")
         return NUMERIC
 
     def _problem_message(self, name: str, table: Table, kind: str) -> str:

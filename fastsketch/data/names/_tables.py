@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import InputFile, SourceError
-from fastsketch.data.files._table import DECIDING_LINES, UNDIVIDED, Dialect, as_number
+from fastsketch.data.files._table import DECIDING_LINES, SEPARATOR_HINT, Dialect, as_number
 from fastsketch.data.sources._csv import Csv, first_lines
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import is_typed_file
@@ -66,7 +66,7 @@ def open_table(table: Any, dialect: Dialect, *, min_columns: int = 1, buffered: 
 def _require_columns(table: Any, min_columns: int) -> Any:
     """Return a table. SourceError if it has fewer than `min_columns` columns."""
     if 0 < table.width < min_columns:
-        hint = "" if table.width > 1 or table.unit == "row" else f"; {UNDIVIDED}"
+        hint = "" if table.width > 1 or table.unit == "row" else f"; {SEPARATOR_HINT}"
         raise table.error(table.begins, f"{min_columns} columns are needed, there are {table.width}{hint}")
     return table
 

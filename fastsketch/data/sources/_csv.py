@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fastsketch._core.warning import warn_caller
-from fastsketch.data.files._input import InputFile, SourceError, whole_lines
+from fastsketch.data.files._input import InputFile, SourceError, iterate_whole_lines
 from fastsketch.data.files._table import (
-    AGAIN,
     BYTE_ORDER_MARK,
     DECIDING_LINES,
+    HEADER_REPEATED,
+    HEADER_UNDECIDED,
     MISSING,
-    UNDIVIDED,
-    UNREAD,
-    UNTOLD,
+    OTHER_MISSING,
+    SEPARATOR_HINT,
     WORD,
     Dialect,
     OpenQuote,
@@ -32,14 +32,14 @@ from fastsketch.data.files._table import (
     as_number,
     as_utf8,
     cells_of,
+    detect_header,
     is_name,
     is_numbering,
     kind_of,
     listed,
+    log_header_choice,
     no_number,
-    say_header,
     separator_of,
-    tell_header,
 )
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._source import LONGEST_LINE
@@ -73,7 +73,7 @@ class Csv:
         The first lines.
     dialect : Dialect
     numbers : bool, default False
-        Whether the rows are read as numbers. Then a first line of words is a header if ``tell_header`` is undecided,
+        Whether the rows are read as numbers. Then a first line of words is a header if ``detect_header`` is undecided,
         and columns that are not read may contain bytes that are not UTF-8.
 
     Attributes
@@ -131,7 +131,7 @@ class Csv:
             if all(kind_of(name, dialect) != WORD for name in self._head):
                 self._numbering = lines[self.begins - 1].rstrip(b"\r")
             if again := [number for number, cells in self.first if cells == self._head]:
-                raise self.error(again[0], AGAIN)
+                raise self.error(again[0], HEADER_REPEATED)
         warn_of_partitions(name)
 
     def _read_first(self, start: bytes) -> None:
@@ -154,17 +154,17 @@ class Csv:
         if self.dialect.header is not None:
             return self.dialect.header
         head, rows = self.first[0][1], [cells for _, cells in self.first]
-        told = tell_header(rows, self.dialect)
+        told = detect_header(rows, self.dialect)
         if told is None and self._numbers:
             if all(is_name(cell, self.dialect) for cell in head):
                 told = True  # as a row of numbers it would be refused
             elif len(rows) == 1 and WORD not in (kind_of(cell, self.dialect) for cell in head):
                 told = False
         if told is None:
-            divided = "" if self.width > 1 else f"; {UNDIVIDED}"
-            raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
+            divided = "" if self.width > 1 else f"; {SEPARATOR_HINT}"
+            raise self.error(self.begins, f"{listed(head)}: {HEADER_UNDECIDED}{divided}")
         if told:
-            say_header(f"{self.name}, line {self.begins}", rows, self.dialect)
+            log_header_choice(f"{self.name}, line {self.begins}", rows, self.dialect)
         return told
 
     def error(self, number: int, why: object) -> SourceError:
@@ -189,7 +189,7 @@ class Csv:
         """
         line, skip = 0, 0 if is_part else self._header_lines
         newline, last_end = self.newline, self._last_end
-        for piece in whole_lines(file, n_bytes, LONGEST_LINE, newline=newline, last_end=last_end):
+        for piece in iterate_whole_lines(file, n_bytes, LONGEST_LINE, newline=newline, last_end=last_end):
             if not line and not is_part:
                 piece = piece.removeprefix(BYTE_ORDER_MARK)
             while piece and line < skip:
@@ -384,8 +384,8 @@ class Csv:
     def why(self, cell: str, column: int) -> str:
         """Describe why a cell is not a number, and what the user can do about it."""
         if self._head and cell == self._head[column]:
-            return AGAIN
-        if cell.strip().lower() in UNREAD:
+            return HEADER_REPEATED
+        if cell.strip().lower() in OTHER_MISSING:
             said = f"--set na_values={cell.strip()} (na_values=[{cell.strip()!r}]) reads it as missing"
             return f"{no_number(cell, self.dialect)}: {said}, and fill= (--fill) fills it in"
         return f"{no_number(cell, self.dialect)}{self.hint(column)}"
@@ -408,7 +408,7 @@ class Csv:
         """Raise SourceError if the header line occurs again among the rows, as in concatenated files."""
         for number, row in enumerate(piece.split(self.newline), line + 1):
             if row.rstrip(b"\r") == self._numbering:
-                raise self.error(number, AGAIN)
+                raise self.error(number, HEADER_REPEATED)
 
 
 def _no_hint(column: int) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from fastsketch._core.escaping import escaped
 from fastsketch._core.validation import as_rows
 from fastsketch._core.warning import warn_caller
-from fastsketch.data.files._input import InputFile, SourceError, most_unpacked
+from fastsketch.data.files._input import InputFile, SourceError, max_unpacked_bytes
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._npz_source import SparseMatrix
@@ -118,7 +118,7 @@ def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: 
             raise ValueError(f"the matrix is {symmetry}, and has the shape {(n_rows, n_columns)}")
         if n_entries > size:
             raise ValueError(f"it is cut short: {size:,} bytes cannot hold {n_entries:,} entries")
-        if form == "coordinate" and 8 * n_rows > most_unpacked(size, max_unpacked):
+        if form == "coordinate" and 8 * n_rows > max_unpacked_bytes(size, max_unpacked):
             raise ValueError(f"it claims {n_rows:,} rows in {size:,} bytes")
         start = _check_lines(text, form == "array", field)
         # scipy reads missing entries of symmetric matrices as 0, and crashes on a dense matrix without rows

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.escaping import escaped
-from fastsketch.data.files._input import SourceError, most_unpacked
+from fastsketch.data.files._input import SourceError, max_unpacked_bytes
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged
@@ -45,7 +45,7 @@ def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
 
     Chunks that nobody has written are not stored, so a few bytes can state any shape.
     """
-    if n_bytes > most_unpacked(stored, given):
+    if n_bytes > max_unpacked_bytes(stored, given):
         raise SourceError(
             f"{name} would take {n_bytes:,} bytes of memory at a time, and {stored:,} are stored: if it is as it "
             "should be, raise max_unpacked of fs.open_rows"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.data.files._input import InputFile, SourceError, whole_lines
+from fastsketch.data.files._input import InputFile, SourceError, iterate_whole_lines
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
@@ -60,7 +60,7 @@ class SvmlightSource(TextSource):
         """
         n_features, n_lines = 0, 0
         with InputFile(self.path) as file:
-            for text in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+            for text in iterate_whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
                 if n_lines == 0 or (not self._zero_based and re.search(rb"[ \t]0+:", text)):
                     needed = self._parse(text, n_lines)[0].shape[1]
                 else:
@@ -71,7 +71,7 @@ class SvmlightSource(TextSource):
 
     def _blocks(self, file: InputFile) -> "Iterator[tuple[csr_array[Any], NDArray[np.float64]]]":
         n_rows = n_lines = 0
-        for text in whole_lines(file, _source.CHUNK_BYTES, LONGEST_LINE):
+        for text in iterate_whole_lines(file, _source.CHUNK_BYTES, LONGEST_LINE):
             rows, labels = self._parse(text, n_lines)
             if rows.shape[1] > self.n_features:
                 entry = int(np.argmax(rows.indices))

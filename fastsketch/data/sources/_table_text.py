@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import InputFile, SourceError
-from fastsketch.data.files._table import NUMBER, UNDIVIDED, WORD, is_numeric, kind_of, listed, say_ids
+from fastsketch.data.files._table import NUMBER, SEPARATOR_HINT, WORD, is_numeric, kind_of, listed, log_id_like_columns
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._column_names import positions, unique_names
 from fastsketch.data.sources._csv import Csv, first_cells, first_lines
@@ -41,7 +41,7 @@ class TableText(TextSource):
         rows, width = [cells for _, cells in self._csv.first], self._csv.width
         if width == 1 and rows and all(kind_of(row[0], dialect) == WORD for row in rows):
             first = listed(self._csv.names or rows[0])
-            raise self._csv.error(self._csv.begins, f"{first}: {UNDIVIDED}{self._csv.comment_hint}")
+            raise self._csv.error(self._csv.begins, f"{first}: {SEPARATOR_HINT}{self._csv.comment_hint}")
         names = self._csv.names
         self.n_features = width
         self.feature_names = None if not names else unique_names(names, f"{self.name}, line {self._csv.begins}")
@@ -58,7 +58,7 @@ class TableText(TextSource):
         if options.columns is None:
             self._columns = self._of_numbers(rows, leave_out=options.numeric)
             known = {self._called(k): [row[k] for row in rows] for k in self._columns}
-            say_ids(self.name, known, "--columns names the others, columns=")
+            log_id_like_columns(self.name, known, "--columns names the others, columns=")
         self._set_columns()
 
     def _set_columns(self) -> None:

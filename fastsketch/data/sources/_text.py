@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fastsketch.data.files._input import InputFile, SourceError, compression_of, whole_lines
+from fastsketch.data.files._input import InputFile, SourceError, compression_of, iterate_whole_lines
 from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, Place, Source
 from fastsketch.data.sources._streams import name_of
@@ -122,7 +122,7 @@ class TextSource(FileSource):
         """Yield (line number in the file, line) from the start of this part to the end of the file."""
         with InputFile(self.path, start=self._from) as file:
             number = self.line_at(0)
-            for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+            for block in iterate_whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
                 for line in block.splitlines():
                     yield number, line
                     number += 1

@@ -135,7 +135,7 @@ class BlockSummary:
             for start in range(0, n, step):
                 state.add_rows(plain_rows(rows[start : start + step], self.dtype), start)
         except BaseException:
-            _threads.settle()
+            _threads.end_interrupted_limits()
             raise
         self._current = state
 
@@ -156,7 +156,7 @@ class BlockSummary:
         except BaseException:
             if leaf.n_rows == leaf_rows:  # an interrupt may come after the rows were added
                 self._current = state
-            _threads.settle()
+            _threads.end_interrupted_limits()
             raise
 
     def merge(self, other: "BlockSummary") -> None:
@@ -225,7 +225,7 @@ class BlockSummary:
         There are none without a reservoir.
         """
         reservoir = self._current.reservoir
-        return np.empty((0, self.n_features), self.dtype) if reservoir is None else reservoir.copy().settled()[0]
+        return np.empty((0, self.n_features), self.dtype) if reservoir is None else reservoir.copy().sorted_sample()[0]
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -243,8 +243,8 @@ class BlockSummary:
         for number, node in enumerate(forest.nodes):
             arrays[f"rows_{number}"], arrays[f"mean_{number}"] = node.rows, node.mean
         if reservoir is not None:
-            # on a copy: ``settled`` changes the reservoir, and several threads may read
-            arrays["reservoir_rows"], arrays["reservoir_priority"], _ = reservoir.copy().settled()
+            # on a copy: ``sorted_sample`` changes the reservoir, and several threads may read
+            arrays["reservoir_rows"], arrays["reservoir_priority"], _ = reservoir.copy().sorted_sample()
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:

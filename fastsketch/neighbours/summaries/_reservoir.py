@@ -29,7 +29,7 @@ class Reservoir(BottomK):
         piece = Piece(rows, self._priorities(block, block_rows)[first_row : first_row + len(rows)])
         if self._limit is None:
             piece = Piece(np.array(rows), piece.priority)  # the caller may change the rows
-        self.offer(piece)
+        self.add_piece(piece)
 
     def may_keep(self, n: int, *, block: int, first_row: int, block_rows: int) -> bool:
         """Return True if offering n rows may change the sample.
@@ -45,7 +45,7 @@ class Reservoir(BottomK):
         return self._current[1]
 
     def validate(self, rows: NDArray[Any], priority: Priorities, *, n_rows: int) -> None:
-        """Raise ValueError if these arrays cannot be a sample of n_rows rows, as ``settled`` returns it."""
+        """Raise ValueError if these arrays cannot be a sample of n_rows rows, as ``sorted_sample`` returns it."""
         expected_rows, shape = self._empty.rows, (min(self._size, n_rows), self._empty.rows.shape[1])
         arrays = {"reservoir_rows": rows, "reservoir_priority": priority}
         checks.finite(arrays, "reservoir_rows", shape, expected_rows.dtype)
@@ -55,4 +55,4 @@ class Reservoir(BottomK):
 
     def restore(self, rows: NDArray[Any], priority: Priorities) -> None:
         """Replace the sample by rows and priorities that have passed ``validate``."""
-        self._hold(Piece(rows, priority))
+        self._replace_sample(Piece(rows, priority))

@@ -218,7 +218,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         except BaseException:
             if saved is not None and not self.is_past(saved, rows_then + n):
                 self.restore(saved)
-            _threads.settle()
+            _threads.end_interrupted_limits()
             raise
 
     def may_shrink(self, rows: Any) -> bool:

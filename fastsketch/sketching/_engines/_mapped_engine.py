@@ -110,7 +110,7 @@ class MappedEngine:
         except BaseException:
             if saved is not None:
                 self.restore(saved)
-            _threads.settle()
+            _threads.end_interrupted_limits()
             raise
 
     def _settle_block(self) -> None:

@@ -88,7 +88,7 @@ def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
             grown = _absorbed(grown, piece, min(step, n - start), part)
         return grown
     except BaseException:
-        _threads.settle()
+        _threads.end_interrupted_limits()
         raise
 
 

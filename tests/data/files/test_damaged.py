@@ -13,7 +13,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.data import SourceError, open_rows
-from fastsketch.data.files._input import InputFile, whole_lines
+from fastsketch.data.files._input import InputFile, iterate_whole_lines
 from tests.data.sources.helpers import labelled
 
 ROWS = np.random.default_rng(0).standard_normal((60, 8))
@@ -92,7 +92,7 @@ def test_pieces_of_whole_lines(tmp_path):
     for block_bytes, ahead in ((1, 0), (4, 2), (64, 6), (1000, 100)):
         with InputFile(path) as file:
             file.head(ahead)
-            pieces = list(whole_lines(file, block_bytes, 1000))
+            pieces = list(iterate_whole_lines(file, block_bytes, 1000))
         assert b"".join(pieces) == b"\n".join(lines) + b"\n"
         assert all(text.endswith(b"\n") for text in pieces)
         assert all(len(text) <= max(block_bytes, 300 + 2 * 300) for text in pieces)

@@ -6,7 +6,7 @@ import pytest
 
 from fastsketch.data import SourceError
 from fastsketch.data.files import _table as table
-from fastsketch.data.files._table import Dialect, tell_header
+from fastsketch.data.files._table import Dialect, detect_header
 from fastsketch.data.names import _tables
 from fastsketch.data.names._events import read_events
 
@@ -164,7 +164,7 @@ def test_each_id_is_held_once(tmp_path):
     ],
 )
 def test_headers(rows, told):
-    assert tell_header([row.split(",") for row in rows]) is told
+    assert detect_header([row.split(",") for row in rows]) is told
 
 
 def test_a_header_that_ids_alone_tell_is_a_warning(tmp_path, caplog):

@@ -71,27 +71,27 @@ def test_single_rows_lie_in_few_pieces():
     one, rows = Reservoir(600, 30, dtype=np.dtype(float), seed=1), ROWS[:500]
     for i, row in enumerate(rows):
         one.add_rows(row[np.newaxis], block=0, first_row=i, block_rows=900)
-    assert len(one._pieces) < 60 and one._n_held == 500
+    assert len(one._pieces) < 60 and one._n_stored == 500
     whole = Reservoir(600, 30, dtype=np.dtype(float), seed=1)
     whole.add_rows(rows, block=0, first_row=0, block_rows=900)
-    for mine, theirs in zip(one.settled(), whole.settled(), strict=True):
+    for mine, theirs in zip(one.sorted_sample(), whole.sorted_sample(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("first", [0, 1, 3, 4, 17, 95])
 def test_numbers_from_the_middle_of_a_sequence(first):
     whole = raw_numbers(3, Key.RESERVOIR, 5, 2, 100)
-    np.testing.assert_array_equal(raw_numbers(3, Key.RESERVOIR, 5, 2, 5, first=first), whole[first : first + 5])
+    np.testing.assert_array_equal(raw_numbers(3, Key.RESERVOIR, 5, 2, 5, start=first), whole[first : first + 5])
 
 
 def test_reservoirs_share_rows_but_nothing_that_changes():
     one = Reservoir(50, 30, dtype=np.dtype(float), seed=1)
     one.add_rows(ROWS[:200], block=0, first_row=0, block_rows=900)
     two = one.copy()
-    before = one.settled()[0].copy()
+    before = one.sorted_sample()[0].copy()
     two.add_rows(ROWS[200:], block=0, first_row=200, block_rows=900)
-    assert np.array_equal(one.settled()[0], before)
-    assert not np.array_equal(two.settled()[0], before)
+    assert np.array_equal(one.sorted_sample()[0], before)
+    assert not np.array_equal(two.sorted_sample()[0], before)
     for rows, priority in [
         (ROWS[:5, :4], np.zeros(5, np.uint64)),
         (ROWS[:5], np.zeros(4, np.uint64)),
