@@ -40,7 +40,7 @@ def open_table(table: Any, dialect: Dialect, *, min_columns: int = 1, buffered: 
     min_columns : int, default 1
         Least number of columns that the table must have.
     buffered : bool, default False
-        Whether the caller keeps all rows in memory; then ``most_unpacked`` limits what a csv file unpacks to.
+        Whether the caller keeps all rows in memory; then ``max_unpacked_bytes`` limits what a csv file unpacks to.
 
     Raises
     ------

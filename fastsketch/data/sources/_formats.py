@@ -33,7 +33,7 @@ class Options:
     dialect: Dialect = Dialect()
     beside: str | int | None = None  # see _extra_column.py
     transpose: bool | None = None  # see open_rows
-    max_unpacked: int | None = None  # see most_unpacked in files/_input.py
+    max_unpacked: int | None = None  # see max_unpacked_bytes in files/_input.py
 
 
 # The function that opens a file, by suffix.

@@ -24,7 +24,7 @@ class TableText(TextSource):
 
     A number is decimal and finite. A cell that is empty, or NA, n/a, NaN, null, none or ?, is missing and read as NaN.
     Columns that are not selected may hold anything. The first line is a header if the dialect says so, if a column is
-    selected by name, or if ``tell_header`` finds one; if that is undecided, it is an error.
+    selected by name, or if ``detect_header`` finds one; if that is undecided, it is an error.
     """
 
     dtype = np.dtype(np.float64)
