@@ -275,5 +275,8 @@ def ids_to_columns(values: Any, model_ids: IdMap | None, n_items: int, name: str
 
 
 def columns_to_ids(items: NDArray[np.int64], model_ids: IdMap | None) -> NDArray[Any]:
-    """Convert column indices of items to ids, and -1 to None. Return them unchanged if the model has no ids."""
+    """Convert column indices of items to ids. Return them unchanged if the model has no ids.
+
+    Index -1 becomes None, or stays -1 if the ids are integers.
+    """
     return items if model_ids is None else ids_at(model_ids, items)
