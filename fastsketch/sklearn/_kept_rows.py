@@ -68,7 +68,7 @@ class KeptRows:
 
         The arguments are those of ``chosen``. This object is not changed.
         """
-        part = self.chosen(rows, weights, **where)
+        part = self.select(rows, weights, **where)
         if part is None:
             return self
         out = self.copy()
@@ -78,7 +78,7 @@ class KeptRows:
     def add(self, part: Piece) -> None:
         """Add the rows that ``chosen`` has selected to the sample, in place."""
         if self._rows is None:
-            self._rows = BottomK(self.size, part.chosen(slice(0, 0)))
+            self._rows = BottomK(self.size, part.select(slice(0, 0)))
         self._rows.add_piece(part)
 
     def _keys_of(self, first: int, stop: int) -> NDArray[np.uint64]:
