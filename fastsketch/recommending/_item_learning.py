@@ -264,7 +264,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return weights
 
     def _faded_attributes(self, factor: float) -> dict[str, Any]:
-        """Return the attributes {name: value} that change if the weight of all earlier rows is multiplied by `factor`."""
+        """Return the attributes {name: value} that change if all earlier weights are multiplied by `factor`."""
         assert self._squares is not None
         return {
             "_squares": self._squares * factor,

@@ -68,7 +68,7 @@ class KeptRows:
 
         The arguments are those of ``chosen``. This object is not changed.
         """
-        part = self.select(rows, weights, **where)
+        part = self.chosen(rows, weights, **where)
         if part is None:
             return self
         out = self.copy()
