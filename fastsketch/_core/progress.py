@@ -41,10 +41,10 @@ class ProgressLine:
     def show(
         self, fraction: float, rows: int, *, final: bool = False, extra_entries: Mapping[str, Any] | None = None
     ) -> None:
-        """Print the progress, if printing is on and the last line is not too recent.
+        """Print the progress, if printing is enabled and the last line is not too recent.
 
-        fraction: share of the job that is done, in [0, 1]. rows: number of rows so far. more: further entries of the
-        line. A final line is always printed.
+        `fraction` is the share of the job that is done, in [0, 1], `rows` the number of rows so far, and
+        `extra_entries` are further entries of the line. A final line is always printed.
         """
         now = time.perf_counter()
         self._first_fraction = fraction if self._first_fraction is None else self._first_fraction
