@@ -140,6 +140,12 @@ def columns_of_dates(folder):
     list(TableRows(folder / "t.csv").chunks())
 
 
+def folder_of_a_column(folder):
+    (folder / "day=1").mkdir()
+    (folder / "day=1" / "part.csv").write_text("x,y\n1,2\n3,4\n")
+    fs.open_rows(folder / "day=1" / "part.csv")
+
+
 def genes_by_cells(folder):
     text = io.BytesIO()
     scipy_io.mmwrite(text, sparse.coo_array(np.eye(3, 2)))
@@ -182,6 +188,7 @@ PROVOKED = {
     "data/names/_events.py": [times_of_a_file],
     "data/names/_table_rows.py": [columns_of_dates],
     "data/sources/_table_text.py": [columns_of_words],
+    "data/sources/_csv.py": [folder_of_a_column],
     "data/sources/_market.py": [genes_by_cells],
     "jobs/_manifest.py": [nothing_to_resume],
     "jobs/_checkpoint.py": [damaged_node],
