@@ -10,8 +10,8 @@ from fastsketch._frame.model import Model
 from fastsketch.data.names._triples import Table
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Fitted
-from fastsketch.lowrank._ids import Ids, left_out
-from fastsketch.lowrank._queries import Scale, recommended
+from fastsketch.lowrank._ids import Ids, exclusion_matrix
+from fastsketch.lowrank._queries import Scale, recommend_columns
 
 
 class LowRankAnswers(Model, abstract=True):
@@ -24,7 +24,7 @@ class LowRankAnswers(Model, abstract=True):
         self._ids = Ids()
         self._fitted: Fitted | None = None
 
-    def _known(self) -> Fitted:
+    def _require_fitted(self) -> Fitted:
         """Return the fitted model. Raise ValueError if ``fit`` has not been called."""
         if self._fitted is None:
             raise ValueError("the model has not been fitted: call fit first")
@@ -49,9 +49,9 @@ class LowRankAnswers(Model, abstract=True):
         ndarray (k,)
             In the dtype of the fit.
         """
-        fitted = self._known()
-        rank = fitted.rank(rank)
-        return fitted.pairs(*self._ids.pairs(rows, columns, fitted.shape), rank)
+        fitted = self._require_fitted()
+        rank = fitted.validate_rank(rank)
+        return fitted.score_pairs(*self._ids.pair_positions(rows, columns, fitted.shape), rank)
 
     def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
         """Compute the model's scores of the submatrix of the given rows and columns.
@@ -69,10 +69,10 @@ class LowRankAnswers(Model, abstract=True):
         ndarray (len(rows), len(columns))
             In the dtype of the fit.
         """
-        fitted = self._known()
+        fitted = self._require_fitted()
         m, n = fitted.shape
-        which = np.arange(n) if columns is None else self._ids.places(columns, 1, n, "columns")
-        return fitted.block(self._ids.places(rows, 0, m, "rows"), which, fitted.rank(rank))
+        column_positions = np.arange(n) if columns is None else self._ids.positions(columns, 1, n, "columns")
+        return fitted.score_block(self._ids.positions(rows, 0, m, "rows"), column_positions, fitted.validate_rank(rank))
 
     def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
         """Predict the values of the matrix entries at (rows[k], columns[k]).
@@ -106,7 +106,7 @@ class LowRankAnswers(Model, abstract=True):
         >>> model.predict(["ann", "cat"], ["Ikiru", "Heat"]).round()
         array([1., 2.])
         """
-        return self._scale().predicted(self.decision_function(rows, columns, rank=rank))
+        return self._scale().to_predictions(self.decision_function(rows, columns, rank=rank))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
         """Predict the probability of the label +1 at the entries (rows[k], columns[k]), for the logistic loss.
@@ -137,7 +137,7 @@ class LowRankAnswers(Model, abstract=True):
         >>> model.predict_proba([0, 0], [1, 15]).round(1)
         array([1., 0.])
         """
-        return self._scale().probability(self.decision_function(rows, columns, rank=rank))
+        return self._scale().to_probabilities(self.decision_function(rows, columns, rank=rank))
 
     def predict_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
         """Predict the values of the submatrix of the given rows and columns.
@@ -168,7 +168,7 @@ class LowRankAnswers(Model, abstract=True):
         >>> model.predict_block(["ann", "dan"]).shape, list(model.column_ids)
         ((2, 4), ['Alien', 'Heat', 'Ikiru', 'Ran'])
         """
-        return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
+        return self._scale().to_predictions(self.decision_block(rows, columns, rank=rank))
 
     def complete(self, *, max_memory: float = 1e9) -> Array:
         """Return the whole matrix of predictions.
@@ -197,14 +197,14 @@ class LowRankAnswers(Model, abstract=True):
         >>> fs.LowRankModel(1, ridge=0.01, biases=False, sweeps=9).fit(seen).complete().round()[1]
         array([2., 4., 6.])
         """
-        fitted, limit = self._known(), as_real(max_memory, "max_memory", 0.0, 1e300, low_open=True)
+        fitted, limit = self._require_fitted(), as_real(max_memory, "max_memory", 0.0, 1e300, low_open=True)
         (m, n), need = fitted.shape, fitted.left.itemsize * fitted.row.size * fitted.column.size
         if need > limit:
             raise ValueError(
                 f"the {m:,} x {n:,} predictions take {need:,} bytes, more than max_memory={limit:g}: predict_block "
                 "predicts some rows at a time"
             )
-        return self._scale().predicted(fitted.block(np.arange(m), np.arange(n), fitted.selected_rank))
+        return self._scale().to_predictions(fitted.score_block(np.arange(m), np.arange(n), fitted.selected_rank))
 
     def factors(self, rank: int | None = None) -> tuple[Array, Array]:
         """Return the factors A of rows and B of columns, whose product A B' is the low-rank part of the scores.
@@ -236,12 +236,12 @@ class LowRankAnswers(Model, abstract=True):
         >>> bool(np.allclose(scores, model.decision_block(["ann", "bob", "cat", "dan"]), atol=1e-4))
         True
         """
-        fitted = self._known()
-        return fitted.factors(fitted.rank(rank))
+        fitted = self._require_fitted()
+        return fitted.factors(fitted.validate_rank(rank))
 
     def bias_terms(self) -> tuple[float, Array, Array]:
         """Return the global bias, and copies of the row biases (m,) and the column biases (n,)."""
-        fitted = self._known()
+        fitted = self._require_fitted()
         return fitted.level, fitted.row.copy(), fitted.column.copy()
 
     # -- uses --------------------------------------------------------------------------------------------------------
@@ -294,21 +294,21 @@ class LowRankAnswers(Model, abstract=True):
         >>> films
         array([['Ikiru']], dtype=object)
         """
-        fitted = self._known()
-        rank, (m, columns) = fitted.rank(rank), fitted.shape
-        chosen = self._ids.places(rows, 0, m, "rows")
-        by_id = left_out(exclude, rows, self._ids)
-        best, predictions = recommended(
-            chosen,
+        fitted = self._require_fitted()
+        rank, (m, columns) = fitted.validate_rank(rank), fitted.shape
+        row_positions = self._ids.positions(rows, 0, m, "rows")
+        exclusion = exclusion_matrix(exclude, rows, self._ids)
+        best, predictions = recommend_columns(
+            row_positions,
             n,
-            own=fitted.own(chosen, rank),
-            other=fitted.other(np.arange(columns), rank),
+            row_side=fitted.row_side(row_positions, rank),
+            column_side=fitted.column_side(np.arange(columns), rank),
             scale=self._scale(),
-            exclude=exclude if by_id is None else by_id,
-            allow=self._ids.known(allow, 1, "allow"),
-            n_rows=m if by_id is None else None,
+            exclude=exclude if exclusion is None else exclusion,
+            allow=self._ids.sorted_positions(allow, 1, "allow"),
+            n_rows=m if exclusion is None else None,
         )
-        return self._ids.named(best, 1), predictions
+        return self._ids.ids_at(best, 1), predictions
 
     def similar(
         self, index: Any, n: int = 10, *, axis: int = 0, rank: int | None = None
@@ -347,12 +347,12 @@ class LowRankAnswers(Model, abstract=True):
         if axis > 1:
             raise ValueError(f"axis must be 0 or 1, got {axis}")
         n = as_integer(n, "n", 1)
-        side = self.factors(rank)[axis].astype(np.float64)
-        index = self._ids.one(index, axis, len(side), "index")
+        factors = self.factors(rank)[axis].astype(np.float64)
+        index = self._ids.position(index, axis, len(factors), "index")
         if index < 0:
             raise ValueError("index must be one of the fit, got -1")
-        size = np.linalg.norm(side, axis=1)
-        cosines = side @ side[index] / np.maximum(size * size[index], 1e-300)
+        lengths = np.linalg.norm(factors, axis=1)
+        cosines = factors @ factors[index] / np.maximum(lengths * lengths[index], 1e-300)
         cosines[index] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[: min(n, len(side) - 1)]
-        return self._ids.named(best, axis), cosines[best]
+        best = np.argsort(-cosines, kind="stable")[: min(n, len(factors) - 1)]
+        return self._ids.ids_at(best, axis), cosines[best]

@@ -4,12 +4,11 @@ from numbers import Real
 from typing import Any, cast
 
 from fastsketch._core.validation import as_integer, as_real
-from fastsketch.lowrank._setting import LEARNED, LEARNS, Ridge
+from fastsketch.lowrank._setting import LEARNED, LEARNED_RIDGE_LOSSES, Ridge
 
 
 def as_ridge(value: Any, name: str) -> Ridge | None:
-    """Check that a ridge is None, "learned" or a number of at least 0, and return it. Raise TypeError or ValueError if
-    not."""
+    """Validate a ridge: return it if it is None, "learned" or a number >= 0, else raise TypeError or ValueError."""
     if value is None or (isinstance(value, str) and value == LEARNED):
         return value
     if isinstance(value, str):
@@ -19,8 +18,10 @@ def as_ridge(value: Any, name: str) -> Ridge | None:
 
 def check_learned(ridge: Ridge | None, loss: str, sweeps: int | None) -> None:
     """Raise ValueError if the ridge is "learned" but the loss is not "square", or there are no sweeps."""
-    if ridge == LEARNED and (loss not in LEARNS or sweeps == 0):
-        raise ValueError(f"ridge={LEARNED!r} is for loss={LEARNS[0]!r} with sweeps, got loss={loss!r}, sweeps={sweeps}")
+    if ridge == LEARNED and (loss not in LEARNED_RIDGE_LOSSES or sweeps == 0):
+        raise ValueError(
+            f"ridge={LEARNED!r} is for loss={LEARNED_RIDGE_LOSSES[0]!r} with sweeps, got loss={loss!r}, sweeps={sweeps}"
+        )
 
 
 def as_range(value: Any, name: str) -> tuple[float, float]:
@@ -40,8 +41,7 @@ def as_steps(value: Any, name: str) -> int | None:
 
 
 def as_share(validation: Any) -> float | None:
-    """Return the validation argument if it is a fraction of the entries, in (0, 1). Return None if it is held-out data
-    or None."""
+    """Return the argument `validation` if it is a share of the entries in (0, 1), or None if it is data or None."""
     if isinstance(validation, bool):
         raise TypeError(f"validation must be a share of the entries, entries held out or None, got {validation}")
     if not isinstance(validation, Real):

@@ -11,25 +11,26 @@ from fastsketch._kernels.lowrank import fits
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._quantile import weighted_quantile
-from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
-from fastsketch.lowrank._units import TINY, mean_curvature, spread_from
+from fastsketch.lowrank._setting import DEVIATION_MULTIPLES, LossSetting
+from fastsketch.lowrank._units import TINY, mean_curvature, robust_deviation
 
 Floats = NDArray[np.float64]
 
-SWEEPS = 20
-# Sweeps of the rough fits of biases from which only the spread of the residuals, or outlying offsets, are taken. After
-# two sweeps losses with kinks are still far from the optimum; after five the rest of the way changes little.
+MAX_SWEEPS = 20
+# Sweeps of the rough fits of biases that only estimate the spread of the residuals, or outlying offsets. After two
+# sweeps losses with kinks are still far from the optimum; after five, further sweeps change little.
 ROUGH_SWEEPS = 5
 # Longest Newton step of a bias for labels and counts, in units of the score. Their curvature falls with the score, so
 # that Newton steps overshoot: without a limit a fit of signed links ended at 1.2 times the smallest objective.
-LIMIT = 2.0
+MAX_BIAS_STEP = 2.0
 # Sweeps stop when one lowers the objective by less than this share of it.
-ENOUGH = 1e-4
-# Robust standard deviations of the residuals beyond which a bias is not shrunk: the three deviations of Hampel's
-# identifier (Davies and Gather 1993). The rounds in which such offsets are looked for: each one leaves some hundredths.
-MOST_OFFSET, MOST_ROUNDS = 3.0, 10
+RELATIVE_TOLERANCE = 1e-4
+# A bias that is larger than this many robust standard deviations of the residuals is not shrunk: the three deviations
+# of Hampel's identifier (Davies and Gather 1993). Such offsets are searched in at most MAX_OFFSET_ROUNDS rounds, since
+# each round leaves some hundredths of them.
+MAX_SHRUNK_DEVIATIONS, MAX_OFFSET_ROUNDS = 3.0, 10
 # Distance from the kink within which a loss with kinks is replaced by a parabola, as a share of the spread of X.
-SMOOTH = 1e-2
+KINK_SHARE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Biases:
 # -- a constant score, and the spread around it ------------------------------------------------------------------------
 def constant_score(observations: Entries, loss: LossSetting) -> float:
     """Return the constant score that minimises the loss; for "huber" and "epsilon_insensitive" it is approximate."""
-    weight, total = _value_sums(observations.data)
+    weight, total = weighted_value_sums(observations.data)
     if not weight > 0:
         return 0.0
     mean = total / weight
@@ -58,15 +59,15 @@ def constant_score(observations: Entries, loss: LossSetting) -> float:
     if loss.name in ("square", "squared_hinge"):
         return mean
     target = weight * (loss.parameter if loss.name == "quantile" else 0.5)
-    if not observations.weighted:  # the rank of an order statistic
+    if not observations.has_weights:  # the rank of an order statistic
         target = min(max(float(np.ceil(target)), 1.0), observations.n_observations)
     data = observations.data
-    weights = data.c.astype(np.float64) if observations.weighted else None
+    weights = data.c.astype(np.float64) if observations.has_weights else None
     return weighted_quantile(data.o.astype(np.float64), weights, target)
 
 
-def _value_sums(data: Observed) -> tuple[float, float]:
-    """Return the total weight and the weighted sum of the observed values."""
+def weighted_value_sums(data: Observed) -> tuple[float, float]:
+    """Compute the total weight and the weighted sum of the observed values."""
     o, c = data.o, data.c
     if not len(c):
         return float(len(o)), float(o.sum(dtype=np.float64))
@@ -83,40 +84,42 @@ def parameter_from_data(observations: Entries, loss: LossSetting, level: float, 
     `level`, so that few wrong entries cannot spoil them. With bias_ridge=None there are no biases, and the residuals of
     `level` decide.
     """
-    share, first = FROM_SPREAD[loss.name], _spread_around(observations, level)
-    if not first > 0:
+    multiple, first_deviation = DEVIATION_MULTIPLES[loss.name], robust_residual_deviation(observations, level)
+    if not first_deviation > 0:
         return LOSSES[loss.name].parameter or 1.0  # all values are equal: there is no scale
     if bias_ridge is None:
-        return share * first
-    rough = replace(loss, parameter=share * first)
-    penalty = bias_ridge * mean_curvature(observations, rough, level)
-    left = _spread_around(
-        observations, fit_biases(observations, rough, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS)
+        return multiple * first_deviation
+    rough_loss = replace(loss, parameter=multiple * first_deviation)
+    penalty = bias_ridge * mean_curvature(observations, rough_loss, level)
+    residual_deviation = robust_residual_deviation(
+        observations, fit_biases(observations, rough_loss, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS)
     )
-    return share * (left if left > 0 else first)
+    return multiple * (residual_deviation if residual_deviation > 0 else first_deviation)
 
 
-def _spread_around(observations: Entries, centre: float | Biases) -> float:
-    """Estimate a robust standard deviation of the residuals around a constant score or around biases."""
+def robust_residual_deviation(observations: Entries, centre: float | Biases) -> float:
+    """Estimate the standard deviation of the residuals of a constant score, or of biases, from their median size."""
     data = observations.data
     z: Any = centre
     if isinstance(centre, Biases):
         z = data.scores(np.zeros((data.m, 0)), np.zeros((data.n, 0)), centre.rows, centre.columns)
-    sizes = np.abs(np.asarray(data.o - z, np.float64))
-    if not len(sizes):
+    absolute_residuals = np.abs(np.asarray(data.o - z, np.float64))
+    if not len(absolute_residuals):
         return 0.0
     with np.errstate(over="ignore"):
-        mean = float(sizes.mean())
-    return spread_from(weighted_quantile(sizes, None, len(sizes) // 2 + 1.0), mean)
+        mean = float(absolute_residuals.mean())
+    return robust_deviation(weighted_quantile(absolute_residuals, None, len(absolute_residuals) // 2 + 1.0), mean)
 
 
 # -- biases ------------------------------------------------------------------------------------------------------------
-def no_biases(observations: Entries) -> Biases:
-    """Return a Biases object whose biases are all zero."""
+def zero_biases(observations: Entries) -> Biases:
+    """Return biases that are all zero, for a fit without biases."""
     return Biases(0.0, np.zeros(observations.m, observations.dtype), np.zeros(observations.n, observations.dtype))
 
 
-def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
+def fit_biases(
+    observations: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = MAX_SWEEPS
+) -> Biases:
     """Fit the global bias and the biases of rows and columns, by alternating Newton steps.
 
     Losses without curvature are replaced by a parabola that touches them from above (`smoothing`).
@@ -132,25 +135,28 @@ def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level:
     sweeps : int
         Largest number of sweeps.
     """
-    limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(observations.data, loss))
+    max_step, loss_arguments = (
+        np.inf if loss.definition.targets == "real" else MAX_BIAS_STEP,
+        (loss, kink_half_width(observations.data, loss)),
+    )
     column: Floats = np.zeros(observations.n)
     columns = column.astype(observations.dtype)
     rows: Floats = np.zeros(observations.m)
-    before, *_, slopes, curvatures = _bias_sums(observations.data, *known, rows, level, columns)
+    objective, *_, slopes, curvatures = _bias_sums(observations.data, *loss_arguments, rows, level, columns)
     for _ in range(sweeps):
-        column -= newton_step(slopes, curvatures, column, ridge, limit)
+        column -= newton_step(slopes, curvatures, column, ridge, max_step)
         columns = column.astype(observations.dtype)
-        _, slopes, curvatures, *_ = _bias_sums(observations.data, *known, rows, level, columns)
-        moved = newton_step(slopes, curvatures, rows, ridge, limit)
-        rows = rows - moved
+        _, slopes, curvatures, *_ = _bias_sums(observations.data, *loss_arguments, rows, level, columns)
+        row_steps = newton_step(slopes, curvatures, rows, ridge, max_step)
+        rows = rows - row_steps
         # the derivative that is left after the step of the rows moves the level
-        slope, curvature = float((slopes - curvatures * moved).sum()), float(curvatures.sum())
+        slope, curvature = float((slopes - curvatures * row_steps).sum()), float(curvatures.sum())
         if curvature > 0:
             level -= slope / curvature
-        after, *_, slopes, curvatures = _bias_sums(observations.data, *known, rows, level, columns)
-        if not before - after > ENOUGH * abs(before):
+        new_objective, *_, slopes, curvatures = _bias_sums(observations.data, *loss_arguments, rows, level, columns)
+        if not objective - new_objective > RELATIVE_TOLERANCE * abs(objective):
             break
-        before = after
+        objective = new_objective
     return Biases(float(level), (level + rows).astype(observations.dtype), columns)
 
 
@@ -168,41 +174,45 @@ def _bias_sums(
     The order is: loss, first and second derivatives of rows (m,), first and second derivatives of columns (n,).
     """
     rb = (level + row).astype(cb.dtype)
-    return fits.bias_sums(loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb)
+    return fits.bias_sums(loss.number, loss.parameter, smooth, *data.index_arrays, data.o, data.c, rb, cb)
 
 
-def without_outlying_offsets(observations: Entries, bias_ridge: float) -> Entries:
-    """Subtract the offsets of rows and columns that are far from all others, and return the new entries.
+def subtract_outlying_offsets(observations: Entries, bias_ridge: float) -> Entries:
+    """Subtract the offsets of rows and columns that are outliers among the biases. Return the new entries.
 
     A ridge shrinks all biases by the same share. The rest of a large offset would be fitted by factors, which spoils
     the predictions of all other entries. Therefore the shrinkage is limited (limited translation: Efron and Morris,
-    *Limiting the risk of Bayes and empirical Bayes estimators*, JASA 1972): a bias larger than ``MOST_OFFSET`` robust
-    standard deviations of the residuals is subtracted as a whole before the fit. Offsets are fitted under the absolute
-    loss without a ridge, so that few wrong entries cannot move them. The same entries are returned if there is none, or
-    if there are no more than two entries for each bias: a fit under the absolute loss passes through as many entries
-    as there are biases, so that the median residual is then zero.
+    *Limiting the risk of Bayes and empirical Bayes estimators*, JASA 1972): a bias larger than
+    ``MAX_SHRUNK_DEVIATIONS`` robust standard deviations of the residuals is subtracted as a whole before the fit.
+    Offsets are fitted under the absolute loss without a ridge, so that few wrong entries cannot move them. The same
+    entries are returned if there are no such offsets, or if there are no more than two entries for each bias: a fit
+    under the absolute loss passes through as many entries as there are biases, so that the median residual is zero.
     """
     if observations.n_observations <= 2 * (observations.m + observations.n - 1):
         return observations
     loss = LossSetting("absolute", 0.0)
     outlying = [np.zeros(observations.m, bool), np.zeros(observations.n, bool)]
-    shares = [counts / (counts + bias_ridge) if bias_ridge else 1.0 for counts in observations.data.counts]
-    for _ in range(MOST_ROUNDS):
+    shrinkage = [counts / (counts + bias_ridge) if bias_ridge else 1.0 for counts in observations.data.counts]
+    for _ in range(MAX_OFFSET_ROUNDS):
         level = constant_score(observations, loss)
         biases = fit_biases(observations, loss, ridge=0.0, level=level, sweeps=ROUGH_SWEEPS)
-        limit = MOST_OFFSET * _spread_around(observations, biases)
+        threshold = MAX_SHRUNK_DEVIATIONS * robust_residual_deviation(observations, biases)
         offsets = [biases.rows.astype(np.float64) - biases.level, biases.columns.astype(np.float64)]
-        beyond = [share * np.abs(each) > limit for share, each in zip(shares, offsets, strict=True)]
-        outlying = [one | other for one, other in zip(outlying, beyond, strict=True)]
+        is_beyond = [share * np.abs(each) > threshold for share, each in zip(shrinkage, offsets, strict=True)]
+        outlying = [previous | new for previous, new in zip(outlying, is_beyond, strict=True)]
         if not (outlying[0].any() or outlying[1].any()):
             break
         rows, columns = (np.where(flags, each, 0.0) for flags, each in zip(outlying, offsets, strict=True))
-        observations = observations.shifted(rows, columns)
-        if not (beyond[0].any() or beyond[1].any()):
+        observations = observations.subtract_offsets(rows, columns)
+        if not (is_beyond[0].any() or is_beyond[1].any()):
             break
     return observations
 
 
-def smoothing(observations: Observed, loss: LossSetting) -> float:
-    """Return the smallest half-width of the parabolas that smooth a loss with kinks. Smooth losses do not use it."""
-    return SMOOTH if loss.curved else SMOOTH * max(observations.spread, 1e-12 * observations.largest, TINY)
+def kink_half_width(observations: Observed, loss: LossSetting) -> float:
+    """Return the smallest half-width of the parabolas that replace the kinks of a loss. Smooth losses ignore it."""
+    return (
+        KINK_SHARE
+        if loss.curved
+        else KINK_SHARE * max(observations.standard_deviation, 1e-12 * observations.max_abs_value, TINY)
+    )

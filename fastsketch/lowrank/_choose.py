@@ -13,13 +13,26 @@ from numpy.typing import NDArray
 from fastsketch.lowrank._fitted import Score, SelectionLine
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import LEARNED, Ridge, Ridges
-from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score
+from fastsketch.lowrank._sweeps import (
+    FactorModel,
+    Sweeps,
+    biases_only_model,
+    held_out_losses,
+    mean_held_out_gain,
+    mean_held_out_loss,
+)
 
-RIDGES = (4.0, 2.0, 1.0, 0.5, 0.25)  # noise levels: octaves about the one at which a factor of pure noise vanishes
+RIDGE_CANDIDATES = (
+    4.0,
+    2.0,
+    1.0,
+    0.5,
+    0.25,
+)  # noise levels: octaves about the one at which a factor of pure noise vanishes
 
 
-def unit_of(mean: float) -> float:
-    """Return a power of two near the mean loss. Losses are divided by it so that their squares do not overflow."""
+def power_of_two_above(mean: float) -> float:
+    """Return the power of two above a mean loss. Losses are divided by it so that their squares do not overflow."""
     return ldexp(1.0, frexp(mean)[1]) if 0 < mean < inf else 1.0
 
 
@@ -27,13 +40,13 @@ def unit_of(mean: float) -> float:
 class Candidate:
     """A fitted model with its losses on the held-out entries."""
 
-    model: Factors
+    model: FactorModel
     losses: NDArray[np.float64]  # of the held-out entries
     score: Score
     gain: Score  # mean loss of biases alone minus that of the model, and the standard error of the difference
 
     @property
-    def line(self) -> SelectionLine:
+    def selection_line(self) -> SelectionLine:
         """Return a dict with the candidate's rank, ridges, held-out loss and gain, for ``LowRankModel.selection``."""
         rank, ridges = self.model.rank, self.model.ridges
         return SelectionLine(
@@ -47,12 +60,10 @@ class Candidate:
         )
 
 
-def choose(
+def choose_ridge(
     pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None
-) -> tuple[Factors, Score, list[SelectionLine]]:
-    """Fit the model with each candidate ridge, and return the one with the smallest held-out loss.
-
-    Its score and a list of dicts that describe all candidates are returned too.
+) -> tuple[FactorModel, Score, list[SelectionLine]]:
+    """Fit the model with each candidate ridge, and return the model with the smallest held-out loss.
 
     Parameters
     ----------
@@ -70,14 +81,20 @@ def choose(
         The selection has one line for each candidate, and the model of biases alone comes last.
     """
     entries, loss, rank = pursuit.observations, pursuit.loss, pursuit.rank
-    model = biases_alone(entries, pursuit.biases, ridges)
-    losses = held_losses(entries, loss, model)
-    alone = Candidate(model, losses, held_score(losses), (0.0, 0.0))
-    unit = unit_of(alone.score[0])
+    model = biases_only_model(entries, pursuit.biases, ridges)
+    losses = held_out_losses(entries, loss, model)
+    biases_only = Candidate(model, losses, mean_held_out_loss(losses), (0.0, 0.0))
+    loss_unit = power_of_two_above(biases_only.score[0])
     candidates: list[Candidate] = []
-    for multiple in RIDGES if ridge is None and ridges.ridge != LEARNED else (ridges.ridge,):
-        model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], replace(ridges, ridge=multiple))
-        losses = held_losses(entries, loss, model)
-        candidates.append(Candidate(model, losses, held_score(losses), held_gain(alone.losses, losses, unit)))
-    winner = min(candidates, key=lambda candidate: candidate.score[0])
-    return winner.model, winner.score, [*(each.line for each in candidates), alone.line]
+    for ridge_candidate in RIDGE_CANDIDATES if ridge is None and ridges.ridge != LEARNED else (ridges.ridge,):
+        model = sweeps.run(
+            *pursuit.factors_and_biases(rank), pursuit.path[rank], replace(ridges, ridge=ridge_candidate)
+        )
+        losses = held_out_losses(entries, loss, model)
+        candidates.append(
+            Candidate(
+                model, losses, mean_held_out_loss(losses), mean_held_out_gain(biases_only.losses, losses, loss_unit)
+            )
+        )
+    best = min(candidates, key=lambda candidate: candidate.score[0])
+    return best.model, best.score, [*(candidate.selection_line for candidate in candidates), biases_only.selection_line]

@@ -20,7 +20,7 @@ from fastsketch.lowrank._setting import LossSetting
 Array = NDArray[Any]  # float32 or float64, the same one throughout a fit
 Indices = NDArray[np.uint32]
 # Largest weight, and the inverse of the smallest, by bytes of the dtype: squares of weighted slopes must not overflow.
-MOST_WEIGHT = {4: 1e30, 8: 1e100}
+MAX_WEIGHT = {4: 1e30, 8: 1e100}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Observed:
     c: Array  # (nnz,) weights; empty if all are 1
 
     @cached_property
-    def where(self) -> tuple[Indices, Indices]:
+    def index_arrays(self) -> tuple[Indices, Indices]:
         """Return the CSR index arrays (indptr, indices), which compiled functions take as their arguments."""
         return self.indptr, self.indices
 
@@ -51,25 +51,25 @@ class Observed:
         z, dtype = np.empty_like(self.o) if out is None else out, self.o.dtype
         a, b = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
         rb, cb = np.ascontiguousarray(row_biases, dtype), np.ascontiguousarray(column_biases, dtype)
-        entries.scores(*self.where, a, b, rb, cb, z)
+        entries.scores(*self.index_arrays, a, b, rb, cb, z)
         return z
 
     def loss(self, loss: LossSetting, z: Array) -> tuple[float, float, float]:
         """Return the total weighted loss at given scores, and sums of squared first and of second derivatives."""
         return entries.objective(loss.number, loss.parameter, z, self.o, self.c)
 
-    def loss_of_each(self, loss: LossSetting, z: Array) -> NDArray[np.float64]:
+    def entry_losses(self, loss: LossSetting, z: Array) -> NDArray[np.float64]:
         """Return the weighted loss of each observed entry at the given scores, shape (nnz,)."""
-        values = loss.about.value(z.astype(np.float64), self.o.astype(np.float64), loss.parameter)
+        values = loss.definition.value(z.astype(np.float64), self.o.astype(np.float64), loss.parameter)
         return values * self.c if len(self.c) else values
 
-    def transposed(self) -> "Observed":
+    def transpose(self) -> "Observed":
         """Return the observed entries of the transposed matrix."""
         shape, order = (self.m, self.n), np.arange(len(self.o))
-        turned: Any = sparse.csr_array((order, self.indices, self.indptr), shape=shape).tocsc()
-        c = self.c[turned.data] if len(self.c) else self.c
-        where = turned.indptr.astype(np.uint32), turned.indices.astype(np.uint32)
-        return Observed(self.n, self.m, *where, self.o[turned.data], c)
+        transposed: Any = sparse.csr_array((order, self.indices, self.indptr), shape=shape).tocsc()
+        c = self.c[transposed.data] if len(self.c) else self.c
+        index_arrays = transposed.indptr.astype(np.uint32), transposed.indices.astype(np.uint32)
+        return Observed(self.n, self.m, *index_arrays, self.o[transposed.data], c)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -77,13 +77,13 @@ class Observed:
         return np.repeat(np.arange(self.m), self.counts[0])
 
     @cached_property
-    def spread(self) -> float:
+    def standard_deviation(self) -> float:
         """Return the standard deviation of the observed values, or 0 if there are none."""
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
 
     @cached_property
-    def largest(self) -> float:
+    def max_abs_value(self) -> float:
         """Return the largest absolute observed value, or 0 if there are none."""
         return float(np.abs(self.o).max(initial=0.0))
 
@@ -99,45 +99,46 @@ class Observed:
         counts: NDArray[Any] = np.bincount(self.rows, self.c, self.m) if len(self.c) else self.counts[0]
         return counts.astype(np.float64, copy=False)
 
-    def shifted(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
+    def subtract_offsets(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
         """Return new entries, from which an offset for each row (m,) and each column (n,) is subtracted."""
         offsets = np.repeat(rows, self.counts[0]) + columns[self.indices]
         return replace(self, o=(self.o - offsets).astype(self.o.dtype))
 
-    def write_over(self, out: Array) -> None:
+    def write_to(self, out: Array) -> None:
         """Write the observed values to their positions in the dense matrix `out`, in place."""
         out[self.rows, self.indices] = self.o
 
-    def every(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
-        """Return the entries of every stride-th row, and their indices among all entries. All other rows become
-        empty."""
+    def every_nth_row(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
+        """Return the entries of every stride-th row, and their indices among all entries; other rows become empty."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
-        kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
-        moved: NDArray[np.int64] = ends[:-1] - kept[:-1]
-        at = np.arange(int(kept[-1]), dtype=np.int64) + np.repeat(moved, lengths)
-        c = self.c[at] if len(self.c) else self.c
-        return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
+        new_indptr: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
+        offsets: NDArray[np.int64] = ends[:-1] - new_indptr[:-1]
+        entry_positions = np.arange(int(new_indptr[-1]), dtype=np.int64) + np.repeat(offsets, lengths)
+        c = self.c[entry_positions] if len(self.c) else self.c
+        return Observed(
+            self.m, self.n, new_indptr.astype(np.uint32), self.indices[entry_positions], self.o[entry_positions], c
+        ), entry_positions
 
-    def with_weight(self) -> "Observed":
+    def drop_zero_weights(self) -> "Observed":
         """Return the entries of positive weight. Weights that are all 1 are dropped."""
-        kept = self if self.c.all() else self.part(self.c > 0)
-        return replace(kept, c=kept.c[:0]) if (kept.c == 1).all() else kept
+        weighted = self if self.c.all() else self.select(self.c > 0)
+        return replace(weighted, c=weighted.c[:0]) if (weighted.c == 1).all() else weighted
 
-    def part(self, mask: NDArray[np.bool_]) -> "Observed":
+    def select(self, mask: NDArray[np.bool_]) -> "Observed":
         """Return the observed entries that a boolean mask (nnz,) selects."""
-        kept = np.concatenate([[0], np.cumsum(mask)])
+        cumulative = np.concatenate([[0], np.cumsum(mask)])
         return Observed(
             self.m,
             self.n,
-            kept[self.indptr.astype(np.int64)].astype(np.uint32),
+            cumulative[self.indptr.astype(np.int64)].astype(np.uint32),
             self.indices[mask],
             self.o[mask],
             self.c[mask] if len(self.c) else self.c,
         )
 
 
-def observed(
+def observed_entries(
     X: Any,
     *,
     loss: str,
@@ -181,14 +182,14 @@ def observed(
         dtype = np.dtype(np.float32 if values.dtype.name == "float32" else np.float64)
     with np.errstate(over="ignore"):
         o = np.ascontiguousarray(values, dtype)
-    good = np.isfinite(o)
-    if not good.all():
-        first = int(np.argmin(good))
-        entry, narrow = _entry(first, indptr, indices), " (as float32)" if np.isfinite(values[first]) else ""
-        raise ValueError(f"{name} must be finite where it is observed: entry {entry} is {values[first]}{narrow}")
+    valid = np.isfinite(o)
+    if not valid.all():
+        first = int(np.argmin(valid))
+        entry, note = entry_position(first, indptr, indices), " (as float32)" if np.isfinite(values[first]) else ""
+        raise ValueError(f"{name} must be finite where it is observed: entry {entry} is {values[first]}{note}")
     c = np.empty(0, dtype)
     if sample_weight is not None:
-        c = _weights(sample_weight, indptr, indices, (m, n), dtype)
+        c = validate_weights(sample_weight, indptr, indices, (m, n), dtype)
     indices = np.ascontiguousarray(indices)
     # a view without a copy if possible, since nothing is written to
     indices = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
@@ -203,25 +204,25 @@ def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArr
         raise TypeError(f"{name} must hold real numbers, got dtype {dense.dtype}")
     if dense.ndim != 2:
         raise ValueError(f"{name} must have two dimensions, got shape {dense.shape}")
-    there = ~np.isnan(dense) if dense.dtype.kind == "f" else np.ones(dense.shape, bool)
-    return np.concatenate([[0], np.cumsum(there.sum(axis=1))]), np.nonzero(there)[1], dense[there]
+    present = ~np.isnan(dense) if dense.dtype.kind == "f" else np.ones(dense.shape, bool)
+    return np.concatenate([[0], np.cumsum(present.sum(axis=1))]), np.nonzero(present)[1], dense[present]
 
 
-def _entry(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple[int, int]:
+def entry_position(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple[int, int]:
     """Return the row and the column of the k-th stored entry of a CSR matrix."""
     return int(np.searchsorted(indptr, k, side="right")) - 1, int(indices[k])
 
 
-def _weights(
+def validate_weights(
     weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Array:
     """Validate sample weights and return the weight of each observed entry, shape (nnz,)."""
-    stored = is_sparse(weights)
-    if not stored:
+    sparse = is_sparse(weights)
+    if not sparse:
         weights = as_array(weights, "sample_weight")
     if weights.shape != shape:
         raise ValueError(f"sample_weight must have the shape of X, {shape}, got {weights.shape}")
-    if stored:
+    if sparse:
         rows = as_csr(weights, "sample_weight", sum_duplicates=False)
         if not (np.array_equal(rows.indptr, indptr) and np.array_equal(rows.indices, indices)):
             raise ValueError("sample_weight must be stored where X is")
@@ -232,13 +233,16 @@ def _weights(
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
     with np.errstate(over="ignore"):
         c = np.ascontiguousarray(values, dtype)
-    most = MOST_WEIGHT[dtype.itemsize]
-    for good, rule in (
+    max_weight = MAX_WEIGHT[dtype.itemsize]
+    for valid, rule in (
         (np.isfinite(values) & (values >= 0), "finite and not negative"),
-        ((values == 0) | ((c >= 1 / most) & (c <= most)), f"0 or from {1 / most:g} to {most:g}: scale all weights"),
+        (
+            (values == 0) | ((c >= 1 / max_weight) & (c <= max_weight)),
+            f"0 or from {1 / max_weight:g} to {max_weight:g}: scale all weights",
+        ),
     ):
-        if not good.all():
-            first = int(np.argmin(good))
-            entry = _entry(first, indptr, indices)
+        if not valid.all():
+            first = int(np.argmin(valid))
+            entry = entry_position(first, indptr, indices)
             raise ValueError(f"sample_weight must be {rule}: entry {entry} is {values[first]}")
     return c

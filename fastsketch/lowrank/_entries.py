@@ -19,18 +19,17 @@ class Entries:
     """Training and held-out entries of a fit, with a scale for each row and column (degree scaling)."""
 
     data: Observed
-    held: Observed | None  # held-out entries
-    left: Array  # (m,) degree scaling of the rows
-    right: Array  # (n,) degree scaling of the columns
+    held_out: Observed | None  # held-out entries
+    row_scale: Array  # (m,) degree scaling of the rows
+    column_scale: Array  # (n,) degree scaling of the columns
     offsets: tuple[Floats, Floats] | None = None  # (m,) and (n,) that were subtracted from `data` and `held`
 
-    def shifted(self, rows: Floats, columns: Floats) -> "Entries":
-        """Return new entries, from which an offset for each row and each column is subtracted. Held-out entries are
-        shifted too."""
-        held = None if self.held is None else self.held.shifted(rows, columns)
-        before = (0.0, 0.0) if self.offsets is None else self.offsets
-        offsets = before[0] + rows, before[1] + columns
-        return replace(self, data=self.data.shifted(rows, columns), held=held, offsets=offsets)
+    def subtract_offsets(self, rows: Floats, columns: Floats) -> "Entries":
+        """Return new entries, with offsets of rows (m,) and columns (n,) subtracted from training and held-out ones."""
+        held_out = None if self.held_out is None else self.held_out.subtract_offsets(rows, columns)
+        previous = (0.0, 0.0) if self.offsets is None else self.offsets
+        offsets = previous[0] + rows, previous[1] + columns
+        return replace(self, data=self.data.subtract_offsets(rows, columns), held_out=held_out, offsets=offsets)
 
     @property
     def m(self) -> int:
@@ -49,15 +48,15 @@ class Entries:
         return len(self.data.o)
 
     @property
-    def n_held(self) -> int:
-        return 0 if self.held is None else len(self.held.o)
+    def n_held_out(self) -> int:
+        return 0 if self.held_out is None else len(self.held_out.o)
 
     @property
-    def weighted(self) -> bool:
+    def has_weights(self) -> bool:
         return len(self.data.c) > 0
 
     @property
-    def occurring(self) -> tuple[int, int]:
+    def n_nonempty(self) -> tuple[int, int]:
         """Return the number of rows and the number of columns that have at least one training entry."""
         rows, columns = self.data.counts
         return int(np.count_nonzero(rows)), int(np.count_nonzero(columns))
@@ -65,10 +64,10 @@ class Entries:
     @cached_property
     def largest_weight(self) -> float:
         """Return the largest weight of a training entry."""
-        return float(self.data.c.max(initial=0.0)) if self.weighted else 1.0
+        return float(self.data.c.max(initial=0.0)) if self.has_weights else 1.0
 
     @cached_property
-    def counts(self) -> tuple[Counts, Counts]:
+    def count_distribution(self) -> tuple[Counts, Counts]:
         """Return the distribution of the number of entries per row, and per column.
 
         Each one is (distinct numbers of entries, how many rows or columns have them).

@@ -14,13 +14,13 @@ from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._setting import LEARNED, Ridges
 
-# Pairs whose scores are computed at a time, and entries of a tile of `score_block`.
-PART, TILE = 2_000_000, 1 << 16
-MOST = float(np.finfo(np.float64).max)
-RIDGES = tuple(each.name for each in fields(Ridges))
+# Number of pairs whose scores are computed at a time, and number of entries of a tile of `score_block`.
+PAIRS_PER_BLOCK, TILE_ENTRIES = 2_000_000, 1 << 16
+MAX_FLOAT = float(np.finfo(np.float64).max)
+RIDGE_FIELDS = tuple(each.name for each in fields(Ridges))
 # Fields of Fitted that state files store under their own names.
-ARRAYS = ("left", "right", "row", "column", "path", "learned")
-SCALARS = ("level", "selected_rank", "loss_parameter", "n_observations", "standard_error")
+ARRAY_FIELDS = ("left", "right", "row", "column", "path", "learned")
+SCALAR_FIELDS = ("level", "selected_rank", "loss_parameter", "n_observations", "standard_error")
 
 Score = tuple[float, float]  # mean loss, and the standard error of that mean
 
@@ -74,30 +74,33 @@ class Side(NamedTuple):
     biases: Array  # (m,)
 
 
-def _some(factors: Array, biases: Array, which: NDArray[np.int64], coefficients: Array | None, level: float) -> Side:
-    """Select rows (or columns) of a factor matrix with their biases. Index -1 gives zero factors and the bias `level`.
+def select_side(
+    factors: Array, biases: Array, indices: NDArray[np.int64], coefficients: Array | None, level: float
+) -> Side:
+    """Return the factors and biases of the given rows (or columns), in new arrays.
 
-    Factors are multiplied by `coefficients`, and `level` is added to biases.
+    Factors are multiplied by `coefficients` (t,) unless they are None, and `level` is added to biases. Index -1 gives
+    zero factors and the bias `level`.
     """
-    known, chosen = which >= 0, factors[which]
+    is_known, selected = indices >= 0, factors[indices]
     if coefficients is not None:
-        chosen = chosen * coefficients.astype(factors.dtype)
-    chosen[~known] = 0.0
-    return Side(np.ascontiguousarray(chosen), level + np.where(known, biases[which].astype(np.float64), 0.0))
+        selected = selected * coefficients.astype(factors.dtype)
+    selected[~is_known] = 0.0
+    return Side(np.ascontiguousarray(selected), level + np.where(is_known, biases[indices].astype(np.float64), 0.0))
 
 
 @one_blas_thread
-def score_block(own: Side, other: Side, dtype: Any) -> Array:
-    """Compute the scores of all pairs of a row and a column: their biases plus the inner product of their factors.
+def score_block(row_side: Side, column_side: Side, dtype: Any) -> Array:
+    """Compute the scores (m, n) of all pairs of m rows and n columns: biases plus inner products of factors.
 
     Tiles of rows that fit into the cache are computed one after the other, with one thread of BLAS.
     """
-    z = np.empty((len(own.biases), len(other.biases)), dtype)
-    step = max(TILE // max(z.shape[1], 1), 8)
-    for first in range(0, len(z), step):
-        rows = slice(first, first + step)
-        z[rows] = own.biases[rows, None] + other.biases + own.factors[rows] @ other.factors.T
-    return z
+    scores = np.empty((len(row_side.biases), len(column_side.biases)), dtype)
+    rows_per_tile = max(TILE_ENTRIES // max(scores.shape[1], 1), 8)
+    for first in range(0, len(scores), rows_per_tile):
+        rows = slice(first, first + rows_per_tile)
+        scores[rows] = row_side.biases[rows, None] + column_side.biases + row_side.factors[rows] @ column_side.factors.T
+    return scores
 
 
 @dataclass(frozen=True)
@@ -132,15 +135,15 @@ class Fitted:
         return self.path is None
 
     @property
-    def ranks(self) -> int:
+    def n_ranks(self) -> int:
         """Return the number of ranks that were fitted."""
         return self.left.shape[1]
 
-    def line(self) -> HistoryLine:
+    def selected_line(self) -> HistoryLine:
         """Return the history entry of the model that predictions use."""
         return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
 
-    def rank(self, requested: Any) -> int:
+    def validate_rank(self, requested: Any) -> int:
         """Return the requested rank, or the selected one for None. Raise ValueError if the model does not have it."""
         if requested is None:
             return self.selected_rank
@@ -168,11 +171,11 @@ class Fitted:
             return self.left.copy(), self.right.copy()
         dtype = self.left.dtype
         left, right = self.left[:, :rank], self.right[:, :rank]
-        lengths = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
-        one, two = balance(*lengths, self.coefficients(rank), len(left) / max(len(right), 1))
-        return (left * one).astype(dtype), (right * two).astype(dtype)
+        norms = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
+        row_multipliers, column_multipliers = balance(*norms, self.coefficients(rank), len(left) / max(len(right), 1))
+        return (left * row_multipliers).astype(dtype), (right * column_multipliers).astype(dtype)
 
-    def pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
+    def score_pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
         """Return the scores of the entries (rows[k], columns[k]). An index of -1 has no bias and no factors."""
         z = np.asarray(
             self.level + np.where(rows >= 0, self.row[rows], 0.0) + np.where(columns >= 0, self.column[columns], 0.0)
@@ -181,31 +184,31 @@ class Fitted:
             left, right = self.left[:, :rank], self.right[:, :rank]
             coefficients = self.coefficients(rank).astype(left.dtype)
             known = (rows >= 0) & (columns >= 0)
-            for first in range(0, len(z), PART):
-                part = slice(first, first + PART)
+            for first in range(0, len(z), PAIRS_PER_BLOCK):
+                part = slice(first, first + PAIRS_PER_BLOCK)
                 inner = np.einsum("kq,kq->k", left[rows[part]] * coefficients, right[columns[part]], dtype=np.float64)
                 z[part] += np.where(known[part], inner, 0.0)
         return z
 
-    def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
+    def score_block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
         """Return the scores of the submatrix of the given rows and columns."""
-        return score_block(self.own(rows, rank), self.other(columns, rank), self.left.dtype)
+        return score_block(self.row_side(rows, rank), self.column_side(columns, rank), self.left.dtype)
 
-    def own(self, rows: NDArray[np.int64], rank: int) -> Side:
+    def row_side(self, rows: NDArray[np.int64], rank: int) -> Side:
         """Return the factors of given rows times the coefficients, and their biases plus the global bias.
 
         An index of -1 has zero factors and the global bias only.
         """
-        return _some(self.left[:, :rank], self.row, rows, self.coefficients(rank), self.level)
+        return select_side(self.left[:, :rank], self.row, rows, self.coefficients(rank), self.level)
 
-    def other(self, columns: NDArray[np.int64], rank: int) -> Side:
+    def column_side(self, columns: NDArray[np.int64], rank: int) -> Side:
         """Return the factors and biases of given columns. An index of -1 has zeros."""
-        return _some(self.right[:, :rank], self.column, columns, None, 0.0)
+        return select_side(self.right[:, :rank], self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, Array]:
         """Return the arrays of the model by name, for its saved state."""
-        return {name: array for name in ARRAYS if (array := getattr(self, name)) is not None}
+        return {name: array for name in ARRAY_FIELDS if (array := getattr(self, name)) is not None}
 
     def scalars(self) -> dict[str, Any]:
         """Return all values of the model that are not arrays as a JSON-compatible dict, for its saved state."""
@@ -222,82 +225,84 @@ class Fitted:
         }
 
     @classmethod
-    def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the fitted model of a saved state, which must have passed ``validate``."""
-        known: dict[str, Any] = {name: arrays.get(name) for name in ARRAYS} | {name: state[name] for name in SCALARS}
+    def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the fitted model of a saved state, which must have passed ``validate_state``."""
+        fields: dict[str, Any] = {name: arrays.get(name) for name in ARRAY_FIELDS} | {
+            name: state[name] for name in SCALAR_FIELDS
+        }
         after = state["after"]
         return cls(
-            **known,
-            ridges=Ridges(**{name: _ridge(state, name) for name in RIDGES}),
-            history=[_line(entry) for entry in state["history"]],
-            after=None if after is None else _line(after),
-            selection=tuple(_candidate(entry) for entry in state["selection"]),
+            **fields,
+            ridges=Ridges(**{name: validate_ridge(state, name) for name in RIDGE_FIELDS}),
+            history=[validate_history_line(entry) for entry in state["history"]],
+            after=None if after is None else validate_history_line(after),
+            selection=tuple(validate_selection_line(entry) for entry in state["selection"]),
         )
 
 
-def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np.dtype[Any] | None) -> None:
+def validate_state(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np.dtype[Any] | None) -> None:
     """Raise TypeError or ValueError if a saved state is not that of a valid low-rank model.
 
     dtype: required dtype of the factors; None accepts float32 and float64.
     """
     left, row, column = arrays["left"], arrays["row"], arrays["column"]
     m, n, t = row.size, column.size, left.shape[-1] if left.ndim else 0
-    own = as_dtype(left.dtype)
-    if dtype is not None and own != dtype:
-        raise ValueError(f"its factors have dtype {own}, its parameters {dtype}")
+    own_dtype = as_dtype(left.dtype)
+    if dtype is not None and own_dtype != dtype:
+        raise ValueError(f"its factors have dtype {own_dtype}, its parameters {dtype}")
     for name, shape in (("left", (m, t)), ("right", (n, t)), ("row", (m,)), ("column", (n,))):
-        checks.finite(arrays, name, shape, own)
+        checks.finite(arrays, name, shape, own_dtype)
     checks.number_within(min(m, n), "rows and columns", 1, np.inf)
     if "path" in arrays:
         path = checks.finite(arrays, "path", (t, t))
         if np.triu(path, 1).any():
             raise ValueError("array 'path' has coefficients of ranks that were not found yet")
-    checks.only(arrays, *ARRAYS)
-    history = [_line(entry) for entry in state["history"]]
+    checks.only(arrays, *ARRAY_FIELDS)
+    history = [validate_history_line(entry) for entry in state["history"]]
     ranks = [line["rank"] for line in history]
     rank = as_integer(state["selected_rank"], "selected_rank", 0)
     if rank not in ranks or (rank != t if "path" not in arrays else max(ranks) > t) or len(set(ranks)) < len(ranks):
         raise ValueError(f"the ranks {ranks} of a low-rank model do not belong to its {t} factors")
-    for name in RIDGES:
-        _ridge(state, name)
+    for name in RIDGE_FIELDS:
+        validate_ridge(state, name)
     if (state["ridge"] == LEARNED and rank > 0) != ("learned" in arrays and t > 0):
         raise ValueError(f"the ridge {state['ridge']!r} and array 'learned' do not belong together")
     if "learned" in arrays and (checks.finite(arrays, "learned", (2, 2, t)) < 0).any():
         raise ValueError("array 'learned' must not be negative")
-    as_real(state["level"], "level", -MOST, MOST)
+    as_real(state["level"], "level", -MAX_FLOAT, MAX_FLOAT)
     for entry in state["selection"]:
-        _candidate(entry)
+        validate_selection_line(entry)
     if state["standard_error"] is not None:
         as_figure(state["standard_error"], "standard_error")
     as_integer(state["n_observations"], "n_observations", 1, m * n + 1)
     after = state["after"]
-    if after is not None and _line(after)["rank"] != rank:
+    if after is not None and validate_history_line(after)["rank"] != rank:
         raise ValueError("what the sweeps have left is of another rank than the one selected")
 
 
-def _line(entry: Mapping[str, Any]) -> HistoryLine:
+def validate_history_line(entry: Mapping[str, Any]) -> HistoryLine:
     """Validate a saved history entry and return it. Its objective may be infinite."""
     validation = entry["validation"]
     return HistoryLine(
         rank=as_integer(entry["rank"], "rank", 0),
         objective=as_figure(entry["objective"], "objective"),
-        seconds=as_real(entry["seconds"], "seconds", 0.0, MOST),
+        seconds=as_real(entry["seconds"], "seconds", 0.0, MAX_FLOAT),
         validation=None if validation is None else as_figure(validation, "validation"),
     )
 
 
-def _ridge(state: Mapping[str, Any], name: str) -> Any:
+def validate_ridge(state: Mapping[str, Any], name: str) -> Any:
     """Validate a saved ridge and return it. Only the entry "ridge" may be "learned"."""
     learned = name == "ridge" and state[name] == LEARNED
     return LEARNED if learned else as_real(state[name], name, 0.0, 1e300)
 
 
-def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
+def validate_selection_line(entry: Mapping[str, Any]) -> SelectionLine:
     """Validate a saved candidate of the model selection and return it."""
     ridge = entry["ridge"]
     return SelectionLine(
         rank=as_integer(entry["rank"], "rank", 0),
-        ridge=None if ridge is None else _ridge(entry, "ridge"),
+        ridge=None if ridge is None else validate_ridge(entry, "ridge"),
         bias_ridge=as_real(entry["bias_ridge"], "bias_ridge", 0.0, 1e300),
         validation=as_figure(entry["validation"], "validation"),
         standard_error=as_figure(entry["standard_error"], "standard_error"),
@@ -306,14 +311,15 @@ def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
     )
 
 
-def balance(one: Array, two: Array, coefficients: Array, rows_a_column: float) -> tuple[Array, Array]:
-    """Return the multipliers that absorb coefficients into row and column factors, so that both have entries of similar
-    size.
+def balance(row_norms: Array, column_norms: Array, coefficients: Array, aspect_ratio: float) -> tuple[Array, Array]:
+    """Divide coefficients (t,) into multipliers (t,) of row and of column factors, so that both have similar entries.
 
-    one, two: (t,) norms of the factors of rows and of columns; rows_a_column: m / n.
+    `row_norms` and `column_norms` (t,) are the norms of the factors, and `aspect_ratio` is m / n. Returns the
+    multipliers of the row factors and those of the column factors, whose products with the same index are the
+    coefficients.
     """
-    size = np.sqrt(np.abs(coefficients) * one * two)
-    one, two = np.where(one > 0, one, 1), np.where(two > 0, two, 1)
+    size = np.sqrt(np.abs(coefficients) * row_norms * column_norms)
+    row_norms, column_norms = np.where(row_norms > 0, row_norms, 1), np.where(column_norms > 0, column_norms, 1)
     # the entries of both sides, not their norms, get about the same size
-    ratio = rows_a_column**0.25
-    return np.sign(coefficients) * size * ratio / one, size / ratio / two
+    ratio = aspect_ratio**0.25
+    return np.sign(coefficients) * size * ratio / row_norms, size / ratio / column_norms

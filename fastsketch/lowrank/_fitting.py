@@ -12,94 +12,98 @@ from fastsketch.lowrank._biases import (
     Biases,
     constant_score,
     fit_biases,
-    no_biases,
     parameter_from_data,
-    without_outlying_offsets,
+    subtract_outlying_offsets,
+    zero_biases,
 )
-from fastsketch.lowrank._choose import choose
+from fastsketch.lowrank._choose import choose_ridge
 from fastsketch.lowrank._entries import Entries, HoldOut
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side
 from fastsketch.lowrank._pursuit import Pursuit
-from fastsketch.lowrank._setting import FROM_SPREAD, LEARNED, FitSetting, LossSetting, Ridges, SideSetting
-from fastsketch.lowrank._sweeps import Factors, Sweeps, held_losses, held_score, total_loss
+from fastsketch.lowrank._setting import DEVIATION_MULTIPLES, LEARNED, FitSetting, LossSetting, Ridges, SideSetting
+from fastsketch.lowrank._sweeps import FactorModel, Sweeps, held_out_losses, mean_held_out_loss, total_loss
 from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvature
 
 Callback = Callable[[HistoryLine], object]
 
 
 def fit(
-    observations: Entries, setting: FitSetting, watch: "FitHistory", apart: HoldOut = None
+    observations: Entries, setting: FitSetting, fit_history: "FitHistory", hold_out: HoldOut = None
 ) -> tuple[Fitted, Pursuit]:
-    """Fit a low-rank model. Return it and the greedy pursuit, which can add further ranks if there were no sweeps.
+    """Fit a low-rank model. Return it, and the greedy pursuit, which can add further ranks if there were no sweeps.
 
     Parameters
     ----------
     observations : Entries
         All entries.
     setting : FitSetting
-    watch : FitHistory
+    fit_history : FitHistory
         Receives a line for each rank.
-    apart : callable, optional
+    hold_out : callable, optional
         Returns the entries with some of them held out. A first fit of the others then chooses rank and ridges on the
         held-out entries, and a second fit of all entries uses them. Without sweeps only the first fit is made.
     """
-    if apart is None:
-        return fit_once(observations, setting, watch)
-    watch.held = True
+    if hold_out is None:
+        return fit_entries(observations, setting, fit_history)
+    fit_history.has_held_out = True
     if not setting.sweeps:
-        return fit_once(apart(), setting, watch)
-    tried = fit_once(apart(), setting, watch)[0]
-    rank, ridges = tried.selected_rank, tried.ridges
-    chosen = FitSetting(**{**vars(setting), "rank": rank, "ridge": ridges.ridge, "bias_ridge": ridges.bias_ridge})
-    again = FitHistory(held=False, patience=None, callback=watch.callback)
-    again.began = watch.began
-    fitted, pursuit = fit_once(observations, chosen, again)
-    scores = {line["rank"]: line["validation"] for line in tried.history}
+        return fit_entries(hold_out(), setting, fit_history)
+    first_fit = fit_entries(hold_out(), setting, fit_history)[0]
+    rank, ridges = first_fit.selected_rank, first_fit.ridges
+    final_setting = FitSetting(
+        **{**vars(setting), "rank": rank, "ridge": ridges.ridge, "bias_ridge": ridges.bias_ridge}
+    )
+    final_history = FitHistory(has_held_out=False, patience=None, callback=fit_history.callback)
+    final_history.start_time = fit_history.start_time
+    fitted, pursuit = fit_entries(observations, final_setting, final_history)
+    scores = {line["rank"]: line["validation"] for line in first_fit.history}
     for line in fitted.history:
         line["validation"] = scores.get(line["rank"])
     if fitted.after is not None:
-        fitted.after["validation"] = tried.line()["validation"]
-    return replace(fitted, selection=tried.selection, standard_error=tried.standard_error), pursuit
+        fitted.after["validation"] = first_fit.selected_line()["validation"]
+    return replace(fitted, selection=first_fit.selection, standard_error=first_fit.standard_error), pursuit
 
 
-def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
-    """Fit biases, ranks and sweeps to one set of entries. Held-out entries choose the ridge if it is neither given nor
-    learned."""
-    if setting.biases and setting.loss.about.targets == "real":
-        observations = without_outlying_offsets(observations, bias_ridge_of(setting))
-    start = begin(observations, setting)
-    loss, biases = start.loss, start.biases
-    pursuit = Pursuit.begun(observations, biases, loss, setting)
-    follow = setting.rank > 0 and setting.sweeps > 0 and setting.sweep_ridge != LEARNED
-    about: dict[str, Any] = {"bias_ridge": start.bias_ridge, "follow": follow}
-    noise = NoiseLevel(observations, loss, pursuit.state, objective=pursuit.objective, **about)
-    ridges = Ridges(setting.sweep_ridge, start.bias_ridge, noise.unit, start.curvature)
-    climb(pursuit, setting.rank, watch)
+def fit_entries(observations: Entries, setting: FitSetting, fit_history: "FitHistory") -> tuple[Fitted, Pursuit]:
+    """Fit biases, ranks and sweeps to one set of entries. Return the model and its greedy pursuit.
+
+    If there are held-out entries, and the ridge is neither given nor learned, they choose it.
+    """
+    if setting.biases and setting.loss.definition.targets == "real":
+        observations = subtract_outlying_offsets(observations, resolve_bias_ridge(setting))
+    initial = fit_initial_biases(observations, setting)
+    loss, biases = initial.loss, initial.biases
+    pursuit = Pursuit.start(observations, biases, loss, setting)
+    updates = setting.rank > 0 and setting.sweeps > 0 and setting.sweep_ridge != LEARNED
+    options: dict[str, Any] = {"bias_ridge": initial.bias_ridge, "updates": updates}
+    noise = NoiseLevel(observations, loss, pursuit.state, objective=pursuit.objective, **options)
+    ridges = Ridges(setting.sweep_ridge, initial.bias_ridge, noise.unit, initial.curvature)
+    add_ranks_until(pursuit, setting.rank, fit_history)
     if not setting.sweeps or not pursuit.rank:
-        return greedy(pursuit, watch, ridges), pursuit
+        return greedy_model(pursuit, fit_history, ridges), pursuit
     pursuit.state = None  # frees scores and gradient before the entries are transposed
     side = SideSetting(loss, biases.level, ridges.penalty or 0.0, ridges.bias_penalty, setting.biases)
-    sweeps, rank = Sweeps(observations, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
+    sweeps, rank = Sweeps(observations, side, sweeps=setting.sweeps, noise=noise), fit_history.selected_rank()
     selection: list[SelectionLine] = []
     score = None
-    if observations.n_held:
-        model, score, selection = choose(pursuit, sweeps, ridges, ridge=setting.ridge)
+    if observations.n_held_out:
+        model, score, selection = choose_ridge(pursuit, sweeps, ridges, ridge=setting.ridge)
     else:
-        model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], ridges)
+        model = sweeps.run(*pursuit.factors_and_biases(rank), pursuit.path[rank], ridges)
     del sweeps  # frees the transposed entries before scores are computed
     mean, error = (None, None) if score is None else score
     objective = total_loss(observations, loss, model)
-    seconds = time.perf_counter() - watch.began
+    seconds = time.perf_counter() - fit_history.start_time
     rank = model.rank
-    after = HistoryLine(rank=rank, objective=objective, seconds=seconds, validation=mean)
-    fitted = assembled(pursuit, watch, model.rows, model.columns, model.ridges, rank)
+    swept_line = HistoryLine(rank=rank, objective=objective, seconds=seconds, validation=mean)
+    fitted = assemble_model(pursuit, fit_history, model.rows, model.columns, model.ridges, rank)
     fitted = replace(fitted, learned=model.learned)
-    return replace(fitted, after=after, selection=tuple(selection), standard_error=error), pursuit
+    return replace(fitted, after=swept_line, selection=tuple(selection), standard_error=error), pursuit
 
 
 # -- before the first rank ---------------------------------------------------------------------------------------------
-class Start(NamedTuple):
-    """State of a fit before its first rank: loss, biases and their ridge."""
+class InitialBiases(NamedTuple):
+    """Loss, biases and ridge of the biases, before the first rank is fitted."""
 
     loss: LossSetting
     biases: Biases
@@ -107,27 +111,27 @@ class Start(NamedTuple):
     curvature: float  # of one observation: the unit of bias_ridge
 
 
-def bias_ridge_of(setting: FitSetting) -> float:
+def resolve_bias_ridge(setting: FitSetting) -> float:
     """Return the ridge of the biases as a number of observations: the given value or the default."""
-    given = setting.bias_ridge
-    return BIAS_OBSERVATIONS[setting.loss.about.targets] if given is None else given
+    bias_ridge = setting.bias_ridge
+    return BIAS_OBSERVATIONS[setting.loss.definition.targets] if bias_ridge is None else bias_ridge
 
 
-def begin(observations: Entries, setting: FitSetting) -> Start:
+def fit_initial_biases(observations: Entries, setting: FitSetting) -> InitialBiases:
     """Fit the biases. A missing parameter of the Huber or epsilon-insensitive loss is estimated from the data."""
-    loss, ridge = setting.loss, bias_ridge_of(setting)
-    from_data = loss.name in FROM_SPREAD and setting.loss_parameter is None
+    loss, ridge = setting.loss, resolve_bias_ridge(setting)
+    from_data = loss.name in DEVIATION_MULTIPLES and setting.loss_parameter is None
     if not setting.biases and not from_data:
-        return Start(loss, no_biases(observations), ridge, 1.0)
+        return InitialBiases(loss, zero_biases(observations), ridge, 1.0)
     level = constant_score(observations, loss)
     if from_data:
         loss = replace(
             loss, parameter=parameter_from_data(observations, loss, level, ridge if setting.biases else None)
         )
     if not setting.biases:
-        return Start(loss, no_biases(observations), ridge, 1.0)
+        return InitialBiases(loss, zero_biases(observations), ridge, 1.0)
     curvature = mean_curvature(observations, loss, level)
-    return Start(loss, fit_biases(observations, loss, ridge=ridge * curvature, level=level), ridge, curvature)
+    return InitialBiases(loss, fit_biases(observations, loss, ridge=ridge * curvature, level=level), ridge, curvature)
 
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------
@@ -137,35 +141,36 @@ class FitHistory:
     def __init__(
         self,
         *,
-        held: bool,
+        has_held_out: bool,
         patience: Any,
         callback: Callback | None,
         history: list[HistoryLine] | None = None,
     ) -> None:
-        """Start a history, or continue a given one. `held` states whether there are held-out entries."""
+        """Start a history, or continue a given one. `has_held_out` states whether there are held-out entries."""
         if patience is not None:
             patience = as_integer(patience, "patience", 1)
-            if not held:
+            if not has_held_out:
                 raise ValueError("patience needs a validation set")
-        self.held, self.patience, self.callback = held, patience, callback
+        self.has_held_out, self.patience, self.callback = has_held_out, patience, callback
         self.history = list(history or [])
-        self.began = time.perf_counter() - (self.history[-1]["seconds"] if self.history else 0.0)
+        self.start_time = time.perf_counter() - (self.history[-1]["seconds"] if self.history else 0.0)
 
     def record(self, pursuit: Pursuit) -> bool:
-        """Append an entry for the current rank to the history and call the callback. Return True if the fit should
-        stop."""
+        """Append an entry for the current rank to the history, and call the callback. Return True to stop the fit."""
         line = HistoryLine(
             rank=pursuit.rank,
             objective=float(pursuit.objective),
-            seconds=time.perf_counter() - self.began,
-            validation=pursuit.mean_loss() if self.held else None,
+            seconds=time.perf_counter() - self.start_time,
+            validation=pursuit.mean_held_out_loss() if self.has_held_out else None,
         )
         self.history.append(line)
-        asked = bool(self.callback(line.copy())) if self.callback is not None else False
-        return asked or (self.patience is not None and len(self.history) - 1 - self._best_place() >= self.patience)
+        stop_requested = bool(self.callback(line.copy())) if self.callback is not None else False
+        return stop_requested or (
+            self.patience is not None and len(self.history) - 1 - self._best_index() >= self.patience
+        )
 
-    def _best_place(self) -> int:
-        scores = [line["validation"] if self.held else line["objective"] for line in self.history]
+    def _best_index(self) -> int:
+        scores = [line["validation"] if self.has_held_out else line["objective"] for line in self.history]
         return int(np.argmin(scores))  # type: ignore[arg-type]
 
     def selected_rank(self) -> int:
@@ -173,45 +178,44 @@ class FitHistory:
 
         Without held-out entries return the last rank, or the one with the smallest objective if that is lower.
         """
-        best, last = self.history[self._best_place()], self.history[-1]
-        if not self.held and not best["objective"] < last["objective"]:
+        best, last = self.history[self._best_index()], self.history[-1]
+        if not self.has_held_out and not best["objective"] < last["objective"]:
             return last["rank"]  # objectives can be equal, and only the printed steps let one grow
         return best["rank"]
 
 
-def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
+def add_ranks_until(pursuit: Pursuit, rank: int, fit_history: FitHistory) -> None:
     """Add ranks to a greedy pursuit until it has `rank` of them, the gradient is zero or early stopping applies."""
-    if not watch.history:
-        watch.record(pursuit)
+    if not fit_history.history:
+        fit_history.record(pursuit)
     while pursuit.rank < rank:
         if pursuit.loss.smooth:
             added = pursuit.add_smooth()
         else:
-            added = pursuit.add_nonsmooth(len(watch.history), rank - pursuit.rank)
-        if not added or watch.record(pursuit):
+            added = pursuit.add_nonsmooth(len(fit_history.history), rank - pursuit.rank)
+        if not added or fit_history.record(pursuit):
             return
 
 
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
-def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges) -> Fitted:
-    """Return the fitted model of a greedy pursuit without sweeps. It contains the coefficients of every rank."""
-    observations, t, rank = pursuit.observations, pursuit.rank, watch.selected_rank()
+def greedy_model(pursuit: Pursuit, fit_history: FitHistory, ridges: Ridges) -> Fitted:
+    """Return the fitted model of a greedy pursuit without sweeps, with the coefficients of the models of all ranks."""
+    observations, t, rank = pursuit.observations, pursuit.rank, fit_history.selected_rank()
     path, error = np.zeros((t, t)), None
     for k in range(t):
         path[k, : k + 1] = pursuit.path[k + 1]
-    if observations.n_held:
-        rows, columns = pursuit.sides(rank, pursuit.path[rank])
-        model = Factors(rows, columns, pursuit.biases.level, ridges)
-        error = held_score(held_losses(observations, pursuit.loss, model))[1]
-    fitted = assembled(pursuit, watch, *pursuit.sides(t), ridges, rank)
+    if observations.n_held_out:
+        rows, columns = pursuit.factors_and_biases(rank, pursuit.path[rank])
+        model = FactorModel(rows, columns, pursuit.biases.level, ridges)
+        error = mean_held_out_loss(held_out_losses(observations, pursuit.loss, model))[1]
+    fitted = assemble_model(pursuit, fit_history, *pursuit.factors_and_biases(t), ridges, rank)
     return replace(fitted, path=path, standard_error=error)
 
 
-def assembled(
-    pursuit: Pursuit, watch: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
+def assemble_model(
+    pursuit: Pursuit, fit_history: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
 ) -> Fitted:
-    """Return the fitted model with given factors and biases. Offsets that were subtracted from the data are added
-    back."""
+    """Return the fitted model of given factors and biases, to which the subtracted offsets are added."""
     loss, offsets = pursuit.loss, pursuit.observations.offsets
     row, column = rows.biases, columns.biases
     if offsets is not None:
@@ -223,9 +227,9 @@ def assembled(
         row=row,
         column=column,
         level=pursuit.biases.level,
-        history=watch.history,
+        history=fit_history.history,
         selected_rank=selected_rank,
         ridges=ridges,
-        loss_parameter=None if loss.about.parameter is None else loss.parameter,
+        loss_parameter=None if loss.definition.parameter is None else loss.parameter,
         n_observations=pursuit.observations.n_observations,
     )

@@ -27,20 +27,20 @@ from fastsketch._frame.batches import Batch
 from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
-from fastsketch.lowrank._gap_patterns import Completed, Group, complete, groups_of
+from fastsketch.lowrank._gap_patterns import CompletedRows, PatternGroup, complete_rows, group_by_pattern
 
 Floats = NDArray[np.float64]
 
-# A column whose standard deviation is at most this share of its mean is constant: the rest is rounding.
-CONSTANT = 64 * float(np.finfo(np.float64).eps)
+# A column whose standard deviation is at most this share of its mean is regarded as constant, up to rounding.
+CONSTANT_TOLERANCE = 64 * float(np.finfo(np.float64).eps)
 # Bytes of a block of rows, which are standardised block by block.
 BLOCK_BYTES = 1 << 24
 # Arrays of a Gaussian in a state file.
-GIVEN = ("location", "scale", "correlation", "raw")
+GAUSSIAN_ARRAYS = ("location", "scale", "correlation", "raw")
 # Least shrinkage intensity, against rounding: a matrix with a correlation of 1 has no inverse.
-LEAST_SHRINKAGE = float(np.sqrt(np.finfo(np.float64).eps))
+MIN_SHRINKAGE = float(np.sqrt(np.finfo(np.float64).eps))
 # Shrinkage intensities whose leave-one-out likelihoods an E step adds up; each is about twice the previous one.
-SHARES = np.geomspace(LEAST_SHRINKAGE, 1.0, 25)
+SHRINKAGE_GRID = np.geomspace(MIN_SHRINKAGE, 1.0, 25)
 
 
 class TableGaussian:
@@ -72,70 +72,77 @@ class TableGaussian:
         return (inverse + inverse.T) / 2
 
     @cached_property
-    def _shrunk_values(self) -> tuple[Floats, Floats, Floats]:
-        """Return an eigendecomposition of the correlations without one row, for each shrinkage intensity.
-
-        The result is (eigenvectors V (d, d), eigenvalues for each intensity (d, s), weight of the row (s,)).
+    def _leave_one_out_spectrum(self) -> tuple[Floats, Floats, Floats]:
+        """Return the eigendecomposition with which shrunk correlations can exclude one row, for s intensities.
 
         The raw correlations without a row y are (n raw - y y') / (n - 1). Shrunk by an intensity, they are
-        V diag(eigenvalues) V' - weight y y'.
+        V diag(eigenvalues) V' - weight y y'. The result is (V (d, d), eigenvalues (d, s), weights (s,)).
         """
         values, vectors = np.linalg.eigh(self.raw)
         n = max(self.n, 2.0)
-        kept = (1.0 - SHARES) / (n - 1.0)
-        return vectors, np.maximum(values, 0.0)[:, np.newaxis] * (n * kept) + SHARES, kept
+        row_weights = (1.0 - SHRINKAGE_GRID) / (n - 1.0)
+        return vectors, np.maximum(values, 0.0)[:, np.newaxis] * (n * row_weights) + SHRINKAGE_GRID, row_weights
 
-    def leave_one_out(self, completed: Completed) -> Floats:
-        """Compute minus twice the leave-one-out log-likelihood of completed rows, for each shrinkage intensity.
+    def leave_one_out(self, completed: CompletedRows) -> Floats:
+        """Compute minus twice the leave-one-out log-likelihood of completed rows, for each shrinkage intensity (s,).
 
         Source: Hoffbeck and Landgrebe 1996, equations 14 to 18, with an identity as the target.
         """
-        vectors, values, kept = self._shrunk_values
-        lengths = (completed.rows @ vectors) ** 2 @ (1.0 / values)
-        left = np.maximum(1.0 - kept * lengths, LEAST_SHRINKAGE)
-        gaps = np.einsum("ij,ij->j", vectors, completed.uncertainty @ vectors) @ (1.0 / values)
+        vectors, values, row_weights = self._leave_one_out_spectrum
+        squared_lengths = (completed.rows @ vectors) ** 2 @ (1.0 / values)
+        remaining = np.maximum(1.0 - row_weights * squared_lengths, MIN_SHRINKAGE)
+        uncertainty_terms = np.einsum("ij,ij->j", vectors, completed.uncertainty @ vectors) @ (1.0 / values)
         determinants = len(completed.rows) * np.log(values).sum(axis=0)
-        return determinants + (np.log(left) + lengths / left).sum(axis=0) + gaps
+        return determinants + (np.log(remaining) + squared_lengths / remaining).sum(axis=0) + uncertainty_terms
 
-    def standardised(self, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Standardise rows. Return them with 0 in place of missing entries (NaN), and the mask of missing entries."""
+    def standardise(self, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Standardise rows (n, d). Return them with missing entries (NaN) set to 0, and the mask of missing entries."""
         with np.errstate(over="ignore", invalid="ignore"):
-            moved = (rows - self.location) / self.unit
-        gaps = np.isnan(rows)
-        moved[gaps] = 0.0
-        _check_range(moved)
-        return moved, gaps
+            standardised = (rows - self.location) / self.unit
+        is_missing = np.isnan(rows)
+        standardised[is_missing] = 0.0
+        check_range(standardised)
+        return standardised, is_missing
 
-    def complete(self, rows: Floats, groups: list[Group] | None = None, *, variances: bool = False) -> Completed:
-        """Fill missing entries (NaN) of rows with conditional means and compute their covariances, in standardised
-        units.
+    def complete(
+        self, rows: Floats, groups: list[PatternGroup] | None = None, *, variances: bool = False
+    ) -> CompletedRows:
+        """Fill missing entries (NaN) of rows (n, d) with conditional means and compute their conditional covariances.
 
-        groups: result of ``groups_of`` for these rows, if it has been computed. Constant columns have no uncertainty.
+        The result is in standardised units. `groups` is the result of ``group_by_pattern`` for these rows if it has
+        been computed. Constant columns have conditional covariance 0. With `variances` the variance of each entry is
+        returned too.
         """
-        moved, gaps = self.standardised(rows)
-        found = complete(
-            moved, groups_of(gaps) if groups is None else groups, self.correlation, self.precision, variances=variances
+        standardised, is_missing = self.standardise(rows)
+        completed = complete_rows(
+            standardised,
+            group_by_pattern(is_missing) if groups is None else groups,
+            self.correlation,
+            self.precision,
+            variances=variances,
         )
         varies = (self.scale > 0).astype(np.float64)
-        return found._replace(uncertainty=found.uncertainty * varies * varies[:, np.newaxis])
+        return completed._replace(uncertainty=completed.uncertainty * varies * varies[:, np.newaxis])
 
     def fill(self, rows: Floats) -> Floats:
         """Return rows with missing entries (NaN) replaced by their conditional means, in the original units."""
         return np.where(np.isnan(rows), self.complete(rows).rows * self.scale + self.location, rows)
 
     def deviations(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return filled rows and the conditional standard deviations of missing entries, which are 0 for observed
-        ones."""
-        found = self.complete(rows, variances=True)
-        assert found.variances is not None
-        filled = np.where(np.isnan(rows), found.rows * self.scale + self.location, rows)
-        return filled, np.sqrt(found.variances) * self.scale
+        """Fill rows (n, d) and compute the conditional standard deviations of missing entries.
+
+        Both results are (n, d), in the original units. Observed entries have the deviation 0.
+        """
+        completed = self.complete(rows, variances=True)
+        assert completed.variances is not None
+        filled = np.where(np.isnan(rows), completed.rows * self.scale + self.location, rows)
+        return filled, np.sqrt(completed.variances) * self.scale
 
     def distance(self, other: "TableGaussian") -> float:
         """Return the largest difference of two Gaussians in a mean, a scale or a correlation, in standardised units."""
-        changes = (self.location - other.location, self.scale - other.scale)
-        moved = max(float(np.abs(change / self.unit).max()) for change in changes)
-        return max(moved, float(np.abs(self.correlation - other.correlation).max()))
+        differences = (self.location - other.location, self.scale - other.scale)
+        largest = max(float(np.abs(difference / self.unit).max()) for difference in differences)
+        return max(largest, float(np.abs(self.correlation - other.correlation).max()))
 
 
 class PairSums(NamedTuple):
@@ -151,35 +158,35 @@ class PairSums(NamedTuple):
     products: Floats  # (d, d)
 
     @classmethod
-    def none(cls, shift: Floats, unit: Floats) -> Self:
-        """Return sums of zero, for a table without rows."""
+    def zeros(cls, shift: Floats, unit: Floats) -> Self:
+        """Return sums that are all zero, for a table without rows."""
         zeros = np.zeros((len(shift), len(shift)))
         return cls(shift, unit, zeros, zeros, zeros)
 
-    def seen(self) -> NDArray[np.bool_]:
-        """Return a boolean mask of the columns that have at least one observed entry."""
+    def has_entries(self) -> NDArray[np.bool_]:
+        """Return a mask (d,) of the columns that have at least one observed entry."""
         return self.counts.diagonal() > 0
 
-    def in_units(self, shift: Floats, unit: Floats) -> Self:
-        """Return the sums converted to another shift and scale of each column.
+    def rescale(self, shift: Floats, unit: Floats) -> Self:
+        """Return the sums for another shift and unit of each column, without reading the rows again.
 
-        A standardised entry x becomes x r + delta.
+        A standardised entry x becomes ratio x + delta.
         """
         ratio, delta = self.unit / unit, (self.shift - shift) / unit
-        ratio, delta = (np.where(self.seen(), each, 0.0) for each in (ratio, delta))
+        ratio, delta = (np.where(self.has_entries(), factor, 0.0) for factor in (ratio, delta))
         sums = ratio[:, np.newaxis] * self.sums
         products = self.products * ratio * ratio[:, np.newaxis] + sums * delta + (sums * delta).T
         products += self.counts * delta * delta[:, np.newaxis]
         return type(self)(shift, unit, self.counts, sums + self.counts * delta[:, np.newaxis], products)
 
-    def plus(self, other: Self) -> Self:
-        """Return the sums over the rows of two tables. Each column gets the larger of its two scales."""
-        mine, theirs = self.seen(), other.seen()
-        larger = theirs & (~mine | (other.unit > self.unit))
-        unit, shift = np.where(larger, other.unit, self.unit), np.where(mine, self.shift, other.shift)
-        first, second = self.in_units(shift, unit), other.in_units(shift, unit)
-        added = [one + two for one, two in zip(first[2:], second[2:], strict=True)]
-        return type(self)(shift, unit, *added)
+    def add(self, other: Self) -> Self:
+        """Return the sums over the rows of both tables. Each column gets the larger of its two units."""
+        has_first, has_second = self.has_entries(), other.has_entries()
+        use_second = has_second & (~has_first | (other.unit > self.unit))
+        unit, shift = np.where(use_second, other.unit, self.unit), np.where(has_first, self.shift, other.shift)
+        rescaled, other_rescaled = self.rescale(shift, unit), other.rescale(shift, unit)
+        sums = [term + other_term for term, other_term in zip(rescaled[2:], other_rescaled[2:], strict=True)]
+        return type(self)(shift, unit, *sums)
 
 
 class GapMoments(MergeableModel):
@@ -210,16 +217,16 @@ class GapMoments(MergeableModel):
         self._n, self.steps = 0, 0
         self.given: TableGaussian | None = None
         self._sums: PairSums | None = None
-        self._scores = np.zeros(len(SHARES))  # of shares of shrinkage, where gaps were completed
-        self._read: TableGaussian | None = None
+        self._scores = np.zeros(len(SHRINKAGE_GRID))  # of shares of shrinkage, where gaps were completed
+        self._cached_gaussian: TableGaussian | None = None
 
     @classmethod
-    def expecting(cls, given: TableGaussian, steps: int = 1) -> Self:
-        """Return an empty model that computes an E step of EM under a given Gaussian."""
-        out = cls()
-        out.given, out.steps = given, steps
-        out._sums = PairSums.none(given.location, given.unit)
-        return out
+    def for_e_step(cls, gaussian: TableGaussian, step: int = 1) -> Self:
+        """Return an empty model that computes the E step number `steps` of EM under a given Gaussian."""
+        model = cls()
+        model.given, model.steps = gaussian, step
+        model._sums = PairSums.zeros(gaussian.location, gaussian.unit)
+        return model
 
     @changes
     def update(self, rows: Batch) -> Self:
@@ -245,26 +252,23 @@ class GapMoments(MergeableModel):
         if sample_weight is not None:
             raise ValueError("sample_weight must be None: a GapMoments takes no weights")
         rows = as_rows(rows, self.n_features)
-        _check_infinite(rows)
+        check_not_infinite(rows)
         if rows.shape[0]:
-            self._add(rows.shape[0], *self._summed(rows))
+            self._add_sums(rows.shape[0], *self._compute_sums(rows))
         else:
-            self._sums = self._sums or PairSums.none(np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
+            self._sums = self._sums or PairSums.zeros(np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
 
-    def _learn(self, rows: Any, groups: list[Group] | None) -> None:
-        """Learn rows that have been validated.
+    def _learn(self, rows: Any, groups: list[PatternGroup] | None) -> None:
+        """Learn rows that have been validated; `groups` is the result of ``group_if_one_block`` for them, or None."""
+        self._add_sums(rows.shape[0], *self._compute_sums(rows, groups))
 
-        groups: the rows grouped by their missing entries, from ``groups_for``, or None.
-        """
-        self._add(rows.shape[0], *self._summed(rows, groups))
-
-    def _add(self, n: int, sums: PairSums, scores: Floats) -> None:
-        sums = sums if self._sums is None else self._sums.plus(sums)
-        after = {"_sums": sums, "_scores": self._scores + scores, "_n": self._n + n, "_read": None}
+    def _add_sums(self, n: int, sums: PairSums, scores: Floats) -> None:
+        sums = sums if self._sums is None else self._sums.add(sums)
+        after = {"_sums": sums, "_scores": self._scores + scores, "_n": self._n + n, "_cached_gaussian": None}
         vars(self).update(after)  # in one step: an interrupt finds the state before or the state after
 
     @one_blas_thread
-    def _summed(self, rows: Any, groups: list[Group] | None = None) -> tuple[PairSums, Floats]:
+    def _compute_sums(self, rows: Any, groups: list[PatternGroup] | None = None) -> tuple[PairSums, Floats]:
         """Compute the sums over validated rows, and leave-one-out scores of the shrinkage intensities.
 
         The model is not changed.
@@ -272,56 +276,56 @@ class GapMoments(MergeableModel):
         d = rows.shape[1]
         given, sums = self.given, self._sums
         if given is None:
-            shift, unit, _ = column_units(rows)
-            length = np.where(shift != 0, np.abs(shift), 1.0)
-            unit = np.where(unit > 0, unit, length)
+            shift, unit, _ = column_means_and_deviations(rows)
+            fallback = np.where(shift != 0, np.abs(shift), 1.0)
+            unit = np.where(unit > 0, unit, fallback)
             if sums is not None:
-                known = sums.seen()
-                shift, unit = np.where(known, sums.shift, shift), np.where(known, sums.unit, unit)
-            units = TableGaussian(shift, unit, np.eye(d))
+                has_entries = sums.has_entries()
+                shift, unit = np.where(has_entries, sums.shift, shift), np.where(has_entries, sums.unit, unit)
+            standardiser = TableGaussian(shift, unit, np.eye(d))
         else:
-            shift, unit, units = given.location, given.unit, given
+            shift, unit, standardiser = given.location, given.unit, given
         counts, totals, products = (np.zeros((d, d)) for _ in range(3))
-        scores = np.zeros(len(SHARES))
-        for block in blocks(rows):
+        scores = np.zeros(len(SHRINKAGE_GRID))
+        for block in dense_blocks(rows):
             if given is None:
-                moved, gaps = units.standardised(block)
-                present = (~gaps).astype(np.float64)
-                counts += present.T @ present
-                totals += moved.T @ present
+                standardised, is_missing = standardiser.standardise(block)
+                is_observed = (~is_missing).astype(np.float64)
+                counts += is_observed.T @ is_observed
+                totals += standardised.T @ is_observed
                 with np.errstate(over="ignore", invalid="ignore"):
-                    products += moved.T @ moved
+                    products += standardised.T @ standardised
             else:
-                found = given.complete(block, groups)
+                completed = given.complete(block, groups)
                 counts += len(block)
-                totals += found.rows.sum(axis=0)[:, np.newaxis]
-                products += found.rows.T @ found.rows + found.uncertainty
-                scores += given.leave_one_out(found)
+                totals += completed.rows.sum(axis=0)[:, np.newaxis]
+                products += completed.rows.T @ completed.rows + completed.uncertainty
+                scores += given.leave_one_out(completed)
         if not np.isfinite(products).all():
-            _refuse_range(int(np.flatnonzero(~np.isfinite(products.diagonal()))[0]))
+            raise_for_overflow(int(np.flatnonzero(~np.isfinite(products.diagonal()))[0]))
         return PairSums(shift, unit, counts, totals, products), scores
 
     # -- EM --------------------------------------------------------------------------------------------------------
-    def _em(self, max_iter: int, tol: float) -> Generator["GapMoments", Any, "GapMoments"]:
+    def _run_em_steps(self, max_iter: int, tol: float) -> Generator["GapMoments", Any, "GapMoments"]:
         """Run EM as a generator, which yields an empty model for each E step and returns the last model.
 
         The caller must send back each model after it has learned all rows. The steps end after `max_iter`, or when no
         mean, scale or correlation has changed by more than `tol` in standardised units. There is no step if no entry is
         missing.
         """
-        last: GapMoments = self
-        before = last.gaussian()
-        for step in range(1, 1 + (max_iter if self._n_gaps() else 0)):
-            last = yield GapMoments.expecting(before, step)
-            after = last.gaussian()
-            moved, before = before.distance(after), after
-            if moved <= tol:
+        model: GapMoments = self
+        gaussian = model.gaussian()
+        for step in range(1, 1 + (max_iter if self._n_missing() else 0)):
+            model = yield GapMoments.for_e_step(gaussian, step)
+            new_gaussian = model.gaussian()
+            change, gaussian = gaussian.distance(new_gaussian), new_gaussian
+            if change <= tol:
                 break
-        return last
+        return model
 
-    def _n_gaps(self) -> int:
+    def _n_missing(self) -> int:
         """Count the missing entries of all rows learned. The count is valid before the first E step only."""
-        return int(round(self._n * self._begun().counts.shape[0] - self._begun().counts.diagonal().sum()))
+        return int(round(self._n * self._require_sums().counts.shape[0] - self._require_sums().counts.diagonal().sum()))
 
     @reads
     def gaussian(self) -> TableGaussian:
@@ -336,15 +340,15 @@ class GapMoments(MergeableModel):
 
     @one_blas_thread
     def _gaussian(self) -> TableGaussian:
-        if self._read is None:
-            sums = self._begun()
-            if not sums.seen().all():
-                refuse_empty(int(np.flatnonzero(~sums.seen())[0]), self._feature_names)
-            share = None if self.given is None else float(SHARES[np.argmin(self._scores)])
-            self._read = _gaussian_of(sums, share)
-        return self._read
+        if self._cached_gaussian is None:
+            sums = self._require_sums()
+            if not sums.has_entries().all():
+                raise_for_empty_column(int(np.flatnonzero(~sums.has_entries())[0]), self._feature_names)
+            shrinkage = None if self.given is None else float(SHRINKAGE_GRID[np.argmin(self._scores)])
+            self._cached_gaussian = gaussian_from_sums(sums, shrinkage)
+        return self._cached_gaussian
 
-    def _begun(self) -> PairSums:
+    def _require_sums(self) -> PairSums:
         if self._sums is None or not self._n:
             raise ValueError("no row has been learned: call update first")
         return self._sums
@@ -352,10 +356,10 @@ class GapMoments(MergeableModel):
     # -- required by the frame -------------------------------------------------------------------------------------
     def _merge(self, other: Self) -> None:
         if other._sums is not None and other._n:
-            self._add(other._n, other._sums, other._scores)
+            self._add_sums(other._n, other._sums, other._scores)
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
-        return type(self)() if self.given is None else type(self).expecting(self.given, self.steps)
+        return type(self)() if self.given is None else type(self).for_e_step(self.given, self.steps)
 
     def _state_bytes(self, n_features: int) -> int:
         return 8 * 8 * n_features**2
@@ -364,7 +368,7 @@ class GapMoments(MergeableModel):
         """Accept any number of passes: each one after the first is a step of EM."""
 
     def _passes_again(self, passes: int) -> Generator["GapMoments", Any, "GapMoments"]:
-        return (yield from self._em(passes, 0.0))
+        return (yield from self._run_em_steps(passes, 0.0))
 
     @property
     def n_rows(self) -> int:
@@ -379,7 +383,7 @@ class GapMoments(MergeableModel):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         arrays = {} if self._sums is None else dict(self._sums._asdict())
         if self.given is not None:
-            arrays |= {name: getattr(self.given, name) for name in GIVEN}
+            arrays |= {name: getattr(self.given, name) for name in GAUSSIAN_ARRAYS}
             arrays |= {"scores": self._scores, "n": np.array([self.given.n])}
         return {"n_rows": self._n, "steps": self.steps}, arrays
 
@@ -389,7 +393,7 @@ class GapMoments(MergeableModel):
         if not arrays:
             checks.number_within(n_rows, "n_rows", 0, 0)
             return
-        checks.only(arrays, *PairSums._fields, *GIVEN, "scores", "n")
+        checks.only(arrays, *PairSums._fields, *GAUSSIAN_ARRAYS, "scores", "n")
         d = len(checks.array_of(arrays, "shift", arrays["shift"].shape[:1]))
         for name in ("shift", "unit"):
             checks.finite(arrays, name, (d,))
@@ -403,13 +407,13 @@ class GapMoments(MergeableModel):
         if len(arrays) > len(PairSums._fields):
             checks.finite(arrays, "location", (d,))
             checks.not_negative(arrays, "scale", (d,))
-            checks.finite(arrays, "scores", SHARES.shape)
+            checks.finite(arrays, "scores", SHRINKAGE_GRID.shape)
             checks.not_negative(arrays, "n", (1,))
             for name in ("correlation", "raw"):
                 matrix = checks.finite(arrays, name, (d, d))
-                if (matrix != matrix.T).any() or (np.abs(matrix.diagonal() - 1) > CONSTANT).any():
+                if (matrix != matrix.T).any() or (np.abs(matrix.diagonal() - 1) > CONSTANT_TOLERANCE).any():
                     raise ValueError(f"array {name!r} must be a correlation matrix")
-            if not _definite(arrays["correlation"]):
+            if not is_positive_definite(arrays["correlation"]):
                 raise ValueError("array 'correlation' must have an inverse")
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -418,125 +422,126 @@ class GapMoments(MergeableModel):
         if arrays:
             self._sums = PairSums(*(arrays[name] for name in PairSums._fields))
         if "correlation" in arrays:
-            location, scale, correlation, raw = (arrays[name] for name in GIVEN)
+            location, scale, correlation, raw = (arrays[name] for name in GAUSSIAN_ARRAYS)
             self.given = TableGaussian(location, scale, correlation, raw, float(arrays["n"][0]))
             self._scores = arrays["scores"]
 
 
-def take_steps(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
-    """Run EM from a model of available cases, and return the model of the last E step.
+def run_em(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
+    """Run EM from a model of available cases. Return the model of the last E step, or `model` if there was none.
 
-    learn: adds all rows to the model that it is given.
+    `learn` is called with an empty model for each E step, and must update it with all rows. See ``_run_em_steps`` for
+    `max_iter` and `tol`.
     """
-    steps = model._em(max_iter, tol)
-    step: Any = None
+    em_steps = model._run_em_steps(max_iter, tol)
+    e_step: Any = None
     while True:
         try:
-            step = steps.send(step)
+            e_step = em_steps.send(e_step)
         except StopIteration as end:
             return end.value
-        step._feature_names = model._feature_names
-        learn(step)
+        e_step._feature_names = model._feature_names
+        learn(e_step)
 
 
 def gaussian_of_covariance(location: Floats, covariance: Floats, n: float) -> TableGaussian:
-    """Return a Gaussian of given mean and covariance, whose correlations are shrunk as estimates from n rows."""
+    """Return a Gaussian of given mean (d,) and covariance (d, d), with correlations shrunk as estimates from n rows."""
     counts = np.full_like(covariance, n)
     ones, zeros = np.ones(len(location)), np.zeros_like(covariance)
-    return _gaussian_of(PairSums(location, ones, counts, zeros, n * covariance), None)
+    return gaussian_from_sums(PairSums(location, ones, counts, zeros, n * covariance), None)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
-def blocks(rows: Any) -> Generator[Floats]:
+def dense_blocks(rows: Any) -> Generator[Floats]:
     """Yield the rows of an array or CSR matrix in dense float64 blocks, with NaN for missing entries."""
     n, d = rows.shape
-    step = rows_at_once(d)
-    for start in range(0, n, step):
-        part = rows[start : start + step]
-        if is_sparse(part):
-            dense = np.full(part.shape, np.nan)
-            dense[np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices] = part.data
-            part = dense
-        yield part.astype(np.float64, copy=False)
+    block_rows = rows_per_block(d)
+    for start in range(0, n, block_rows):
+        block = rows[start : start + block_rows]
+        if is_sparse(block):
+            dense = np.full(block.shape, np.nan)
+            dense[np.repeat(np.arange(block.shape[0]), np.diff(block.indptr)), block.indices] = block.data
+            block = dense
+        yield block.astype(np.float64, copy=False)
 
 
-def groups_for(rows: Any) -> list[Group] | None:
-    """Group rows by their missing entries if they fit into one block. Return None if they do not."""
-    if rows.shape[0] > rows_at_once(rows.shape[1]):
+def group_if_one_block(rows: Any) -> list[PatternGroup] | None:
+    """Group rows by their missing entries if they fit into one block of ``dense_blocks``, else return None."""
+    if rows.shape[0] > rows_per_block(rows.shape[1]):
         return None
-    return groups_of(np.isnan(next(blocks(rows))))
+    return group_by_pattern(np.isnan(next(dense_blocks(rows))))
 
 
-def rows_at_once(d: int) -> int:
+def rows_per_block(d: int) -> int:
     """Return the number of rows of a block, for a table of d columns."""
     return max(1, BLOCK_BYTES // (8 * d))
 
 
-def column_units(rows: Any) -> tuple[Floats, Floats, Floats]:
+def column_means_and_deviations(rows: Any) -> tuple[Floats, Floats, Floats]:
     """Compute the mean, the standard deviation and the number of observed entries of each column.
 
     A constant column has exactly its number as the mean, and deviation 0. A column without entries has zeros. Squares
     do not overflow.
     """
     d = rows.shape[1]
-    low, high = np.full(d, np.inf), np.full(d, -np.inf)
-    count, total, square = (np.zeros(d) for _ in range(3))
+    minimum, maximum = np.full(d, np.inf), np.full(d, -np.inf)
+    count, total, squares = (np.zeros(d) for _ in range(3))
     if is_sparse(rows):
-        np.minimum.at(low, rows.indices, rows.data)
-        np.maximum.at(high, rows.indices, rows.data)
+        np.minimum.at(minimum, rows.indices, rows.data)
+        np.maximum.at(maximum, rows.indices, rows.data)
     else:
-        for block in blocks(rows):
-            gaps = np.isnan(block)
-            low = np.minimum(low, np.where(gaps, np.inf, block).min(axis=0))
-            high = np.maximum(high, np.where(gaps, -np.inf, block).max(axis=0))
-    top = np.maximum(np.abs(low), np.abs(high))
-    top = np.where(np.isfinite(top) & (top > 0), top, 1.0)
+        for block in dense_blocks(rows):
+            is_missing = np.isnan(block)
+            minimum = np.minimum(minimum, np.where(is_missing, np.inf, block).min(axis=0))
+            maximum = np.maximum(maximum, np.where(is_missing, -np.inf, block).max(axis=0))
+    largest = np.maximum(np.abs(minimum), np.abs(maximum))
+    largest = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
     if is_sparse(rows):
-        entries, columns = rows.data / top[rows.indices], rows.indices
+        entries, columns = rows.data / largest[rows.indices], rows.indices
         count = np.bincount(columns, minlength=d).astype(np.float64)
         mean = np.bincount(columns, entries, d) / np.maximum(count, 1)
-        square = np.bincount(columns, (entries - mean[columns]) ** 2, d)
+        squares = np.bincount(columns, (entries - mean[columns]) ** 2, d)
     else:
-        for block in blocks(rows):
+        for block in dense_blocks(rows):
             count += (~np.isnan(block)).sum(axis=0)
-            total += np.nansum(block / top, axis=0)
+            total += np.nansum(block / largest, axis=0)
         mean = total / np.maximum(count, 1)
-        for block in blocks(rows):
-            square += np.nansum((block / top - mean) ** 2, axis=0)
-    deviation = np.sqrt(square / np.maximum(count, 1)) * top
-    mean = np.where(high > low, mean * top, np.where(count > 0, low, 0.0))
-    return mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 0.0), count
+        for block in dense_blocks(rows):
+            squares += np.nansum((block / largest - mean) ** 2, axis=0)
+    deviation = np.sqrt(squares / np.maximum(count, 1)) * largest
+    mean = np.where(maximum > minimum, mean * largest, np.where(count > 0, minimum, 0.0))
+    return mean, np.where(deviation > CONSTANT_TOLERANCE * np.abs(mean), deviation, 0.0), count
 
 
-def _gaussian_of(sums: PairSums, share: float | None) -> TableGaussian:
-    """Compute a Gaussian from sums over pairs of columns, with correlations shrunk by the intensity `share`.
+def gaussian_from_sums(sums: PairSums, shrinkage: float | None) -> TableGaussian:
+    """Compute a Gaussian from sums over pairs of columns, with correlations shrunk by the intensity `shrinkage`.
 
     With None the intensity is that of oracle approximating shrinkage. It depends on the number of rows n because a
     correlation has variance 1 / n. If pairs of columns have different counts, n is their harmonic mean.
     """
     counts = np.maximum(sums.counts, 1.0)
     mean = sums.sums.diagonal() / counts.diagonal()
-    across = sums.sums * mean
-    covariance = (sums.products - across - across.T) / counts
+    cross_terms = sums.sums * mean
+    covariance = (sums.products - cross_terms - cross_terms.T) / counts
     covariance += np.where(sums.counts > 0, mean * mean[:, np.newaxis], 0.0)
     scale = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     location = sums.shift + mean * sums.unit
-    scale[scale * sums.unit <= CONSTANT * np.abs(location)] = 0.0
+    scale[scale * sums.unit <= CONSTANT_TOLERANCE * np.abs(location)] = 0.0
     inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     correlation = covariance * inverse * inverse[:, np.newaxis]
     correlation = (correlation + correlation.T) / 2
     np.fill_diagonal(correlation, 1.0)
     n = 1.0 / float(np.mean(1.0 / counts))
-    if share is None:
+    if shrinkage is None:
         correlation = nearest_correlation(correlation)
-        share = _oracle_approximating(correlation, n)
-    shrunk = _shrunk(correlation, share)
-    if not _definite(shrunk):
-        shrunk = _shrunk(nearest_correlation(correlation), share)
+        shrinkage = oracle_approximating_shrinkage(correlation, n)
+    shrunk = shrink_correlations(correlation, shrinkage)
+    if not is_positive_definite(shrunk):
+        shrunk = shrink_correlations(nearest_correlation(correlation), shrinkage)
     return TableGaussian(location, scale * sums.unit, shrunk, correlation, n)
 
 
-def _oracle_approximating(correlation: Floats, n: float) -> float:
+def oracle_approximating_shrinkage(correlation: Floats, n: float) -> float:
     """Compute the oracle approximating shrinkage intensity of correlations estimated from n rows.
 
     Source: Chen, Wiesel, Eldar and Hero 2010, equation 23.
@@ -545,14 +550,14 @@ def _oracle_approximating(correlation: Floats, n: float) -> float:
     """
     d = len(correlation)
     squares = float(np.einsum("ij,ij->", correlation, correlation)) / d**2
-    below = (n + 1) * (squares - 1 / d)
-    return min((squares + 1) / below, 1.0) if below > 0 else 1.0
+    denominator = (n + 1) * (squares - 1 / d)
+    return min((squares + 1) / denominator, 1.0) if denominator > 0 else 1.0
 
 
-def _shrunk(correlation: Floats, share: float) -> Floats:
-    out = (1.0 - max(share, LEAST_SHRINKAGE)) * correlation
-    np.fill_diagonal(out, 1.0)
-    return out
+def shrink_correlations(correlation: Floats, shrinkage: float) -> Floats:
+    shrunk = (1.0 - max(shrinkage, MIN_SHRINKAGE)) * correlation
+    np.fill_diagonal(shrunk, 1.0)
+    return shrunk
 
 
 def nearest_correlation(matrix: Floats) -> Floats:
@@ -566,16 +571,16 @@ def nearest_correlation(matrix: Floats) -> Floats:
     values, vectors = np.linalg.eigh(matrix)
     if values[0] >= 0:
         return matrix
-    out = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    root = np.sqrt(out.diagonal())
-    out /= root
-    out /= root[:, np.newaxis]
-    out = (out + out.T) / 2
-    np.fill_diagonal(out, 1.0)
-    return out
+    projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    root = np.sqrt(projected.diagonal())
+    projected /= root
+    projected /= root[:, np.newaxis]
+    projected = (projected + projected.T) / 2
+    np.fill_diagonal(projected, 1.0)
+    return projected
 
 
-def _definite(matrix: Floats) -> bool:
+def is_positive_definite(matrix: Floats) -> bool:
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -584,13 +589,13 @@ def _definite(matrix: Floats) -> bool:
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
-def refuse_empty(column: int, names: Any) -> None:
+def raise_for_empty_column(column: int, names: Any) -> None:
     """Raise a ValueError that names a column without observed entries."""
     name = column if names is None else repr(str(names[column]))
     raise ValueError(f"column {name} has no observed entry: leave it out, or give it a number (0, a mean)")
 
 
-def _check_infinite(rows: Any) -> None:
+def check_not_infinite(rows: Any) -> None:
     entries = rows.data if is_sparse(rows) else rows
     if entries.dtype.kind == "f" and (infinite := np.isinf(entries)).any():
         if is_sparse(rows):
@@ -601,10 +606,10 @@ def _check_infinite(rows: Any) -> None:
         raise ValueError(f"rows must be finite where they are observed: row {row} holds an infinity in column {column}")
 
 
-def _check_range(moved: Floats) -> None:
-    if not np.isfinite(moved).all():
-        _refuse_range(int(np.argwhere(~np.isfinite(moved))[0][1]))
+def check_range(standardised: Floats) -> None:
+    if not np.isfinite(standardised).all():
+        raise_for_overflow(int(np.argwhere(~np.isfinite(standardised))[0][1]))
 
 
-def _refuse_range(column: int) -> None:
+def raise_for_overflow(column: int) -> None:
     raise ValueError(f"column {column} has numbers that are too far apart for float64: scale it, or leave it out")

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 STACK_BYTES = 1 << 21
 
 
-class Group(NamedTuple):
+class PatternGroup(NamedTuple):
     """Rows with the same number m of missing entries, sorted by which columns are missing (p patterns)."""
 
     missing: NDArray[np.intp]  # (p, m) missing columns of each pattern
@@ -28,7 +28,7 @@ class Group(NamedTuple):
     counts: Floats  # (p,) number of rows of each pattern
 
 
-class Completed(NamedTuple):
+class CompletedRows(NamedTuple):
     """Rows with conditional means in place of missing entries, and the conditional covariances of these entries."""
 
     rows: Floats  # (n, d)
@@ -36,40 +36,45 @@ class Completed(NamedTuple):
     variances: Floats | None  # (n, d) conditional variances, 0 for observed entries; None unless requested
 
 
-def groups_of(gaps: NDArray[np.bool_]) -> list[Group]:
+def group_by_pattern(is_missing: NDArray[np.bool_]) -> list[PatternGroup]:
     """Group rows by the number and the columns of their missing entries. Complete rows are in no group.
 
     gaps: mask (n, d) of missing entries.
     """
-    return list(_groups_of(gaps))
+    return list(iterate_groups(is_missing))
 
 
-def _groups_of(gaps: NDArray[np.bool_]) -> Iterator[Group]:
-    d = gaps.shape[1]
-    packed = np.ascontiguousarray(np.packbits(gaps, axis=1))
+def iterate_groups(is_missing: NDArray[np.bool_]) -> Iterator[PatternGroup]:
+    d = is_missing.shape[1]
+    packed = np.ascontiguousarray(np.packbits(is_missing, axis=1))
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, first, which, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    order = np.argsort(which, kind="stable")
+    _, first_row, pattern_of_row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(pattern_of_row, kind="stable")
     starts = np.cumsum(counts) - counts
-    patterns = gaps[first]
+    patterns = is_missing[first_row]
     sizes = patterns.sum(axis=1)
     for m in np.unique(sizes[sizes > 0]).tolist():
-        same = np.flatnonzero(sizes == m)
+        pattern_indices = np.flatnonzero(sizes == m)
         # the largest array of a pattern: the smaller block's inverse, or its product with the other block
-        step = max(1, STACK_BYTES // (8 * max(m, 1) * (m if 2 * m <= d else max(m, d - m))))
-        for start in range(0, len(same), step):
-            some = same[start : start + step]
-            number = counts[some]
-            pattern = np.repeat(np.arange(len(some)), number)
-            within = np.arange(len(pattern)) - np.repeat(np.cumsum(number) - number, number)
-            rows = order[starts[some][pattern] + within]
-            columns = [np.nonzero(each)[1].reshape(len(some), -1) for each in (patterns[some], ~patterns[some])]
-            yield Group(columns[0], columns[1], rows, pattern, number.astype(np.float64))
+        patterns_per_group = max(1, STACK_BYTES // (8 * max(m, 1) * (m if 2 * m <= d else max(m, d - m))))
+        for start in range(0, len(pattern_indices), patterns_per_group):
+            group_patterns = pattern_indices[start : start + patterns_per_group]
+            group_counts = counts[group_patterns]
+            pattern = np.repeat(np.arange(len(group_patterns)), group_counts)
+            position_in_pattern = np.arange(len(pattern)) - np.repeat(
+                np.cumsum(group_counts) - group_counts, group_counts
+            )
+            rows = order[starts[group_patterns][pattern] + position_in_pattern]
+            columns = [
+                np.nonzero(mask)[1].reshape(len(group_patterns), -1)
+                for mask in (patterns[group_patterns], ~patterns[group_patterns])
+            ]
+            yield PatternGroup(columns[0], columns[1], rows, pattern, group_counts.astype(np.float64))
 
 
-def complete(
-    rows: Floats, groups: list[Group], correlation: Floats, precision: Floats, *, variances: bool = False
-) -> Completed:
+def complete_rows(
+    rows: Floats, groups: list[PatternGroup], correlation: Floats, precision: Floats, *, variances: bool = False
+) -> CompletedRows:
     """Fill missing entries of standardised rows with conditional means under a Gaussian, and compute their covariances.
 
     Let M be the missing and O the observed columns of a row, S the correlations and K their inverse. If at most half of
@@ -81,40 +86,44 @@ def complete(
     rows : (n, d) array of float64
         Standardised, 0 for missing entries.
     groups : list of Group
-        From ``groups_of`` the missing entries of these rows.
+        From ``group_by_pattern`` the missing entries of these rows.
     correlation, precision : (d, d) arrays of float64
         A positive definite matrix and its inverse.
     variances : bool, default False
         Whether to return the conditional variance of each missing entry.
     """
     n, d = rows.shape
-    out, uncertainty = rows.copy(), np.zeros(d * d)
-    spread = np.zeros((n, d)) if variances else None
-    weighted = rows @ precision
+    completed, uncertainty = rows.copy(), np.zeros(d * d)
+    conditional_variances = np.zeros((n, d)) if variances else None
+    precision_products = rows @ precision
     for missing, observed, members, pattern, counts in groups:
-        at = members[:, np.newaxis], missing[pattern]
+        missing_entries = members[:, np.newaxis], missing[pattern]
         if 2 * missing.shape[1] <= d:
-            left = _inverses(_block(precision, missing, missing))
-            means = -_times(left, weighted[at], pattern)
+            covariances = invert_stack(submatrices(precision, missing, missing))
+            means = -multiply_by_pattern(covariances, precision_products[missing_entries], pattern)
         else:
-            across = _block(correlation, missing, observed)
-            coefficients = across @ _inverses(_block(correlation, observed, observed))
-            left = _block(correlation, missing, missing) - coefficients @ across.transpose(0, 2, 1)
-            means = _times(coefficients, rows[members[:, np.newaxis], observed[pattern]], pattern)
-        out[at] = means
-        places = missing[:, :, np.newaxis] * d + missing[:, np.newaxis, :]
-        uncertainty += np.bincount(places.ravel(), (left * counts[:, np.newaxis, np.newaxis]).ravel(), d * d)
-        if spread is not None:
-            spread[at] = np.maximum(np.einsum("pii->pi", left), 0.0)[pattern]
-    return Completed(out, uncertainty.reshape(d, d), spread)
+            cross_covariances = submatrices(correlation, missing, observed)
+            coefficients = cross_covariances @ invert_stack(submatrices(correlation, observed, observed))
+            covariances = submatrices(correlation, missing, missing) - coefficients @ cross_covariances.transpose(
+                0, 2, 1
+            )
+            means = multiply_by_pattern(coefficients, rows[members[:, np.newaxis], observed[pattern]], pattern)
+        completed[missing_entries] = means
+        flat_positions = missing[:, :, np.newaxis] * d + missing[:, np.newaxis, :]
+        uncertainty += np.bincount(
+            flat_positions.ravel(), (covariances * counts[:, np.newaxis, np.newaxis]).ravel(), d * d
+        )
+        if conditional_variances is not None:
+            conditional_variances[missing_entries] = np.maximum(np.einsum("pii->pi", covariances), 0.0)[pattern]
+    return CompletedRows(completed, uncertainty.reshape(d, d), conditional_variances)
 
 
-def _inverses(matrices: Floats) -> Floats:
-    out: Any = np.linalg.inv(matrices)
-    return out
+def invert_stack(matrices: Floats) -> Floats:
+    inverses: Any = np.linalg.inv(matrices)
+    return inverses
 
 
-def _block(matrix: Floats, first: Any, second: Any) -> Floats:
+def submatrices(matrix: Floats, first: Any, second: Any) -> Floats:
     """Return the submatrix of each pattern of row and column indices, stacked.
 
     Row indices are (p, a), column indices (p, b), and the result is (p, a, b).
@@ -122,7 +131,7 @@ def _block(matrix: Floats, first: Any, second: Any) -> Floats:
     return matrix[first[:, :, np.newaxis], second[:, np.newaxis, :]]
 
 
-def _times(matrices: Floats, vectors: Floats, pattern: NDArray[np.intp]) -> Floats:
+def multiply_by_pattern(matrices: Floats, vectors: Floats, pattern: NDArray[np.intp]) -> Floats:
     """Multiply each vector by the matrix of its pattern of missing entries.
 
     Matrices are (p, a, b), vectors (r, b), and the result is (r, a).

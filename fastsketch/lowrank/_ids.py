@@ -26,7 +26,7 @@ from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._queries import as_indices
 
 # Names of the sides in state files; the names of their arrays begin with these and "_ids".
-SIDES = ("row", "column")
+SIDE_NAMES = ("row", "column")
 
 
 @dataclass(frozen=True)
@@ -36,25 +36,32 @@ class Ids:
     rows: IdMap | None = None
     columns: IdMap | None = None
 
-    def side(self, axis: int) -> IdMap | None:
+    def of_axis(self, axis: int) -> IdMap | None:
         """Return the ids of the rows (axis=0) or of the columns (axis=1), or None if there are none."""
         return self.columns if axis else self.rows
 
-    def places(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
+    def positions(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
         """Return the positions of rows or columns that are given by id or position. An unknown id has position -1."""
-        ids = self.side(axis)
+        ids = self.of_axis(axis)
         return as_indices(values, size, name) if ids is None else ids.places(values, name)
 
-    def pairs(self, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pair_positions(
+        self, rows: Any, columns: Any, shape: tuple[int, int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the positions of rows and columns that are given in pairs. Raise ValueError if their shapes differ."""
-        one, two = self.places(rows, 0, shape[0], "rows"), self.places(columns, 1, shape[1], "columns")
-        if one.shape != two.shape:
-            raise ValueError(f"rows and columns must have the same shape, got {one.shape} and {two.shape}")
-        return one, two
+        row_positions, column_positions = (
+            self.positions(rows, 0, shape[0], "rows"),
+            self.positions(columns, 1, shape[1], "columns"),
+        )
+        if row_positions.shape != column_positions.shape:
+            raise ValueError(
+                f"rows and columns must have the same shape, got {row_positions.shape} and {column_positions.shape}"
+            )
+        return row_positions, column_positions
 
-    def one(self, value: Any, axis: int, size: int, name: str) -> int:
+    def position(self, value: Any, axis: int, size: int, name: str) -> int:
         """Return the position of one row or column. Raise KeyError for an unknown id."""
-        ids = self.side(axis)
+        ids = self.of_axis(axis)
         if ids is None:
             indices = as_indices([value], size, name)
             if len(indices) != 1:
@@ -62,44 +69,48 @@ class Ids:
             return int(indices[0])
         return int(ids.known([value], name)[0])
 
-    def known(self, values: Any, axis: int, name: str) -> Any:
-        """Return the sorted positions of ids. Raise KeyError for an unknown id.
+    def sorted_positions(self, values: Any, axis: int, name: str) -> Any:
+        """Return the positions of ids, sorted and without repetitions. Raise KeyError for an unknown id.
 
-        None is returned unchanged, and so are positions if the model has no ids.
+        None is returned unchanged, and so are `values` if the model has no ids.
         """
-        ids = self.side(axis)
+        ids = self.of_axis(axis)
         return values if values is None or ids is None else np.unique(ids.known(values, name))
 
-    def named(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
+    def ids_at(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
         """Return the ids at given positions, or the positions themselves if there are no ids."""
-        ids = self.side(axis)
+        ids = self.of_axis(axis)
         return indices if ids is None else ids_at(ids, indices)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def scalars(self) -> dict[str, Any]:
-        """Return the types of the ids as a JSON-compatible dict, for the saved state."""
-        kinds = {side: ids.kind for side, ids in zip(SIDES, (self.rows, self.columns), strict=True) if ids is not None}
+        """Return the kinds of the ids of rows and columns as a JSON-compatible dict, for the saved state."""
+        kinds = {
+            side: ids.kind for side, ids in zip(SIDE_NAMES, (self.rows, self.columns), strict=True) if ids is not None
+        }
         return {"ids": kinds} if kinds else {}
 
     def arrays(self) -> dict[str, Array]:
         """Return the ids as named arrays, for the saved state."""
         out: dict[str, Array] = {}
-        for side, ids in zip(SIDES, (self.rows, self.columns), strict=True):
+        for side, ids in zip(SIDE_NAMES, (self.rows, self.columns), strict=True):
             if ids is not None:
                 out.update(id_arrays(ids, f"{side}_ids"))
         return out
 
     @classmethod
-    def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None) -> "Ids":
-        """Return the ids of a saved state.
+    def from_state(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None
+    ) -> "Ids":
+        """Return the ids of a saved state. Raise ValueError if they do not match the shape of the model.
 
-        shape: shape of the model. The ids are checked for it (ValueError), unless it is None.
+        With `shape` None, for a state that has been validated, they are not checked.
         """
         kinds: dict[str, Any] = dict(state.get("ids", {}))
-        if not set(kinds) <= set(SIDES):
+        if not set(kinds) <= set(SIDE_NAMES):
             raise ValueError(f"a low-rank model has ids of rows and columns, not of {sorted(kinds)}")
         maps: list[IdMap | None] = [None, None]
-        for axis, side in enumerate(SIDES):
+        for axis, side in enumerate(SIDE_NAMES):
             name = f"{side}_ids"
             if side not in kinds:
                 continue
@@ -109,11 +120,11 @@ class Ids:
         return cls(*maps)
 
 
-def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the arrays of a saved state except those that store ids."""
+def drop_id_arrays(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the arrays of a saved state by name, except those that store ids."""
     kinds: dict[str, Any] = dict(state.get("ids", {}))
-    own = {name for side in SIDES if side in kinds for name in array_names(f"{side}_ids")}
-    return {name: array for name, array in arrays.items() if name not in own}
+    id_names = {name for side in SIDE_NAMES if side in kinds for name in array_names(f"{side}_ids")}
+    return {name: array for name, array in arrays.items() if name not in id_names}
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -142,70 +153,72 @@ def as_matrices(
         sample_weight = with_columns(sample_weight, order, "sample_weight")
         shape = X.shape if hasattr(X, "shape") else as_array(X, "X").shape
         if len(shape) != 2 or (row_ids is None and column_ids is None):
-            return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(), names)
-        named = (None if ids is None else as_id_map(ids, size, name) for ids, size, name in (
+            return FitArguments(X, sample_weight, require_matrix(validation), Ids(), names)
+        id_maps = (None if ids is None else as_id_map(ids, size, name) for ids, size, name in (
             (row_ids, shape[0], "row_ids"), (column_ids, shape[1], "column_ids")))  # fmt: skip
-        return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(*named), names)
+        return FitArguments(X, sample_weight, require_matrix(validation), Ids(*id_maps), names)
     if row_ids is not None or column_ids is not None:
         raise ValueError("row_ids and column_ids are for matrices: X is a table, which has ids")
     if len(table) == 0:
         raise ValueError("X must hold at least one observation, got none")
     if sample_weight is not None:
-        sample_weight = _line_weights(table, sample_weight)
+        sample_weight = validate_line_weights(table, sample_weight)
         table, sample_weight = select_lines(table, sample_weight != 0), sample_weight[sample_weight != 0]
         if len(table) == 0:
             raise ValueError("X must hold at least one observation of a weight above 0, got none")
-    held = validation if isinstance(validation, Real) else None
-    other = None if validation is None or held is not None else _table_alone(validation, columns)
-    sides = [_ascending(table, other, axis) for axis in (0, 1)]
-    ids, shape = Ids(*sides), (len(sides[0]), len(sides[1]))
-    weight = None if sample_weight is None else to_csr_matrix(table, *_moved(table, ids), shape, sample_weight)
+    validation_share = validation if isinstance(validation, Real) else None
+    validation_table = (
+        None if validation is None or validation_share is not None else require_table(validation, columns)
+    )
+    id_maps = [sorted_ids(table, validation_table, axis) for axis in (0, 1)]
+    ids, shape = Ids(*id_maps), (len(id_maps[0]), len(id_maps[1]))
+    weight = None if sample_weight is None else to_csr_matrix(table, *table_positions(table, ids), shape, sample_weight)
     return FitArguments(
-        _matrix(table, ids, shape, "X"),
+        table_matrix(table, ids, shape, "X"),
         weight,
-        held if other is None else _matrix(other, ids, shape, "validation"),
+        validation_share if validation_table is None else table_matrix(validation_table, ids, shape, "validation"),
         ids,
     )
 
 
-def _matrix_alone(validation: Any) -> Any:
+def require_matrix(validation: Any) -> Any:
     if isinstance(validation, Triples):
         raise TypeError("validation must be a matrix, as X is, or a share: it is a table")
     return validation
 
 
-def _table_alone(validation: Any, columns: ColumnNames | None) -> Triples:
-    frame = as_triples(validation, None if isinstance(validation, Triples) else columns, "validation")
-    if frame is None:
+def require_table(validation: Any, columns: ColumnNames | None) -> Triples:
+    table = as_triples(validation, None if isinstance(validation, Triples) else columns, "validation")
+    if table is None:
         raise TypeError("validation must be a table, as X is, or a share")
-    return frame
+    return table
 
 
-def _ascending(table: Triples, other: Triples | None, axis: int) -> IdMap:
-    """Return the sorted ids of the rows (axis=0) or columns (axis=1) that occur in a table or in its held-out table."""
+def sorted_ids(table: Triples, held_out_table: Triples | None, axis: int) -> IdMap:
+    """Return the sorted ids of the rows (axis=0) or columns (axis=1) of a table and of its held-out table, if any."""
     ids = table.item_ids if axis else table.user_ids
-    if other is not None:
-        ids = ids.extended(other.item_ids if axis else other.user_ids, "validation")[0]
+    if held_out_table is not None:
+        ids = ids.extended(held_out_table.item_ids if axis else held_out_table.user_ids, "validation")[0]
     return ids.ascending()[0]
 
 
-def _moved(table: Triples, ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def table_positions(table: Triples, ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     assert ids.rows is not None
     assert ids.columns is not None
     return ids.rows.places(table.user_ids), ids.columns.places(table.item_ids)
 
 
-def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
-    out = to_csr_matrix(table, *_moved(table, ids), shape)
-    if out.nnz < len(table):
+def table_matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
+    matrix = to_csr_matrix(table, *table_positions(table, ids), shape)
+    if matrix.nnz < len(table):
         raise ValueError(
             f"{name} holds {describe_repeated_pair(table)} more than once: an entry has one value, so keep one of "
             "them, or the mean"
         )
-    return out
+    return matrix
 
 
-def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
+def validate_line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
     """Validate the weights of the lines of a table and return them as an array."""
     values = as_array(sample_weight, "sample_weight")
     if values.dtype.kind not in "fiub":
@@ -215,34 +228,38 @@ def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
     return values.astype(np.float32 if values.dtype.name == "float32" else np.float64)
 
 
-def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
+def matrix_of_new_table(table: Any, model_ids: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
     """Convert a table of new rows (axis=0) or columns (axis=1) to a matrix for a fitted model.
 
-    Returns (matrix, ids of the new ones in order of appearance), or None if the argument is not a table. Entries of
-    columns (or rows) that the model does not know are dropped.
+    `model_ids` are the ids of the model's columns (or rows). Returns (matrix, ids of the new rows or columns in order
+    of appearance), or None if the argument is not a table. Entries of columns (or rows) that the model does not know
+    are dropped.
     """
-    lines = as_triples(table, None, name)
-    if lines is None:
+    triples = as_triples(table, None, name)
+    if triples is None:
         return None
-    if known is None:
+    if model_ids is None:
         raise ValueError(f"{name} is a table, and the model was fitted to a matrix without ids")
-    new, old = (lines.user_ids, lines.item_ids) if axis == 0 else (lines.item_ids, lines.user_ids)
-    own, other = np.arange(len(new)), known.places(old, "items" if axis == 0 else "users")
+    new_ids, other_ids = (triples.user_ids, triples.item_ids) if axis == 0 else (triples.item_ids, triples.user_ids)
+    new_positions, model_positions = (
+        np.arange(len(new_ids)),
+        model_ids.places(other_ids, "items" if axis == 0 else "users"),
+    )
     if axis == 0:
-        return to_csr_matrix(lines, own, other, (len(new), len(known))), new
-    return to_csr_matrix(lines, other, own, (len(known), len(new))), new
+        return to_csr_matrix(triples, new_positions, model_positions, (len(new_ids), len(model_ids))), new_ids
+    return to_csr_matrix(triples, model_positions, new_positions, (len(model_ids), len(new_ids))), new_ids
 
 
-def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
-    """Convert a table of entries to exclude to a CSR matrix with a line for each requested row.
+def exclusion_matrix(exclude: Any, rows: Any, ids: Ids) -> Any:
+    """Convert a table of entries to exclude to a CSR matrix (n_requested_rows, n_columns).
 
-    Returns None if `exclude` is not a table.
+    `rows` are the ids of the requested rows. Returns None if `exclude` is not a table.
     """
     table = None if exclude is None else as_triples(exclude, None, "exclude")
     if table is None:
         return None
     if ids.rows is None or ids.columns is None:
         raise ValueError("exclude is a table: only a model with ids of rows and columns can read it")
-    asked, place = no_ids().extended(rows, "rows")
-    lines, columns = asked.places(table.user_ids, "users"), ids.columns.places(table.item_ids, "items")
-    return to_csr_matrix(table, lines, columns, (len(asked), len(ids.columns)))[place]
+    requested_ids, request_position = no_ids().extended(rows, "rows")
+    line_numbers, columns = requested_ids.places(table.user_ids, "users"), ids.columns.places(table.item_ids, "items")
+    return to_csr_matrix(table, line_numbers, columns, (len(requested_ids), len(ids.columns)))[request_position]

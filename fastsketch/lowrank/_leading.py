@@ -18,7 +18,7 @@ from fastsketch.lowrank._entries import Entries
 Floats = NDArray[np.float64]
 
 # Number of vectors, which the compiled loop fixes.
-BLOCK = 8
+BLOCK_VECTORS = 8
 
 
 class Triplet(NamedTuple):
@@ -31,7 +31,13 @@ class Triplet(NamedTuple):
 
 @one_blas_thread
 def leading_triplet(
-    observations: Entries, values: Array, start: Array, found: Array, *, iterations: int, tolerance: float
+    observations: Entries,
+    values: Array,
+    start_block: Array,
+    previous_vectors: Array,
+    *,
+    iterations: int,
+    tolerance: float,
 ) -> tuple[Triplet, Array] | None:
     """Find the leading singular triplet of a sparse matrix, orthogonal to right singular vectors found before.
 
@@ -41,9 +47,9 @@ def leading_triplet(
         Their positions are those of the entries of A.
     values : (nnz,) array
         The entries of A.
-    start : (n, 8) array
+    start_block : (n, 8) array
         Initial vectors, of any lengths.
-    found : (n, k) array
+    previous_vectors : (n, k) array
         F, right singular vectors that were found before; orthonormal columns.
     iterations : int
         Largest number of iterations.
@@ -55,63 +61,64 @@ def leading_triplet(
     (triplet, block) or None
         block (n, 7) is a basis near the next right singular vectors. None if the matrix is zero.
     """
-    basis = _orthonormal(start.astype(values.dtype), found)
+    basis = orthonormal_basis(start_block.astype(values.dtype), previous_vectors)
     while True:
         iterations -= 1
-        product, w = gram_block(*observations.data.where, values, basis)
-        w = _without(found, w)
-        eigenvalues, turn = np.linalg.eigh(_gram(product))
-        largest, turn = eigenvalues[-1], turn[:, ::-1].astype(values.dtype)
+        product, w = gram_block(*observations.data.index_arrays, values, basis)
+        w = project_out(previous_vectors, w)
+        eigenvalues, rotation = np.linalg.eigh(gram_matrix(product))
+        largest, rotation = eigenvalues[-1], rotation[:, ::-1].astype(values.dtype)
         if not largest > 0:
             return None
-        u, v, w = product @ turn[:, 0], basis @ turn[:, 0], w @ turn
-        turned = np.linalg.norm(w[:, 0] - values.dtype.type(largest) * v)
-        basis = _orthonormal(w, found)
-        if turned <= tolerance * largest or not iterations:
+        u, v, w = product @ rotation[:, 0], basis @ rotation[:, 0], w @ rotation
+        change = np.linalg.norm(w[:, 0] - values.dtype.type(largest) * v)
+        basis = orthonormal_basis(w, previous_vectors)
+        if change <= tolerance * largest or not iterations:
             break
     s = float(np.linalg.norm(u.astype(np.float64)))
     sign = values.dtype.type(-1 if u[np.argmax(np.abs(u))] < 0 else 1)
     return Triplet(u / values.dtype.type(sign * s), s, sign * v), basis[:, 1:]
 
 
-def block_start(seed: int, number: int, n: int, last: Array | None) -> Array:
-    """Return eight initial vectors of a subspace iteration: seven of the previous search and a random one, or all
-    random."""
-    if last is None:
-        streams = [Normal.PURSUIT + 2**30 + q for q in range(BLOCK)]
-        return np.stack([random_normal(seed, stream, n) for stream in streams], axis=1)
-    return np.column_stack([last, random_normal(seed, Normal.PURSUIT + number, n)])
+def block_start(seed: int, n_searches: int, n: int, previous_block: Array | None) -> Array:
+    """Return eight initial vectors (n, 8) of a subspace iteration.
 
-
-def _gram(block: Array) -> Floats:
-    """Return the Gram matrix X'X of a block X, in float64."""
-    wide = block.astype(np.float64)
-    return wide.T @ wide
-
-
-def _orthonormal(block: Array, found: Array) -> Array:
-    """Return an orthonormal basis of the columns of a block, orthogonal to the vectors `found`, by two rounds of
-    Cholesky QR.
-
-    Its shape is (n, 8).
-
-    For linearly dependent columns Householder QR is used, which completes the basis. With `found`, of which it could
-    return directions, dependent columns are zero instead. If n < 8, the columns beyond n are zero.
+    They are the seven vectors (n, 7) of the previous search and a random one, or all random if `previous_block` is
+    None. `n_searches` numbers the random vector.
     """
-    dtype, basis = block.dtype, _without(found, block)
+    if previous_block is None:
+        streams = [Normal.PURSUIT + 2**30 + q for q in range(BLOCK_VECTORS)]
+        return np.stack([random_normal(seed, stream, n) for stream in streams], axis=1)
+    return np.column_stack([previous_block, random_normal(seed, Normal.PURSUIT + n_searches, n)])
+
+
+def gram_matrix(block: Array) -> Floats:
+    """Return the Gram matrix X'X of a block X, in float64."""
+    block64 = block.astype(np.float64)
+    return block64.T @ block64
+
+
+def orthonormal_basis(block: Array, previous_vectors: Array) -> Array:
+    """Compute an orthonormal basis (n, 8) of the columns of a block that is orthogonal to previous vectors (n, k).
+
+    Two rounds of Cholesky QR are used. If the columns are linearly dependent, Householder QR is used instead, which
+    completes the basis. With previous vectors dependent columns become zero instead, since the completion could lie in
+    the span of these vectors. If n < 8, the columns beyond n are zero.
+    """
+    dtype, basis = block.dtype, project_out(previous_vectors, block)
     try:
         for _ in range(2):
-            turned = basis @ np.linalg.inv(np.linalg.cholesky(_gram(basis))).T.astype(dtype)
-            basis = _without(found, turned)
+            orthonormal = basis @ np.linalg.inv(np.linalg.cholesky(gram_matrix(basis))).T.astype(dtype)
+            basis = project_out(previous_vectors, orthonormal)
     except np.linalg.LinAlgError:
-        basis, r = np.linalg.qr(_without(found, block))
-        if found.shape[1]:
-            size = np.abs(r.diagonal())
-            basis[:, size <= 100 * np.finfo(dtype).eps * size.max()] = 0.0
-        basis = np.pad(basis, ((0, 0), (0, BLOCK - basis.shape[1])))
+        basis, r = np.linalg.qr(project_out(previous_vectors, block))
+        if previous_vectors.shape[1]:
+            diagonal_size = np.abs(r.diagonal())
+            basis[:, diagonal_size <= 100 * np.finfo(dtype).eps * diagonal_size.max()] = 0.0
+        basis = np.pad(basis, ((0, 0), (0, BLOCK_VECTORS - basis.shape[1])))
     return basis
 
 
-def _without(found: Array, block: Array) -> Array:
-    """Return a block minus its projection onto the orthonormal columns of `found`."""
-    return block - found @ (found.T @ block) if found.shape[1] else block
+def project_out(orthonormal: Array, block: Array) -> Array:
+    """Subtract the projection of a block onto the columns of `orthonormal`; return the block itself if it has none."""
+    return block - orthonormal @ (orthonormal.T @ block) if orthonormal.shape[1] else block

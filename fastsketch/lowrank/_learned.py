@@ -35,9 +35,9 @@ Floats = NDArray[np.float64]
 # Least noise, and least sum of weights.
 TINY = float(np.finfo(np.float64).tiny)
 # Least effective number of parameters of a factor, as a share of the rows: a vanished factor would have 0 / 0.
-LEAST_EFFECT = 1e-3
+MIN_EFFECT_SHARE = 1e-3
 # Least variance, as a share of the standard deviation of the noise: products of two factors have the scale of entries.
-LEAST_VARIANCE = 1e-9
+MIN_VARIANCE_SHARE = 1e-9
 
 
 class SideSums(NamedTuple):
@@ -53,74 +53,76 @@ class SideSums(NamedTuple):
 
 
 class LearnedRidges:
-    """Ridge penalties learned for each factor of rows and of columns, and updated after each fit of either side."""
+    """Ridge penalties that are learned for each factor of rows and of columns, and updated after each fit of either."""
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
         """Initialise the ridge penalties from balanced row and column factors, and from the loss of that model."""
         self._observations, self._setting = observations, setting
         self._n = observations.n_observations
         self._column_weights = _column_weights(observations.data)
-        self._weight = max(float(self._column_weights.sum()) / self._n, TINY)  # of an entry
-        self._noise = self._first = max(2.0 * loss / self._n, TINY)
+        self._mean_weight = max(float(self._column_weights.sum()) / self._n, TINY)  # of an entry
+        self._noise = self._initial_noise = max(2.0 * loss / self._n, TINY)
         t = columns.factors.shape[1]
-        self._uncertain_rows = self._uncertain_columns = nothing = np.zeros(t)
-        ones = np.stack([np.ones(t), nothing])
-        of_rows = self._row_sums(rows, nothing, ones)
-        of_columns = side_sums(columns, self._column_weights, nothing, ones, 0.0)
-        self._row_squares = of_rows.weighted_squares / max(of_rows.weight, TINY)
-        self._row_variance = self._at_least(of_rows.squares / max(of_rows.size, 1))
-        self._column_variance = self._at_least(of_columns.squares / max(of_columns.size, 1))
+        self._row_uncertainty = self._column_uncertainty = zeros = np.zeros(t)
+        initial_ridges = np.stack([np.ones(t), zeros])
+        row_sums = self._row_sums(rows, zeros, initial_ridges)
+        column_sums = side_sums(columns, self._column_weights, zeros, initial_ridges, 0.0)
+        self._row_squares = row_sums.weighted_squares / max(row_sums.weight, TINY)
+        self._row_variance = self._with_lower_limit(row_sums.squares / max(row_sums.size, 1))
+        self._column_variance = self._with_lower_limit(column_sums.squares / max(column_sums.size, 1))
         self._column_effect = 0.0  # parameters of the columns in effect
 
     @property
-    def of_rows(self) -> Floats:
+    def row_ridges(self) -> Floats:
         """Return the ridge penalties of row factors, shape (2, t): a constant, and a multiple of the weight."""
-        return np.stack([self._noise / self._row_variance, self._uncertain_columns])
+        return np.stack([self._noise / self._row_variance, self._column_uncertainty])
 
     @property
-    def of_columns(self) -> Floats:
+    def column_ridges(self) -> Floats:
         """Return the ridge penalties of column factors, shape (2, t): a constant, and a multiple of the weight."""
-        return np.stack([self._noise / self._column_variance, self._uncertain_rows])
+        return np.stack([self._noise / self._column_variance, self._row_uncertainty])
 
     @property
     def unit(self) -> float:
         """Return the L2 penalty that a given ridge of 1 would stand for at the current noise level."""
-        return noise_unit(self._n, self._observations.occurring, self._noise)
+        return noise_unit(self._n, self._observations.n_nonempty, self._noise)
 
-    def see_columns(self, columns: Side) -> None:
+    def update_from_columns(self, columns: Side) -> None:
         """Update the ridge penalties after a fit of the column factors."""
         penalty = self._setting.bias_penalty if self._setting.biases else None
-        sums = side_sums(columns, self._column_weights, self._row_squares, self.of_columns, penalty)
+        sums = side_sums(columns, self._column_weights, self._row_squares, self.column_ridges, penalty)
         self._column_squares = sums.weighted_squares / max(sums.weight, TINY)
         self._column_variance = self._variance(sums)
-        self._uncertain_columns = self._noise * sums.weighted_inverse / max(sums.weight, TINY)
+        self._column_uncertainty = self._noise * sums.weighted_inverse / max(sums.weight, TINY)
         self._column_effect = float(sums.effect.sum()) + sums.bias_effect
 
-    def see_rows(self, rows: Side, loss: float) -> None:
+    def update_from_rows(self, rows: Side, loss: float) -> None:
         """Update the ridge penalties and the noise level after a fit of the row factors.
 
-        loss: total loss of the model after the fit of its rows.
+        `loss` is the total loss of the model after that fit.
         """
-        sums = self._row_sums(rows, self._column_squares, self.of_rows)
+        sums = self._row_sums(rows, self._column_squares, self.row_ridges)
         self._row_squares = sums.weighted_squares / max(sums.weight, TINY)
         self._row_variance = self._variance(sums)
-        self._uncertain_rows = self._noise * sums.weighted_inverse / max(sums.weight, TINY)
+        self._row_uncertainty = self._noise * sums.weighted_inverse / max(sums.weight, TINY)
         effect = float(sums.effect.sum()) + sums.bias_effect + self._column_effect
         noise = (2.0 * loss + self._noise * effect) / self._n
-        self._noise = max(noise, float(np.finfo(self._observations.dtype).eps) ** 2 * self._first, TINY)
+        self._noise = max(noise, float(np.finfo(self._observations.dtype).eps) ** 2 * self._initial_noise, TINY)
 
-    def _row_sums(self, rows: Side, known: Floats, ridges: Floats) -> SideSums:
+    def _row_sums(self, rows: Side, column_squares: Floats, ridges: Floats) -> SideSums:
         penalty = self._setting.bias_penalty if self._setting.biases else None
-        return side_sums(rows, self._observations.data.row_weights, known, ridges, penalty)
+        return side_sums(rows, self._observations.data.row_weights, column_squares, ridges, penalty)
 
     def _variance(self, sums: SideSums) -> Floats:
-        return self._at_least(sums.squares / np.maximum(sums.effect, LEAST_EFFECT * max(sums.size, 1)))
+        return self._with_lower_limit(sums.squares / np.maximum(sums.effect, MIN_EFFECT_SHARE * max(sums.size, 1)))
 
-    def _at_least(self, variance: Floats) -> Floats:
-        return np.maximum(variance, LEAST_VARIANCE * (self._noise / self._weight) ** 0.5)
+    def _with_lower_limit(self, variance: Floats) -> Floats:
+        return np.maximum(variance, MIN_VARIANCE_SHARE * (self._noise / self._mean_weight) ** 0.5)
 
 
-def side_sums(side: Side, weights: Floats, known: Floats, ridges: Floats, bias_penalty: float | None) -> SideSums:
+def side_sums(
+    side: Side, weights: Floats, other_squares: Floats, ridges: Floats, bias_penalty: float | None
+) -> SideSums:
     """Compute the sums over rows (or columns) from which ridge penalties are learned, after a fit of their factors.
 
     Parameters
@@ -129,25 +131,25 @@ def side_sums(side: Side, weights: Floats, known: Floats, ridges: Floats, bias_p
         Factors (m, t).
     weights : (m,) array
         Total weights; rows of weight 0 are not counted.
-    known : (t,) array
+    other_squares : (t,) array
         Weighted mean squares of the factors of the other side.
     ridges : (2, t) array
         Those of the fit.
     bias_penalty : float or None
         None without biases.
     """
-    there = weights > 0
-    own, weight = np.square(side.factors[there], dtype=np.float64), weights[there]
-    ridge, uncertain = ridges
-    inverse = 1.0 / (ridge + weight[:, None] * (known + uncertain))
+    nonempty = weights > 0
+    squares, weight = np.square(side.factors[nonempty], dtype=np.float64), weights[nonempty]
+    ridge, uncertainty = ridges
+    inverse_diagonal = 1.0 / (ridge + weight[:, None] * (other_squares + uncertainty))
     bias_effect = 0.0 if bias_penalty is None else float((weight / (weight + bias_penalty)).sum())
     return SideSums(
         size=len(weight),
         weight=float(weight.sum()),
-        squares=own.sum(axis=0),
-        weighted_squares=(own * weight[:, None]).sum(axis=0),
-        effect=(1.0 - ridge * inverse).sum(axis=0),
-        weighted_inverse=(inverse * weight[:, None]).sum(axis=0),
+        squares=squares.sum(axis=0),
+        weighted_squares=(squares * weight[:, None]).sum(axis=0),
+        effect=(1.0 - ridge * inverse_diagonal).sum(axis=0),
+        weighted_inverse=(inverse_diagonal * weight[:, None]).sum(axis=0),
         bias_effect=bias_effect,
     )
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES, as_targets
 from fastsketch.lowrank._arguments import as_share
-from fastsketch.lowrank._data import Array, Observed, observed
+from fastsketch.lowrank._data import Array, Observed, observed_entries
 from fastsketch.lowrank._entries import Entries, HoldOut
 from fastsketch.lowrank._setting import FitSetting
 
@@ -17,11 +17,11 @@ from fastsketch.lowrank._setting import FitSetting
 # scaled up too much (smoothed weighted trace norm: Foygel and others 2011).
 DAMPING = 30.0
 # Largest sum of squares of the values, by bytes of the dtype: beyond it, products in a fit overflow.
-MOST_SQUARES = {4: 1e36, 8: 1e300}
+MAX_SUM_OF_SQUARES = {4: 1e36, 8: 1e300}
 # Smallest sum of squares other than 0, in float64: below it, squares of residuals underflow.
-LEAST_SQUARES = 1e-300
+MIN_SUM_OF_SQUARES = 1e-300
 # Share of the entries that a fit holds out if it has to choose a ridge, and the least number of them that can choose.
-SHARE, ENOUGH = 0.1, 30
+HELD_OUT_SHARE, MIN_HELD_OUT = 0.1, 30
 
 
 def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, HoldOut]:
@@ -44,41 +44,43 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
         Returns the entries of X with a random share of them held out. None if no share is held out.
     """
     share, loss = as_share(validation), setting.loss.name
-    data, held = _targets(X, loss, sample_weight=sample_weight, dtype=setting.dtype), None
+    data, held_out = validate_targets(X, loss, sample_weight=sample_weight, dtype=setting.dtype), None
     if share is None and validation is not None:
-        held = _targets(validation, loss, dtype=data.o.dtype, n_columns=data.n, name="validation")
-        if held.m != data.m:
-            raise ValueError(f"validation must have the {data.m} rows of X, got {held.m}")
-        _check_disjoint(data, held)
+        held_out = validate_targets(validation, loss, dtype=data.o.dtype, n_columns=data.n, name="validation")
+        if held_out.m != data.m:
+            raise ValueError(f"validation must have the {data.m} rows of X, got {held_out.m}")
+        check_disjoint(data, held_out)
     total = len(data.o)
     if total == 0:
-        of_weight = "" if sample_weight is None else " of a weight above 0"
-        raise ValueError(f"X must hold at least one observation{of_weight}, got none")
-    if held is not None and not len(held.o):
+        weight_note = "" if sample_weight is None else " of a weight above 0"
+        raise ValueError(f"X must hold at least one observation{weight_note}, got none")
+    if held_out is not None and not len(held_out.o):
         raise ValueError("validation must have at least one entry")
     check_rank(setting.rank, data.m, data.n)
-    whole = _scaled(data, held, scaling=setting.scaling)
+    all_entries = make_entries(data, held_out, scaling=setting.scaling)
 
     def split(share: float) -> Entries:
-        chosen = np.random.Generator(np.random.PCG64(setting.seed)).random(total) < share
-        rest = _scaled(data.part(~chosen), data.part(chosen), scaling=setting.scaling)
-        if not (rest.n_observations and rest.n_held):
+        is_held_out = np.random.Generator(np.random.PCG64(setting.seed)).random(total) < share
+        training = make_entries(data.select(~is_held_out), data.select(is_held_out), scaling=setting.scaling)
+        if not (training.n_observations and training.n_held_out):
             raise ValueError(f"validation={share:g} leaves no entry on one side of {total}")
-        left, rows = rest.occurring[0], whole.occurring[0]
-        if 2 * left < rows:
-            raise ValueError(f"validation={share:g} leaves entries in {left} of {rows} rows alone: hold out fewer")
-        return rest
+        n_training_rows, n_rows = training.n_nonempty[0], all_entries.n_nonempty[0]
+        if 2 * n_training_rows < n_rows:
+            raise ValueError(
+                f"validation={share:g} leaves entries in {n_training_rows} of {n_rows} rows alone: hold out fewer"
+            )
+        return training
 
-    if share is None and held is None and setting.chooses and SHARE * total >= ENOUGH:
-        share = SHARE
-    return whole, None if share is None else partial(split, share)
+    if share is None and held_out is None and setting.holds_out_entries and HELD_OUT_SHARE * total >= MIN_HELD_OUT:
+        share = HELD_OUT_SHARE
+    return all_entries, None if share is None else partial(split, share)
 
 
-def _scaled(data: Observed, held: Observed | None, *, scaling: bool) -> Entries:
+def make_entries(data: Observed, held_out: Observed | None, *, scaling: bool) -> Entries:
     """Return training and held-out entries as one object, with a scale for each row and column (degree scaling)."""
     (rows, columns), dtype = data.counts, data.o.dtype
     return Entries(
-        data, held, degree_scale(rows, dtype, scaling, int(rows.min())), degree_scale(columns, dtype, scaling)
+        data, held_out, degree_scale(rows, dtype, scaling, int(rows.min())), degree_scale(columns, dtype, scaling)
     )
 
 
@@ -88,58 +90,60 @@ def check_rank(rank: int, m: int, n: int) -> None:
         raise ValueError(f"rank must be at most min(m, n) = {min(m, n)} for {m:,} rows and {n:,} columns, got {rank}")
 
 
-def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
+def degree_scale(
+    counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, smallest_count: int | None = None
+) -> Array:
     """Return a scale for each row or column, which is smaller the more entries it has (degree scaling).
 
     It is (count + DAMPING)^(-1/4), divided by its maximum, and 1 without `scaling`.
 
-    least: the smallest of the counts if it is known.
+    `smallest_count` is the smallest of the counts if it is known.
     """
     if not scaling:
         return np.ones(len(counts), dtype)
     scale = (counts + DAMPING) ** -0.25
-    return (scale / (scale.max() if least is None else (least + DAMPING) ** -0.25)).astype(dtype)
+    return (scale / (scale.max() if smallest_count is None else (smallest_count + DAMPING) ** -0.25)).astype(dtype)
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
-def _check_disjoint(data: Observed, held: Observed) -> None:
+def check_disjoint(data: Observed, held_out: Observed) -> None:
     """Raise ValueError if a held-out entry is also a training entry."""
-    places, others = (each.rows * each.n + each.indices for each in (data, held))
-    both = np.intersect1d(places, others, assume_unique=True)
-    if len(both):
-        first, entries = divmod(int(both[0]), data.n), "entry" if len(both) == 1 else "entries"
-        raise ValueError(f"validation has {len(both)} {entries} of X, the first is entry {first}: take them out of X")
+    positions, held_out_positions = (each.rows * each.n + each.indices for each in (data, held_out))
+    shared = np.intersect1d(positions, held_out_positions, assume_unique=True)
+    if len(shared):
+        first, entries = divmod(int(shared[0]), data.n), "entry" if len(shared) == 1 else "entries"
+        raise ValueError(f"validation has {len(shared)} {entries} of X, the first is entry {first}: take them out of X")
 
 
-def _targets(matrix: Any, loss: str, *, name: str = "X", **options: Any) -> Observed:
+def validate_targets(matrix: Any, loss: str, *, name: str = "X", **options: Any) -> Observed:
     """Validate a matrix and return its entries of positive weight, with values that the loss accepts."""
     if LOSSES[loss].targets == "label":
-        data = observed(matrix, loss="square", name=name, **options)
-        return replace(data, o=as_targets(data.o, loss, name)).with_weight()
-    data = observed(matrix, loss=loss, name=name, **options)
+        data = observed_entries(matrix, loss="square", name=name, **options)
+        return replace(data, o=as_targets(data.o, loss, name)).drop_zero_weights()
+    data = observed_entries(matrix, loss=loss, name=name, **options)
     if LOSSES[loss].targets == "real":
-        _check_squares(data.o, loss, name)
-    return data.with_weight()
+        check_squares(data.o, loss, name)
+    return data.drop_zero_weights()
 
 
-def _check_squares(values: Array, loss: str, name: str) -> None:
+def check_squares(values: Array, loss: str, name: str) -> None:
     """Raise ValueError if values are so large or so small that sums of their squares overflow or underflow in a fit.
 
     The square loss has such sums in the dtype of the values, the others only in their scale of residuals, in float64.
     """
-    most = MOST_SQUARES[values.dtype.itemsize if loss == "square" else 8]
+    max_sum = MAX_SUM_OF_SQUARES[values.dtype.itemsize if loss == "square" else 8]
     largest = float(np.abs(values).max(initial=0.0))
-    if largest == 0.0 or (LEAST_SQUARES**0.5 <= largest <= (most / len(values)) ** 0.5):
+    if largest == 0.0 or (MIN_SUM_OF_SQUARES**0.5 <= largest <= (max_sum / len(values)) ** 0.5):
         return  # the sum is certainly within the limits
     unit = values.astype(np.float64) / largest
     squares = float(unit @ unit)
-    if not squares <= most / largest / largest:
+    if not squares <= max_sum / largest / largest:
         raise ValueError(
-            f"the squares of {name} must not sum up to more than {most:g} for loss={loss!r}, but a value is "
+            f"the squares of {name} must not sum up to more than {max_sum:g} for loss={loss!r}, but a value is "
             f"{largest:g}: scale {name} down"
         )
-    if not squares * largest >= LEAST_SQUARES / largest:
+    if not squares * largest >= MIN_SUM_OF_SQUARES / largest:
         raise ValueError(
-            f"the squares of {name} must sum up to {LEAST_SQUARES:g} or more for loss={loss!r}, but the largest value "
-            f"is {largest:g}: scale {name} up"
+            f"the squares of {name} must sum up to {MIN_SUM_OF_SQUARES:g} or more for loss={loss!r}, but the largest "
+            f"value is {largest:g}: scale {name} up"
         )

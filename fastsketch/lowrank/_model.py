@@ -17,14 +17,14 @@ from fastsketch.data.names._id_map import IdMap
 from fastsketch.data.names._triples import Table, naming_ids
 from fastsketch.lowrank._answers import LowRankAnswers
 from fastsketch.lowrank._arguments import as_range, as_ridge, as_steps, check_learned
-from fastsketch.lowrank._data import Observed, observed
-from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, validate
-from fastsketch.lowrank._fitting import Callback, FitHistory, climb, fit, greedy
-from fastsketch.lowrank._ids import Ids, as_matrices, known_columns, without_ids
+from fastsketch.lowrank._data import Observed, observed_entries
+from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, validate_state
+from fastsketch.lowrank._fitting import Callback, FitHistory, add_ranks_until, fit, greedy_model
+from fastsketch.lowrank._ids import Ids, as_matrices, drop_id_arrays, matrix_of_new_table
 from fastsketch.lowrank._loading import check_rank, load_matrix
 from fastsketch.lowrank._pursuit import Continuation, Pursuit
 from fastsketch.lowrank._queries import FoldedIn, Scale
-from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting
+from fastsketch.lowrank._setting import DEVIATION_MULTIPLES, FitSetting, LossSetting, SideSetting
 from fastsketch.lowrank._sweeps import fold_in
 
 
@@ -267,15 +267,15 @@ class LowRankModel(LowRankAnswers):
         >>> fs.LowRankModel(1).fit(np.array([[1.0, 2.0], [2.0, np.nan], [3.0, 6.0]])).predict([1], [1]).round(1)
         array([3.2])
         """
-        given = as_matrices(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
-        ids, setting = given.ids, self._setting()
+        arguments = as_matrices(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
+        ids, setting = arguments.ids, self._setting()
         with naming_ids(ids.rows, ids.columns):
-            entries, apart = load_matrix(given.X, given.sample_weight, given.validation, setting)
-        watch = FitHistory(held=given.validation is not None, patience=patience, callback=callback)
-        names = given.feature_names
-        del given
-        fitted, pursuit = fit(entries, setting, watch, apart)
-        self._fitted, self._continuation, self._ids = fitted, pursuit.end() if self.sweeps == 0 else None, ids
+            entries, hold_out = load_matrix(arguments.X, arguments.sample_weight, arguments.validation, setting)
+        fit_history = FitHistory(has_held_out=arguments.validation is not None, patience=patience, callback=callback)
+        names = arguments.feature_names
+        del arguments
+        fitted, pursuit = fit(entries, setting, fit_history, hold_out)
+        self._fitted, self._continuation, self._ids = fitted, pursuit.continuation() if self.sweeps == 0 else None, ids
         self._feature_names = names
         return self
 
@@ -315,32 +315,35 @@ class LowRankModel(LowRankAnswers):
         n = as_integer(n, "n", 1)
         if self.sweeps != 0:
             raise ValueError("add_ranks cannot follow sweeps: fit with sweeps=0")
-        fitted, before = self._fitted, self._continuation
-        if fitted is None or before is None:
+        fitted, continuation = self._fitted, self._continuation
+        if fitted is None or continuation is None:
             raise ValueError(
                 "add_ranks goes on from a fit in memory: call fit first (files and pickles do not hold the data)"
             )
-        total = fitted.ranks + n
-        check_rank(total, before.observations.m, before.observations.n)
-        watch = FitHistory(
-            held=before.observations.n_held > 0, patience=patience, callback=callback, history=fitted.history
+        total = fitted.n_ranks + n
+        check_rank(total, continuation.observations.m, continuation.observations.n)
+        fit_history = FitHistory(
+            has_held_out=continuation.observations.n_held_out > 0,
+            patience=patience,
+            callback=callback,
+            history=fitted.history,
         )
-        pursuit = Pursuit.resumed(before, fitted, self._loss_setting(fitted), self._setting())
-        climb(pursuit, total, watch)
+        pursuit = Pursuit.resume(continuation, fitted, self._fitted_loss(fitted), self._setting())
+        add_ranks_until(pursuit, total, fit_history)
         self._values.rank = total
-        self._fitted, self._continuation = greedy(pursuit, watch, fitted.ridges), pursuit.end()
+        self._fitted, self._continuation = greedy_model(pursuit, fit_history, fitted.ridges), pursuit.continuation()
         return self
 
     def _setting(self) -> FitSetting:
-        return FitSetting(**vars(self._values)).of(self._asked_loss())
+        return FitSetting(**vars(self._values)).with_loss(self._given_loss())
 
-    def _asked_loss(self) -> LossSetting:
+    def _given_loss(self) -> LossSetting:
         """Return the model's loss with its parameter, which is the given one or the default of the loss."""
         return LossSetting(self.loss, as_loss_parameter(self.loss, self.loss_parameter))
 
-    def _loss_setting(self, fitted: Fitted) -> LossSetting:
+    def _fitted_loss(self, fitted: Fitted) -> LossSetting:
         """Return the model's loss with the parameter that was used in the fit."""
-        asked = self._asked_loss()
+        asked = self._given_loss()
         return asked if fitted.loss_parameter is None else replace(asked, parameter=fitted.loss_parameter)
 
     # -- new rows and columns --------------------------------------------------------------------------------------
@@ -398,29 +401,29 @@ class LowRankModel(LowRankAnswers):
         >>> new.predict(["eve"], ["Heat"]).round() > 3
         array([ True])
         """
-        fitted = self._known()
+        fitted = self._require_fitted()
         axis = as_integer(axis, "axis", 0)
         if axis > 1:
             raise ValueError(f"axis must be 0 or 1, got {axis}")
-        rank = fitted.rank(rank)
+        rank = fitted.validate_rank(rank)
         ridges, learned = fitted.ridges, fitted.learned
         if ridge is not None:
             ridges, learned = replace(ridges, ridge=as_real(ridge, "ridge", 0.0, 1e300)), None
         penalty: Any = (ridges.penalty or 0.0) if learned is None else learned[axis]
-        data, new_ids = self._observed(X, sample_weight, axis)
+        data, new_ids = self._validate_new_entries(X, sample_weight, axis)
         biases = fitted.row if axis else fitted.column
-        known = Side(np.ascontiguousarray(fitted.factors(rank)[1 - axis]), biases.copy())
-        loss = self._loss_setting(fitted)
+        fixed = Side(np.ascontiguousarray(fitted.factors(rank)[1 - axis]), biases.copy())
+        loss = self._fitted_loss(fitted)
         setting = SideSetting(loss, fitted.level, penalty, ridges.bias_penalty, self.biases)
-        new = fold_in(data if axis == 0 else data.transposed(), setting, known)
+        folded = fold_in(data if axis == 0 else data.transpose(), setting, fixed)
         return FoldedIn(
-            axis=axis, new=new, known=known, scale=self._scale(), ids=new_ids, known_ids=self._ids.side(1 - axis)
+            axis=axis, new=folded, known=fixed, scale=self._scale(), ids=new_ids, known_ids=self._ids.of_axis(1 - axis)
         )
 
-    def _observed(self, X: Any, sample_weight: Any, axis: int) -> tuple[Observed, IdMap | None]:
+    def _validate_new_entries(self, X: Any, sample_weight: Any, axis: int) -> tuple[Observed, IdMap | None]:
         """Validate new rows (or columns). Return their entries, and their ids if they are given as a table."""
-        fitted, new_ids, entries = self._known(), None, X
-        table = known_columns(X, self._ids.side(1 - axis), axis)
+        fitted, new_ids, entries = self._require_fitted(), None, X
+        table = matrix_of_new_table(X, self._ids.of_axis(1 - axis), axis)
         if table is not None:
             if sample_weight is not None:
                 raise ValueError("sample_weight is for matrices: X is a table")
@@ -430,11 +433,11 @@ class LowRankModel(LowRankAnswers):
             entries = with_columns(X, order, "X")
             order = self._column_order(sample_weight, "sample_weight") if is_table(sample_weight) else order
             sample_weight = None if sample_weight is None else with_columns(sample_weight, order, "sample_weight")
-        data = observed(entries, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
+        data = observed_entries(entries, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         size, side = (data.m, "rows") if axis else (data.n, "columns")
         if size != fitted.shape[1 - axis]:
             raise ValueError(f"X must have {fitted.shape[1 - axis]} {side}, got shape {(data.m, data.n)}")
-        return data.with_weight(), new_ids
+        return data.drop_zero_weights(), new_ids
 
     # -- required by the frame ---------------------------------------------------------------------------------------
     @property
@@ -463,7 +466,7 @@ class LowRankModel(LowRankAnswers):
     @property
     def shape(self) -> tuple[int, int]:
         """Return the shape (m, n) of the fitted matrix. Raise ValueError before the fit."""
-        return self._known().shape
+        return self._require_fitted().shape
 
     @property
     def n_rows(self) -> int:
@@ -490,7 +493,7 @@ class LowRankModel(LowRankAnswers):
         return self._ids.columns
 
     def _scale(self) -> Scale:
-        return Scale(self.loss, self.clip, self._known().level)
+        return Scale(self.loss, self.clip, self._require_fitted().level)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._fitted is None:
@@ -500,19 +503,19 @@ class LowRankModel(LowRankAnswers):
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         if state:
-            own = without_ids(arrays, state)
-            validate(state, own, dtype=self.dtype)
+            own = drop_id_arrays(arrays, state)
+            validate_state(state, own, dtype=self.dtype)
             shape = own["row"].size, own["column"].size
-            self._ids = Ids.read(state, arrays, shape=shape)
+            self._ids = Ids.from_state(state, arrays, shape=shape)
             if state["loss_parameter"] is not None:
                 as_loss_parameter(self.loss, state["loss_parameter"])
         else:
             checks.only(arrays)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        self._fitted = Fitted.read(state, arrays) if state else None
+        self._fitted = Fitted.from_state(state, arrays) if state else None
         if self._ids == Ids():  # else these are what has been validated
-            self._ids = Ids.read(state, arrays, shape=None)
+            self._ids = Ids.from_state(state, arrays, shape=None)
 
     def _keep_in_memory(self, other: Self) -> None:
         other._continuation, other._ids = self._continuation, self._ids
@@ -520,27 +523,37 @@ class LowRankModel(LowRankAnswers):
     def _resolved(self) -> dict[str, Any]:
         fitted, swept = self._fitted, {"sweeps": self._setting().sweeps}
         if fitted is None:
-            from_data = self.loss_parameter is None and self.loss in FROM_SPREAD
+            from_data = self.loss_parameter is None and self.loss in DEVIATION_MULTIPLES
             known = not from_data and LOSSES[self.loss].parameter is not None
-            return {"loss_parameter": self._asked_loss().parameter if known else None, "dtype": self.dtype, **swept}
-        parameter = None if LOSSES[self.loss].parameter is None else self._loss_setting(fitted).parameter
+            return {"loss_parameter": self._given_loss().parameter if known else None, "dtype": self.dtype, **swept}
+        parameter = None if LOSSES[self.loss].parameter is None else self._fitted_loss(fitted).parameter
         ridges = {"ridge": fitted.ridges.ridge, "bias_ridge": fitted.ridges.bias_ridge}
         return {"loss_parameter": parameter, "dtype": fitted.left.dtype, **ridges, **swept}
 
     def _facts(self) -> dict[str, Any]:
         if self._fitted is None:
             return {}
-        line = self._fitted.line()
-        about: dict[str, Any] = {"selected_rank": line["rank"], "swept": self._fitted.swept}
-        about["n_observations"] = self._fitted.n_observations
-        about["penalty"], about["bias_penalty"] = self._fitted.ridges.penalty, self._fitted.ridges.bias_penalty
-        about.update(objective=line["objective"], validation=line["validation"])
-        about["standard_error"] = self._fitted.standard_error
+        line = self._fitted.selected_line()
+        facts: dict[str, Any] = {"selected_rank": line["rank"], "swept": self._fitted.swept}
+        facts["n_observations"] = self._fitted.n_observations
+        facts["penalty"], facts["bias_penalty"] = self._fitted.ridges.penalty, self._fitted.ridges.bias_penalty
+        facts.update(objective=line["objective"], validation=line["validation"])
+        facts["standard_error"] = self._fitted.standard_error
         rank, ridges = self._fitted.selected_rank, self._fitted.ridges
-        used = {"rank": rank, "ridge": ridges.ridge if rank else None, "bias_ridge": ridges.bias_ridge}
-        tried = next((each for each in self._fitted.selection if used.items() <= each.items()), None)
-        about["chosen_by"] = "validation" if self._fitted.selection else "default" if self.ridge is None else "argument"
-        return {**about, **{name: None if tried is None else tried[name] for name in ("gain", "gain_error")}}
+        selected = {"rank": rank, "ridge": ridges.ridge if rank else None, "bias_ridge": ridges.bias_ridge}
+        selection_line = next(
+            (
+                line_of_candidate
+                for line_of_candidate in self._fitted.selection
+                if selected.items() <= line_of_candidate.items()
+            ),
+            None,
+        )
+        facts["chosen_by"] = "validation" if self._fitted.selection else "default" if self.ridge is None else "argument"
+        return {
+            **facts,
+            **{name: None if selection_line is None else selection_line[name] for name in ("gain", "gain_error")},
+        }
 
     def _seen(self) -> str:
         if self._fitted is None:

@@ -18,17 +18,17 @@ def weighted_quantile(values: Floats, weights: Floats | None, target: float | No
     total = float(weights.sum())
     if not total > 0:
         return float("nan")
-    missing = 0.5 * total if target is None else target
+    remaining_target = 0.5 * total if target is None else target
     while len(values) > 1:
         middle = (len(values) - 1) // 2
         pivot = np.partition(values, middle)[middle]
         below, above = values < pivot, values > pivot
         weight_below = float(weights[below].sum())
         weight_up_to = float(weights[~above].sum())
-        if weight_below >= missing:
+        if weight_below >= remaining_target:
             values, weights = values[below], weights[below]
-        elif weight_up_to >= missing or not above.any():
+        elif weight_up_to >= remaining_target or not above.any():
             return float(pivot)
         else:
-            values, weights, missing = values[above], weights[above], missing - weight_up_to
+            values, weights, remaining_target = values[above], weights[above], remaining_target - weight_up_to
     return float(values[0])

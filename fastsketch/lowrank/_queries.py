@@ -24,7 +24,7 @@ class Scale:
     clip: tuple[float, float] | None
     level: float
 
-    def predicted(self, z: Array) -> Array:
+    def to_predictions(self, z: Array) -> Array:
         """Convert scores to predictions: labels -1 and +1, or rates or numbers that are clipped to `clip`."""
         if LOSSES[self.loss].targets == "label":
             # a score of 0, as of an unknown row and column, is the more frequent label; without biases the level is 0
@@ -32,43 +32,41 @@ class Scale:
         out = np.asarray(expected(self.loss, z))
         return out if self.clip is None else np.clip(out, *self.clip)
 
-    def probability(self, z: Array) -> Array:
+    def to_probabilities(self, z: Array) -> Array:
         """Convert scores to probabilities of the label +1. Raise ValueError unless the loss is "logistic"."""
         if self.loss != "logistic":
             raise ValueError(f"predict_proba is for loss='logistic' alone, got loss={self.loss!r}")
         return np.asarray(expected(self.loss, z))
 
-    def ranked(self, z: Array) -> Array:
-        """Convert scores to the values that ``recommend`` returns: probabilities for "logistic", otherwise
-        predictions."""
-        return self.probability(z) if self.loss == "logistic" else self.predicted(z)
+    def to_recommendation_values(self, z: Array) -> Array:
+        """Convert scores to the values that ``recommend`` returns: probabilities for "logistic", else predictions."""
+        return self.to_probabilities(z) if self.loss == "logistic" else self.to_predictions(z)
 
 
 def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Check a vector of indices in [-1, size) and return it as int64. Raise TypeError, ValueError or IndexError if
-    invalid."""
-    out = as_array(values, name)
-    if out.size == 0:
-        return out.astype(np.int64).reshape(-1)
-    if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
-    out = np.atleast_1d(out)
-    if out.ndim != 1:
-        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
-    if out.min() < -1 or out.max() >= size:
+    """Validate a vector of indices in [-1, size) and return it as int64. Raise IndexError if one is out of range."""
+    indices = as_array(values, name)
+    if indices.size == 0:
+        return indices.astype(np.int64).reshape(-1)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {indices.dtype}")
+    indices = np.atleast_1d(indices)
+    if indices.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {indices.shape}")
+    if indices.min() < -1 or indices.max() >= size:
         raise IndexError(
             f"{name} must lie in [0, {size}), or be -1 for one never seen, got "
-            f"{int(out.min() if out.min() < -1 else out.max())}"
+            f"{int(indices.min() if indices.min() < -1 else indices.max())}"
         )
-    return out.astype(np.int64)
+    return indices.astype(np.int64)
 
 
-def recommended(
+def recommend_columns(
     rows: NDArray[np.int64],
     n: Any,
     *,
-    own: Side,
-    other: Side,
+    row_side: Side,
+    column_side: Side,
     scale: Scale,
     exclude: Any,
     allow: ArrayLike | None,
@@ -80,7 +78,7 @@ def recommended(
     ----------
     rows : (k,) array of int64
     n : int
-    own, other : Side
+    row_side, column_side : Side
         Factors and biases of these rows, and of all columns.
     scale : Scale
     exclude : scipy.sparse or None
@@ -97,34 +95,36 @@ def recommended(
         Best first, -1 and NaN if fewer than n columns remain. Of equal scores the smaller column comes first.
     """
     n = as_integer(n, "n", 1, MOST_SIZE)
-    columns = len(other.biases)
+    n_columns = len(column_side.biases)
     if exclude is not None:
         if not is_sparse(exclude):
             raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
         exclude = as_csr(exclude, "exclude")
-        if exclude.shape[1] != columns or exclude.shape[0] not in (len(rows), n_rows):
+        if exclude.shape[1] != n_columns or exclude.shape[0] not in (len(rows), n_rows):
             raise ValueError(
-                f"exclude must have {columns} columns and {len(rows)} or {n_rows} rows, got shape {exclude.shape}"
+                f"exclude must have {n_columns} columns and {len(rows)} or {n_rows} rows, got shape {exclude.shape}"
             )
-    allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
-    left_out: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = []
+    allowed = None if allow is None else as_subset(allow, n_columns, "allow").astype(np.int32)
+    exclusions: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = []
     if exclude is not None:
-        line = rows if exclude.shape[0] == n_rows else np.arange(len(rows))  # of each of `rows`
-        left_out.append((exclude.indptr.astype(np.int64), exclude.indices.astype(np.int32), line))
-    most = min(n, columns)
-    best, values = np.empty((len(rows), most), np.int64), np.empty((len(rows), most))
+        line_of_row = rows if exclude.shape[0] == n_rows else np.arange(len(rows))  # of each of `rows`
+        exclusions.append((exclude.indptr.astype(np.int64), exclude.indices.astype(np.int32), line_of_row))
+    n_returned = min(n, n_columns)
+    best_columns_, values = np.empty((len(rows), n_returned), np.int64), np.empty((len(rows), n_returned))
     best_columns(
-        *(own.factors, other.factors, best, values),
-        base=own.biases,
-        column=other.biases,
-        left_out=left_out,
+        *(row_side.factors, column_side.factors, best_columns_, values),
+        base=row_side.biases,
+        column=column_side.biases,
+        left_out=exclusions,
         allowed=allowed,
     )
-    chosen, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
-    chosen[:, :most] = best
-    left = best >= 0
-    predicted[:, :most] = np.where(left, scale.ranked(np.where(left, values, 0.0)), np.nan)
-    return chosen, predicted
+    recommended, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
+    recommended[:, :n_returned] = best_columns_
+    is_found = best_columns_ >= 0
+    predicted[:, :n_returned] = np.where(
+        is_found, scale.to_recommendation_values(np.where(is_found, values, 0.0)), np.nan
+    )
+    return recommended, predicted
 
 
 class FoldedIn:
@@ -171,10 +171,10 @@ class FoldedIn:
     def __repr__(self) -> str:
         return f"<FoldedIn: {len(self)} {'columns' if self.axis else 'rows'}, rank {self.factors.shape[1]}>"
 
-    def _sides(self) -> tuple[Side, Side]:
-        own, other = (np.ascontiguousarray(side) for side in (self.factors, self._known.factors))
+    def _new_and_model_sides(self) -> tuple[Side, Side]:
+        new_factors, model_factors = (np.ascontiguousarray(factors) for factors in (self.factors, self._known.factors))
         base = self._scale.level + self.biases.astype(np.float64)
-        return Side(own, base), Side(other, self._known.biases.astype(np.float64))
+        return Side(new_factors, base), Side(model_factors, self._known.biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
         """Compute the scores of pairs of a new row (or column) and a column (or row) of the model.
@@ -213,7 +213,7 @@ class FoldedIn:
         -------
         ndarray (k,)
         """
-        return self._scale.predicted(self.decision_function(new, known))
+        return self._scale.to_predictions(self.decision_function(new, known))
 
     def predict_proba(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
         """Predict the probability of the label +1 for pairs of a new row (or column) and a known column (or row).
@@ -229,16 +229,18 @@ class FoldedIn:
         -------
         ndarray (k,)
         """
-        return self._scale.probability(self.decision_function(new, known))
+        return self._scale.to_probabilities(self.decision_function(new, known))
 
     def decision_block(self) -> NDArray[np.float64]:
         """Compute the scores of each new row with all columns of the model (or of each new column with all rows)."""
-        own, other = (side._replace(factors=side.factors.astype(np.float64)) for side in self._sides())
-        return score_block(own, other, np.float64)
+        new_side, model_side = (
+            side._replace(factors=side.factors.astype(np.float64)) for side in self._new_and_model_sides()
+        )
+        return score_block(new_side, model_side, np.float64)
 
     def predict_block(self) -> NDArray[np.float64]:
         """Predict the values of each new row in all columns of the model (or of each new column in all rows)."""
-        return self._scale.predicted(self.decision_block())
+        return self._scale.to_predictions(self.decision_block())
 
     def recommend(
         self, n: int = 10, *, exclude: Rows | Table | None = None, allow: ArrayLike | None = None
@@ -258,18 +260,25 @@ class FoldedIn:
         (columns, predictions) : ndarray (k, n) both
             As from ``LowRankModel.recommend``.
         """
-        own, other = self._sides()
+        new_side, model_side = self._new_and_model_sides()
         ids, rows = self._known_ids, np.arange(len(self))
         if exclude is not None and (table := as_triples(exclude, None, "exclude")) is not None:
-            exclude = self._left_out(table)
+            exclude = self._exclusion_matrix(table)
         if allow is not None and ids is not None:
             allow = np.unique(ids.known(allow, "allow"))
-        columns, predictions = recommended(
-            rows, n, own=own, other=other, scale=self._scale, exclude=exclude, allow=allow, n_rows=len(self)
+        columns, predictions = recommend_columns(
+            rows,
+            n,
+            row_side=new_side,
+            column_side=model_side,
+            scale=self._scale,
+            exclude=exclude,
+            allow=allow,
+            n_rows=len(self),
         )
         return columns if ids is None else ids_at(ids, columns), predictions
 
-    def _left_out(self, table: Triples) -> Any:
+    def _exclusion_matrix(self, table: Triples) -> Any:
         if self.ids is None or self._known_ids is None:
             raise ValueError("exclude is a table: only new ones out of a table, of a model with ids, can read it")
         users, items, n = table.user_ids, table.item_ids, len(self._known_ids)

@@ -18,17 +18,18 @@ from fastsketch.lowrank._setting import LossSetting
 
 Floats = NDArray[np.float64]
 
-# Newton steps stop when the next one would lower the objective by less than these shares of it and of the objective
-# without ranks. Separable labels have no optimum: each step divides the objective by about e, until the second share.
-ENOUGH, ENOUGH_OF_START = 1e-8, 1e-9
-MOST_STEPS, MOST_TRIALS = 200, 30
-# Positions of the Hessian in the sums of ``entries.five_dots``.
-SECOND = np.array([[3, 4], [4, 5]])
-# A step that is too long is shortened to between these shares of its length.
-SHORTEST, LONGEST = 0.05, 0.7
-# Shares of the diagonal of the Hessian and of its bound that are added to it, since products of factors may be almost
-# equal, and losses almost flat.
-LIFT, LEAST = 1e-10, 1e-12
+# Newton steps stop when the next one would lower the objective by less than the first of these shares of it plus the
+# second share of the objective without ranks. For separable labels there is no optimum: each step divides the objective
+# by about e until the second share is reached.
+RELATIVE_TOLERANCE, RELATIVE_TOLERANCE_OF_START = 1e-8, 1e-9
+MAX_NEWTON_STEPS, MAX_STEP_TRIALS = 200, 30
+# Positions of the entries of the Hessian in the result of ``entries.five_dots``.
+HESSIAN_INDEX = np.array([[3, 4], [4, 5]])
+# A step that is too long is multiplied by a factor between these limits.
+MIN_SHORTENING, MAX_SHORTENING = 0.05, 0.7
+# These shares of the diagonal of the Hessian, and of the upper bound on it, are added to the diagonal, since products
+# of factors may be almost equal and losses almost flat.
+DIAGONAL_LIFT, BOUND_LIFT = 1e-10, 1e-12
 
 
 class Terms(NamedTuple):
@@ -43,33 +44,32 @@ class Terms(NamedTuple):
 TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are requested)
 
 
-class Refinement:
-    """Newton's method for the coefficients of the ranks. `steps` is the largest number of Newton steps, None for no
-    limit."""
+class CoefficientFit:
+    """Fit of the coefficients of the rank-one terms by Newton's method, in at most `steps` steps (None: no limit)."""
 
     def __init__(self, observations: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
         self.observations, self.biases, self.loss, self.steps = observations, biases, loss, steps
         self.first_objective = 0.0  # the objective without ranks
 
-    def all(self, left: Any, right: Array, start: Floats) -> Floats:
+    def fit_all(self, left: Any, right: Array, start: Floats) -> Floats:
         """Return the coefficients of all ranks that minimise the loss.
 
         The scores are biases + sum_q theta_q left_q right_q' for coefficients theta.
 
         left is (m, t), right (n, t), and `start` (t,) the initial theta.
         """
-        data, loss, about = self.observations.data, self.loss, (self.biases.rows, self.biases.columns, left, right)
+        data, loss, factors = self.observations.data, self.loss, (self.biases.rows, self.biases.columns, left, right)
 
         def terms(theta: Floats, curved: bool) -> Terms:
             t = len(theta)
             slope, bound, curvature = np.zeros(t), np.zeros(t), np.zeros((t, t) if curved else (0, 0))
-            known = loss.number, loss.parameter, loss.lipschitz or 0.0, *data.where, data.o, data.c, *about
-            value = coefficients.newton_terms(*known, theta, slope, bound, curvature)
+            arguments = loss.number, loss.parameter, loss.lipschitz or 0.0, *data.index_arrays, data.o, data.c, *factors
+            value = coefficients.newton_terms(*arguments, theta, slope, bound, curvature)
             return Terms(value, slope, curvature, bound)
 
-        return self._minimised(terms, start)
+        return self._minimise(terms, start)
 
-    def two(self, state: Any, u: Any, v: Any, *, first: bool) -> tuple[float, float]:
+    def fit_two(self, state: Any, u: Any, v: Any, *, first: bool) -> tuple[float, float]:
         """Return the two coefficients that minimise the loss: one multiplies all ranks so far, the other the new rank.
 
         The scores are biases + mu X + rho u v', where X is the low-rank part of `state`.
@@ -78,58 +78,71 @@ class Refinement:
         """
 
         def terms(x: Floats, curved: bool) -> Terms:
-            out = self.dots(state, u, v, 1.0 if first else x[0], x[-1])
+            derivatives = self.evaluate_two(state, u, v, 1.0 if first else x[0], x[-1])
             if first:
-                return Terms(out[0], out[2:3], out[5:].reshape(1, 1), out[5:])
-            return Terms(out[0], out[1:3], out[SECOND], out[3::2])
+                return Terms(derivatives[0], derivatives[2:3], derivatives[5:].reshape(1, 1), derivatives[5:])
+            return Terms(derivatives[0], derivatives[1:3], derivatives[HESSIAN_INDEX], derivatives[3::2])
 
-        best = self._minimised(terms, np.zeros(1) if first else np.array([1.0, 0.0]))
-        return 1.0 if first else float(best[0]), float(best[-1])
+        minimiser = self._minimise(terms, np.zeros(1) if first else np.array([1.0, 0.0]))
+        return 1.0 if first else float(minimiser[0]), float(minimiser[-1])
 
-    def dots(self, state: Any, u: Any, v: Any, keep: float, theta: float) -> Floats:
+    def evaluate_two(self, state: Any, u: Any, v: Any, old_coefficient: float, new_coefficient: float) -> Floats:
         """Compute the objective and its derivatives by the two coefficients: of all ranks so far and of the new rank.
 
         Returns 6 numbers at mu = keep and rho = theta: objective, 2 first derivatives, 3 second derivatives.
         """
-        data, loss, kind, out = self.observations.data, self.loss, self.observations.dtype.type, np.empty(6)
+        data, loss, kind, derivatives = self.observations.data, self.loss, self.observations.dtype.type, np.empty(6)
         scores = state.z, data.o, data.c, self.biases.rows, self.biases.columns
-        entries.five_dots(loss.number, loss.parameter, *data.where, *scores, kind(keep), kind(theta), u, v, out)
-        return out
+        entries.five_dots(
+            loss.number,
+            loss.parameter,
+            *data.index_arrays,
+            *scores,
+            kind(old_coefficient),
+            kind(new_coefficient),
+            u,
+            v,
+            derivatives,
+        )
+        return derivatives
 
-    def _minimised(self, terms: TermsAt, start: Floats) -> Floats:
-        """Minimise a convex function by Newton's method, and return the minimiser. Steps that are too long are
-        shortened."""
-        x, most = start, MOST_STEPS if self.steps is None else self.steps
-        now = terms(x, True)
-        for turn in range(most):
-            move = _newton(now)
+    def _minimise(self, evaluate: TermsAt, initial: Floats) -> Floats:
+        """Minimise a convex function by Newton's method with a line search. Return the last point, shape (t,)."""
+        x, max_steps = initial, MAX_NEWTON_STEPS if self.steps is None else self.steps
+        current = evaluate(x, True)
+        for step in range(max_steps):
+            direction = newton_direction(current)
             if self.loss.name == "square":
-                return x + move
-            slope, length = float((now.slope * move).sum()), 1.0
-            enough = ENOUGH * abs(now.value) + ENOUGH_OF_START * abs(self.first_objective) if turn else 0.0
-            if not -0.5 * slope > enough:
+                return x + direction
+            slope, step_length = float((current.slope * direction).sum()), 1.0
+            tolerance = (
+                RELATIVE_TOLERANCE * abs(current.value) + RELATIVE_TOLERANCE_OF_START * abs(self.first_objective)
+                if step
+                else 0.0
+            )
+            if not -0.5 * slope > tolerance:
                 return x
-            for _ in range(MOST_TRIALS):
-                tried = terms(x + length * move, turn + 1 < most)
-                if np.isfinite(tried.value) and tried.value <= now.value + 1e-4 * length * slope:
+            for _ in range(MAX_STEP_TRIALS):
+                trial = evaluate(x + step_length * direction, step + 1 < max_steps)
+                if np.isfinite(trial.value) and trial.value <= current.value + 1e-4 * step_length * slope:
                     break
                 with np.errstate(over="ignore", invalid="ignore"):
-                    there = float((tried.slope * move).sum())
-                share = slope / (slope - there) if np.isfinite(there) and there > 0 else 0.5
-                length *= min(max(share, SHORTEST), LONGEST)
+                    trial_slope = float((trial.slope * direction).sum())
+                shortening = slope / (slope - trial_slope) if np.isfinite(trial_slope) and trial_slope > 0 else 0.5
+                step_length *= min(max(shortening, MIN_SHORTENING), MAX_SHORTENING)
             else:
                 return x
-            x, now = x + length * move, tried
+            x, current = x + step_length * direction, trial
         return x
 
 
-def _newton(at: Terms) -> Floats:
-    """Return the Newton step at a point, or a scaled gradient step if the Hessian is not positive definite."""
-    size = at.curvature.diagonal() + LEAST * at.bound
-    unit = np.sqrt(np.where(size > 0, size, 1.0))
-    h = at.curvature / (unit[:, None] * unit)
-    h[np.diag_indices_from(h)] += LIFT
-    g = -at.slope / unit
+def newton_direction(terms: Terms) -> Floats:
+    """Return the Newton step (t,) at a point, or a scaled gradient step if the Hessian is not positive definite."""
+    diagonal = terms.curvature.diagonal() + BOUND_LIFT * terms.bound
+    unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    h = terms.curvature / (unit[:, None] * unit)
+    h[np.diag_indices_from(h)] += DIAGONAL_LIFT
+    g = -terms.slope / unit
     if not coefficients.solve(h, g):
-        g = -at.slope / unit
+        g = -terms.slope / unit
     return g / unit

@@ -11,12 +11,12 @@ from fastsketch._core.losses import LOSSES, Loss
 
 # Loss parameters that follow from the data if none is given, as multiples of the robust standard deviation of the
 # residuals of the biases. Huber 1981 has 1.345 (95% efficiency), and scikit-learn's SVR has epsilon=0.1.
-FROM_SPREAD = {"huber": 1.345, "epsilon_insensitive": 0.1}
-# The ridge that is learned for each factor (`_learned.py`), and the losses for which that is possible.
+DEVIATION_MULTIPLES = {"huber": 1.345, "epsilon_insensitive": 0.1}
+# Value of `ridge` with which a ridge is learned for each factor (`_learned.py`), and the losses that allow it.
 LEARNED: Literal["learned"] = "learned"
-LEARNS = ("square",)
-# Default numbers of sweeps: with learned ridges, which need several sweeps to settle, and with a fixed ridge.
-MANY, FEW = 10, 4
+LEARNED_RIDGE_LOSSES = ("square",)
+# Default numbers of sweeps: with learned ridges, which need several sweeps to converge, and with a fixed ridge.
+SWEEPS_WITH_LEARNED_RIDGE, SWEEPS_WITH_FIXED_RIDGE = 10, 4
 
 Ridge = float | Literal["learned"]
 
@@ -33,13 +33,13 @@ class LossSetting:
     curved: bool = field(init=False)  # whether it has a useful second derivative: smooth, and not "huber"
 
     def __post_init__(self) -> None:
-        about = LOSSES[self.name]
-        known = {"number": about.number, "smooth": about.smooth, "lipschitz": about.lipschitz}
-        known["curved"] = about.smooth and self.name != "huber"
-        self.__dict__.update(known)  # a frozen dataclass refuses assignments
+        definition = LOSSES[self.name]
+        values = {"number": definition.number, "smooth": definition.smooth, "lipschitz": definition.lipschitz}
+        values["curved"] = definition.smooth and self.name != "huber"
+        self.__dict__.update(values)  # a frozen dataclass refuses assignments
 
     @property
-    def about(self) -> Loss:
+    def definition(self) -> Loss:
         """Return the description of this loss in the table of losses."""
         return LOSSES[self.name]
 
@@ -72,20 +72,22 @@ class FitSetting(SimpleNamespace):
     @property
     def sweep_ridge(self) -> Ridge:
         """Return the ridge parameter of the sweeps: the given one, or "learned" if the loss allows it, or 1."""
-        usual = LEARNED if self.loss.name in LEARNS and self.sweeps else 1.0
-        return usual if self.ridge is None else self.ridge
+        default = LEARNED if self.loss.name in LEARNED_RIDGE_LOSSES and self.sweeps else 1.0
+        return default if self.ridge is None else self.ridge
 
-    def of(self, loss: LossSetting) -> Self:
-        """Return a copy with another loss, and with the default number of sweeps if none was given."""
-        many = loss.name in LEARNS and self.ridge in (None, LEARNED)
-        sweeps = (MANY if many else FEW) if self.sweeps is None else self.sweeps
+    def with_loss(self, loss: LossSetting) -> Self:
+        """Return a copy with another loss, and with the default number of sweeps if `sweeps` is None."""
+        learns = loss.name in LEARNED_RIDGE_LOSSES and self.ridge in (None, LEARNED)
+        sweeps = (
+            (SWEEPS_WITH_LEARNED_RIDGE if learns else SWEEPS_WITH_FIXED_RIDGE) if self.sweeps is None else self.sweeps
+        )
         return type(self)(**{**vars(self), "loss": loss, "sweeps": sweeps})
 
     @property
-    def chooses(self) -> bool:
+    def holds_out_entries(self) -> bool:
         """Return True if a fit without validation data holds out entries, to choose a ridge or to score the model."""
-        free = self.ridge is None if self.rank else self.biases and self.bias_ridge is None
-        return self.sweeps > 0 and free
+        is_free = self.ridge is None if self.rank else self.biases and self.bias_ridge is None
+        return self.sweeps > 0 and is_free
 
 
 @dataclass(frozen=True)
@@ -99,16 +101,14 @@ class SideSetting:
     biases: bool  # whether biases are fitted with the factors
 
     def ridges(self, t: int) -> NDArray[np.float64]:
-        """Return the ridge penalties of the factors, and of the bias if one is fitted, as an array of two rows.
+        """Return the ridge penalties of t factors, shape (2, t), or (2, t + 1) if a bias is fitted too.
 
-        Its shape is (2, t), or (2, t + 1) with a bias, for t factors.
-
-        The ridge of a row is the first line plus its total weight times the second line.
+        The penalty of a row of the matrix is the first line plus the total weight of that row times the second line.
         """
-        out = np.zeros((2, t + self.biases))
-        out[0, t:] = self.bias_penalty
+        penalties = np.zeros((2, t + self.biases))
+        penalties[0, t:] = self.bias_penalty
         if isinstance(self.penalty, np.ndarray):
-            out[:, :t] = self.penalty
+            penalties[:, :t] = self.penalty
         else:
-            out[0, :t] = self.penalty
-        return out
+            penalties[0, :t] = self.penalty
+        return penalties

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import fits
-from fastsketch.lowrank._biases import Biases, smoothing
+from fastsketch.lowrank._biases import Biases, kink_half_width
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._fitted import Score, Side, balance
@@ -18,61 +18,62 @@ from fastsketch.lowrank._units import NoiseLevel
 
 Floats = NDArray[np.float64]
 
-# Largest number of Newton steps of a row; they stop when one lowers the objective of the row by less than this share.
-# FEW_TURNS is the number in all sweeps but the last, whose results later sweeps improve.
-TURNS, ENOUGH, FEW_TURNS = 60, 1e-10, 3
+# Largest number of Newton steps of a row in the last sweep. They stop when one lowers the objective of the row by less
+# than STEP_TOLERANCE of it. Earlier sweeps make fewer steps, since later sweeps improve their results.
+MAX_STEPS, STEP_TOLERANCE, MAX_STEPS_EARLY_SWEEP = 60, 1e-10, 3
 
 
 # -- one side ----------------------------------------------------------------------------------------------------------
-def fit_side(data: Observed, setting: SideSetting, own: Side, other: Side, smooth: float, turns: int = TURNS) -> Side:
-    """Fit the factors and biases of the rows of a matrix while the column factors are fixed.
+def fit_side(
+    data: Observed, setting: SideSetting, initial: Side, fixed: Side, kink_half_width: float, max_steps: int = MAX_STEPS
+) -> Side:
+    """Fit the factors and biases of the rows of a matrix by Newton steps, while the column factors are fixed.
 
     Parameters
     ----------
     data : Observed (m, n)
     setting : SideSetting
         With ``setting.biases`` the bias of a row is fitted too, as the coefficient of a factor of ones.
-    own : Side
+    initial : Side
         Factors (m, t) and biases (m,) of the rows at which the fit starts.
-    other : Side
+    fixed : Side
         Factors (n, t) and biases (n,) of the columns.
-    smooth : float
-        ``smoothing`` of all observations of the fit.
-    turns : int
+    kink_half_width : float
+        ``kink_half_width`` of all observations of the fit.
+    max_steps : int
         Largest number of Newton steps.
     """
-    t, dtype, biased, loss = other.factors.shape[1], data.o.dtype, setting.biases, setting.loss
-    out = np.zeros((data.m, t + biased), dtype)
-    out[:, :t] = own.factors
-    if biased:
-        out[:, t] = own.biases
-    base = np.full(data.m, setting.level, dtype) if biased else np.asarray(own.biases + setting.level, dtype)
-    wide, ridge = widened(other.factors, setting, dtype)
-    known = ridge, *data.where, data.o, data.c, base, np.asarray(other.biases, dtype), wide
-    fits.fit_rows(loss.number, loss.parameter, smooth, *known, out, turns, ENOUGH)
-    return Side(out[:, :t], out[:, t].copy() if biased else np.asarray(own.biases, dtype))
+    t, dtype, has_biases, loss = fixed.factors.shape[1], data.o.dtype, setting.biases, setting.loss
+    coefficients = np.zeros((data.m, t + has_biases), dtype)
+    coefficients[:, :t] = initial.factors
+    if has_biases:
+        coefficients[:, t] = initial.biases
+    base = np.full(data.m, setting.level, dtype) if has_biases else np.asarray(initial.biases + setting.level, dtype)
+    fixed_factors, ridge = append_bias_column(fixed.factors, setting, dtype)
+    arguments = ridge, *data.index_arrays, data.o, data.c, base, np.asarray(fixed.biases, dtype), fixed_factors
+    fits.fit_rows(loss.number, loss.parameter, kink_half_width, *arguments, coefficients, max_steps, STEP_TOLERANCE)
+    return Side(coefficients[:, :t], coefficients[:, t].copy() if has_biases else np.asarray(initial.biases, dtype))
 
 
-def widened(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple[Array, Floats]:
-    """Append a column of ones for the biases to a factor matrix, if biases are fitted. Return it with the ridges of its
-    columns."""
+def append_bias_column(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple[Array, Floats]:
+    """Append a column of ones to factors (n, t) if biases are fitted. Return the factors and ``setting.ridges``."""
     m, t = factors.shape
-    wide = np.ones((m, t + setting.biases), dtype)
-    wide[:, :t] = factors
-    return wide, setting.ridges(t)
+    extended = np.ones((m, t + setting.biases), dtype)
+    extended[:, :t] = factors
+    return extended, setting.ridges(t)
 
 
-def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
+def fold_in(data: Observed, setting: SideSetting, fixed: Side) -> Side:
     """Fit the factors and biases of new rows to the fixed columns of a model."""
     dtype = data.o.dtype
-    own = Side(np.zeros((data.m, other.factors.shape[1]), dtype), np.zeros(data.m, dtype))
-    return fit_side(data, setting, own, other, smoothing(data, setting.loss))
+    initial = Side(np.zeros((data.m, fixed.factors.shape[1]), dtype), np.zeros(data.m, dtype))
+    return fit_side(data, setting, initial, fixed, kink_half_width(data, setting.loss))
 
 
 # -- both in turn ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Factors:
-    """A model during a fit: factors, biases and ridges.
+class FactorModel:
+    """Low-rank model during a fit: factors, biases and ridges.
 
     The score of an entry is level + row bias + column bias + the inner product of factors.
     """
@@ -93,13 +94,13 @@ class Sweeps:
 
     def __init__(self, observations: Entries, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> None:
         self.observations, self.setting, self.sweeps, self.noise = observations, setting, sweeps, noise
-        self.smooth = smoothing(observations.data, setting.loss)
+        self.kink_half_width = kink_half_width(observations.data, setting.loss)
 
     @cached_property
-    def _flipped(self) -> Observed:
-        return self.observations.data.transposed()
+    def _transposed(self) -> Observed:
+        return self.observations.data.transpose()
 
-    def run(self, rows: Side, columns: Side, coefficients: Floats, ridges: Ridges) -> Factors:
+    def run(self, rows: Side, columns: Side, coefficients: Floats, ridges: Ridges) -> FactorModel:
         """Fit columns and rows in turn from initial factors, `sweeps` times, and return the resulting model.
 
         Parameters
@@ -110,100 +111,107 @@ class Sweeps:
             Of the products of their factors; they are divided between both sides (``balance``).
         ridges : Ridges
             A ridge of "learned" is updated during the sweeps, and so is the unit of a number where the noise level
-            ``follows`` the model.
+            ``is_updated`` the model.
         """
         setting, noise = self.setting, self.noise
-        model = Factors(*self._balanced(rows, columns, coefficients), setting.level, ridges)
+        model = FactorModel(*self._balanced(rows, columns, coefficients), setting.level, ridges)
         if ridges.ridge == LEARNED:
-            return self._learning(model)
+            return self._run_with_learned_ridges(model)
         for k in range(self.sweeps):
             penalty = ridges.penalty or 0.0
-            if noise.follows:
-                unit = noise.unit_now(model.rows, model.columns, setting.level, penalty)
+            if noise.is_updated:
+                unit = noise.current_unit(model.rows, model.columns, setting.level, penalty)
                 ridges = replace(ridges, ridge_unit=unit)
                 penalty = ridges.penalty or 0.0
-            turns = FEW_TURNS if k < self.sweeps - 1 else TURNS
-            model = self._rows(self._columns(model, penalty, turns), penalty, turns)
+            max_steps = MAX_STEPS_EARLY_SWEEP if k < self.sweeps - 1 else MAX_STEPS
+            model = self._refit_rows(self._refit_columns(model, penalty, max_steps), penalty, max_steps)
         return replace(model, ridges=ridges)
 
-    def _learning(self, model: Factors) -> Factors:
-        """Fit columns and rows in turn with learned ridge penalties, which are updated after each fit."""
-        learned = LearnedRidges(self.observations, self.setting, model.rows, model.columns, self._loss_of(model))
-        of_rows = learned.of_rows
+    def _run_with_learned_ridges(self, model: FactorModel) -> FactorModel:
+        """Fit columns and rows in turn, and update the learned ridge penalties after each fit."""
+        learned = LearnedRidges(self.observations, self.setting, model.rows, model.columns, self._total_loss(model))
+        row_ridges = learned.row_ridges
         for _ in range(self.sweeps):
-            model = self._columns(model, learned.of_columns, TURNS)
-            learned.see_columns(model.columns)
-            of_rows = learned.of_rows
-            model = self._rows(model, of_rows, TURNS)
-            learned.see_rows(model.rows, self._loss_of(model))
-        both = np.stack([of_rows, learned.of_columns])
-        return replace(model, ridges=replace(model.ridges, ridge_unit=learned.unit), learned=both)
+            model = self._refit_columns(model, learned.column_ridges, MAX_STEPS)
+            learned.update_from_columns(model.columns)
+            row_ridges = learned.row_ridges
+            model = self._refit_rows(model, row_ridges, MAX_STEPS)
+            learned.update_from_rows(model.rows, self._total_loss(model))
+        both_ridges = np.stack([row_ridges, learned.column_ridges])
+        return replace(model, ridges=replace(model.ridges, ridge_unit=learned.unit), learned=both_ridges)
 
-    def _loss_of(self, model: Factors) -> float:
+    def _total_loss(self, model: FactorModel) -> float:
         return total_loss(self.observations, self.setting.loss, model)
 
-    def _columns(self, model: Factors, penalty: Any, turns: int) -> Factors:
+    def _refit_columns(self, model: FactorModel, penalty: Any, max_steps: int) -> FactorModel:
         """Return a copy of the model with refitted columns."""
         setting = replace(self.setting, penalty=penalty)
-        return replace(model, columns=fit_side(self._flipped, setting, model.columns, model.rows, self.smooth, turns))
+        return replace(
+            model,
+            columns=fit_side(self._transposed, setting, model.columns, model.rows, self.kink_half_width, max_steps),
+        )
 
-    def _rows(self, model: Factors, penalty: Any, turns: int) -> Factors:
+    def _refit_rows(self, model: FactorModel, penalty: Any, max_steps: int) -> FactorModel:
         """Return a copy of the model with refitted rows."""
         setting = replace(self.setting, penalty=penalty)
         return replace(
-            model, rows=fit_side(self.observations.data, setting, model.rows, model.columns, self.smooth, turns)
+            model,
+            rows=fit_side(self.observations.data, setting, model.rows, model.columns, self.kink_half_width, max_steps),
         )
 
     def _balanced(self, rows: Side, columns: Side, coefficients: Floats) -> tuple[Side, Side]:
-        lengths = np.sqrt((rows.factors * rows.factors).sum(axis=0)), np.linalg.norm(columns.factors, axis=0)
-        one, two = balance(*lengths, coefficients, self.observations.m / max(self.observations.n, 1))
+        norms = np.sqrt((rows.factors * rows.factors).sum(axis=0)), np.linalg.norm(columns.factors, axis=0)
+        row_multipliers, column_multipliers = balance(
+            *norms, coefficients, self.observations.m / max(self.observations.n, 1)
+        )
         dtype = self.observations.dtype
         return (
-            Side((rows.factors * one).astype(dtype), rows.biases),
-            Side((columns.factors * two).astype(dtype), columns.biases),
+            Side((rows.factors * row_multipliers).astype(dtype), rows.biases),
+            Side((columns.factors * column_multipliers).astype(dtype), columns.biases),
         )
 
 
 # -- what a model scores -----------------------------------------------------------------------------------------------
-def biases_alone(observations: Entries, biases: Biases, ridges: Ridges) -> Factors:
-    """Return a model that has biases but no factors."""
+def biases_only_model(observations: Entries, biases: Biases, ridges: Ridges) -> FactorModel:
+    """Return a low-rank model of rank 0, which has biases only."""
     dtype = observations.dtype
     rows = Side(np.zeros((observations.m, 0), dtype), (biases.rows - biases.level).astype(dtype))
-    return Factors(rows, Side(np.zeros((observations.n, 0), dtype), biases.columns), biases.level, ridges)
+    return FactorModel(rows, Side(np.zeros((observations.n, 0), dtype), biases.columns), biases.level, ridges)
 
 
-def held_losses(observations: Entries, loss: LossSetting, model: Factors) -> Floats:
-    """Return the model's loss at each held-out entry."""
-    assert observations.held is not None
-    return observations.held.loss_of_each(loss, _scores(observations.held, model))
+def held_out_losses(observations: Entries, loss: LossSetting, model: FactorModel) -> Floats:
+    """Compute the model's weighted loss at each held-out entry."""
+    assert observations.held_out is not None
+    return observations.held_out.entry_losses(loss, model_scores(observations.held_out, model))
 
 
-def held_score(losses: Floats) -> Score:
+def mean_held_out_loss(losses: Floats) -> Score:
     """Return the mean of held-out losses and its standard error. Both are infinite if the mean overflows."""
-    return _mean_and_error(losses)
+    return mean_and_standard_error(losses)
 
 
-def held_gain(one: Floats, other: Floats, unit: float) -> Score:
-    """Return the mean difference of the held-out losses of two models, one - other, and its standard error.
+def mean_held_out_gain(losses: Floats, other_losses: Floats, loss_unit: float) -> Score:
+    """Return the mean difference of the held-out losses of two models, and its standard error.
 
-    unit: a power of two of about the size of the losses, which are divided by it, because their squares may overflow.
+    The difference is losses - other_losses, for the same entries. Losses are divided by `loss_unit`, a power of two of
+    about their size, since their squares may overflow.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        gain, error = _mean_and_error((one - other) / unit)
-    return gain * unit, error * unit
+        gain, error = mean_and_standard_error((losses - other_losses) / loss_unit)
+    return gain * loss_unit, error * loss_unit
 
 
-def _mean_and_error(losses: Floats) -> Score:
+def mean_and_standard_error(losses: Floats) -> Score:
     with np.errstate(over="ignore", invalid="ignore"):
         mean, error = float(losses.mean()), float(losses.std() / np.sqrt(len(losses)))
     return (mean, error) if np.isfinite(mean) else (np.inf, np.inf)
 
 
-def total_loss(observations: Entries, loss: LossSetting, model: Factors) -> float:
+def total_loss(observations: Entries, loss: LossSetting, model: FactorModel) -> float:
     """Return the model's total loss over the training entries."""
-    return observations.data.loss(loss, _scores(observations.data, model))[0]
+    return observations.data.loss(loss, model_scores(observations.data, model))[0]
 
 
-def _scores(data: Observed, model: Factors) -> Array:
+def model_scores(data: Observed, model: FactorModel) -> Array:
     rows, columns = model.rows, model.columns
     return data.scores(rows.factors, columns.factors, rows.biases + model.level, columns.biases)

@@ -44,21 +44,22 @@ Floats = NDArray[np.float64]
 
 # Default of bias_ridge by kind of target, chosen on validation parts of training entries (docs/defaults.md).
 BIAS_OBSERVATIONS = {"real": 3.0, "label": 2.0, "count": 3.0}
-# More than half of the residuals can be almost zero: the spread is at least this share of what their mean implies.
-LEAST_SPREAD = 0.1
+# Lower limit of a robust deviation, as a share of the deviation that the mean implies: more than half of the residuals
+# can be almost zero.
+MIN_SPREAD_SHARE = 0.1
 # Least sum of curvatures, far below that of any scale of X.
 TINY = 1e-290
 # Losses whose noise level is estimated again before each sweep. For labels and counts it follows from the targets, and
 # the slopes of losses with kinks have a fixed size.
 REAL_NOISE = ("square", "huber")
-# Least share of the degrees of freedom that is left: with many ranks small data are fitted almost exactly.
-LEAST_FREEDOM = 0.03
+# Lower limit of the remaining share of degrees of freedom: with many ranks small data are fitted almost exactly.
+MIN_FREEDOM_SHARE = 0.03
 # Number of entries, in complete rows, that determine the noise level to half a per cent.
-ENOUGH = 25_000
+MIN_SAMPLE_ENTRIES = 25_000
 
 
 # -- the unit of bias_ridge: the curvature of an observation -----------------------------------------------------------
-class Steepness(NamedTuple):
+class LossSums(NamedTuple):
     """Sums of the losses and their derivatives over all observations, at a constant score."""
 
     value: float  # of losses
@@ -76,48 +77,48 @@ def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> fl
     delta, 1 / (mean distance) for the absolute loss. It is multiplied by the mean weight, so that the scale of the
     weights does not matter.
     """
-    if loss.name == "square" and not observations.weighted:
+    if loss.name == "square" and not observations.has_weights:
         return 1.0
-    sums = steepness(observations.data, loss, level)
+    sums = loss_sums(observations.data, loss, level)
     if not sums.weights > 0:
         return 1.0
     weight = sums.weights / sums.observations
     if loss.curved:
         return max(sums.curvatures / sums.weights, 1e-12) * weight
     # slope * residual is the loss plus its distance to the line from the kink
-    lift = {"huber": 0.5, "epsilon_insensitive": loss.parameter}.get(loss.name, 0.0)
-    steep = sums.value + lift * sums.squares
-    return weight * (sums.squares / steep if sums.squares > 0 and steep > 0 else 1.0)
+    kink_offset = {"huber": 0.5, "epsilon_insensitive": loss.parameter}.get(loss.name, 0.0)
+    slope_residual_sum = sums.value + kink_offset * sums.squares
+    return weight * (sums.squares / slope_residual_sum if sums.squares > 0 and slope_residual_sum > 0 else 1.0)
 
 
-def steepness(data: Observed, loss: LossSetting, level: float) -> Steepness:
+def loss_sums(data: Observed, loss: LossSetting, level: float) -> LossSums:
     """Compute sums of losses, squared slopes and curvatures over all observations, at the constant score `level`."""
     o, c = data.o, data.c
     if not len(o):
-        return Steepness(0.0, 0.0, 0.0, 0.0, 0)
+        return LossSums(0.0, 0.0, 0.0, 0.0, 0)
     z = np.full(len(o), level, o.dtype)
     value, squares, curvatures = data.loss(loss, z)
     if len(c) and not loss.curved:  # the kernel squares weights too
         slopes = LOSSES[loss.name].slope(z.astype(np.float64), o.astype(np.float64), loss.parameter)
         squares = float((c * slopes**2).sum())
-    return Steepness(value, squares, curvatures, float(c.sum(dtype=np.float64)) if len(c) else float(len(o)), len(o))
+    return LossSums(value, squares, curvatures, float(c.sum(dtype=np.float64)) if len(c) else float(len(o)), len(o))
 
 
 # -- the unit of delta and epsilon: the spread of residuals ------------------------------------------------------------
-def spread_from(median: float, mean: float) -> float:
+def robust_deviation(median: float, mean: float) -> float:
     """Estimate the standard deviation of normal residuals from the median and the mean of their absolute values."""
-    return max(1.4826 * median, LEAST_SPREAD * 1.2533 * mean)
+    return max(1.4826 * median, MIN_SPREAD_SHARE * 1.2533 * mean)
 
 
 # -- the unit of ridge: the noise --------------------------------------------------------------------------------------
-def noise_unit(n_observations: int, occurring: tuple[int, int], square: float) -> float:
+def noise_unit(n_observations: int, n_nonempty: tuple[int, int], mean_square: float) -> float:
     """Return the approximate largest singular value of the gradient of pure noise. It is the unit of ridges.
 
     For N observations in m nonempty rows and n nonempty columns it is s (sqrt(N / m) + sqrt(N / n)), where s^2 is
-    `square`.
+    `mean_square`.
     """
-    m, n = occurring
-    return float((np.sqrt(n_observations / max(m, 1)) + np.sqrt(n_observations / max(n, 1))) * np.sqrt(square))
+    m, n = n_nonempty
+    return float((np.sqrt(n_observations / max(m, 1)) + np.sqrt(n_observations / max(n, 1))) * np.sqrt(mean_square))
 
 
 Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and their positions among all; None for all
@@ -126,19 +127,24 @@ Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and their po
 class NoiseLevel:
     """Estimate of the noise level, which is the unit of the parameter `ridge`.
 
-    It is first estimated from the residuals of the biases, then before each sweep from the model.
-
-    ``unit`` is the first estimate. ``follows`` is whether ``unit_now`` gives later ones.
+    ``unit`` is the first estimate, from the residuals of the biases. If ``is_updated`` is True, ``current_unit``
+    estimates it again from the model before each sweep.
     """
 
     def __init__(
-        self, observations: Entries, loss: LossSetting, state: Any, *, objective: float, bias_ridge: float, follow: bool
+        self,
+        observations: Entries,
+        loss: LossSetting,
+        state: Any,
+        *,
+        objective: float,
+        bias_ridge: float,
+        updates: bool,
     ) -> None:
         """Estimate the noise level from the residuals of the biases, before any rank is added.
 
-        state.z: the scores of the biases; objective: their loss.
-
-        follow: whether the caller runs sweeps with a given ridge, which ask for later estimates.
+        ``state.z`` are the scores of the biases, and `objective` is their total loss. `updates` states whether the
+        caller runs sweeps with a given ridge, for which the estimate is repeated.
         """
         self._observations, self._loss, self._bias_ridge, n = (
             observations,
@@ -147,54 +153,51 @@ class NoiseLevel:
             observations.n_observations,
         )
         # for squares the loss is half the squared slope
-        plain = loss.name == "square" and not observations.weighted
-        first = 2.0 * objective / n if plain else self._mean_square((observations.data, None), state)
-        self.unit = noise_unit(n, observations.occurring, first)  # before any rank
-        self.follows = follow and loss.name in REAL_NOISE and first > 0
-        if not self.follows:
+        is_square = loss.name == "square" and not observations.has_weights
+        mean_square = 2.0 * objective / n if is_square else self._mean_square((observations.data, None), state)
+        self.unit = noise_unit(n, observations.n_nonempty, mean_square)  # before any rank
+        self.is_updated = updates and loss.name in REAL_NOISE and mean_square > 0
+        if not self.is_updated:
             return
-        stride = n // ENOUGH if n > 2 * ENOUGH else 1
-        self._sample: Sample = (observations.data, None) if stride == 1 else observations.data.every(stride)
-        self._first = first if stride == 1 else self._mean_square(self._sample, state)
-        self.follows = self._first > 0
+        stride = n // MIN_SAMPLE_ENTRIES if n > 2 * MIN_SAMPLE_ENTRIES else 1
+        self._sample: Sample = (observations.data, None) if stride == 1 else observations.data.every_nth_row(stride)
+        self._first_mean_square = mean_square if stride == 1 else self._mean_square(self._sample, state)
+        self.is_updated = self._first_mean_square > 0
 
     def _mean_square(self, sample: Sample, state: Any) -> float:
-        data, chosen = sample
-        _, squares, _ = data.loss(self._loss, state.z if chosen is None else state.z[chosen])
+        data, positions = sample
+        _, squares, _ = data.loss(self._loss, state.z if positions is None else state.z[positions])
         return squares / max(len(data.o), 1)
 
-    def unit_now(self, rows: Side, columns: Side, level: float, penalty: float) -> float:
+    def current_unit(self, rows: Side, columns: Side, level: float, penalty: float) -> float:
         """Estimate the noise level from the residuals of the current model. It never exceeds the first estimate.
 
-        The noise is estimated by generalised cross-validation: the mean square of the slopes divided by the squared
-        share of degrees of freedom that is left.
+        The noise is estimated by generalised cross-validation: the mean square of the slopes divided by the square of
+        the remaining share of degrees of freedom. `penalty` is the L2 penalty of the factors.
         """
         observations, n = self._observations, self._observations.n_observations
         data, _ = self._sample
         z = data.scores(rows.factors, columns.factors, rows.biases + level, columns.biases)
         _, squares, curvatures = data.loss(self._loss, z)
-        count = len(data.o)
+        n_sample = len(data.o)
         row_counts, column_counts = observations.data.counts
-        spectra = _spectrum(columns.factors, column_counts / n), _spectrum(rows.factors, row_counts / n)
-        used, curvature = 0.0, curvatures / max(count, 1)
-        for (n_each, many), other in zip(observations.counts, spectra, strict=True):
+        spectra = gram_eigenvalues(columns.factors, column_counts / n), gram_eigenvalues(rows.factors, row_counts / n)
+        n_parameters, curvature = 0.0, curvatures / max(n_sample, 1)
+        for (row_sizes, multiplicity), eigenvalues in zip(observations.count_distribution, spectra, strict=True):
             # effective number of parameters: the trace of the ridge fit of each row, and its bias; rows with the same
             # number of observations have the same trace
-            part = curvature * np.outer(n_each, other.clip(0.0))
-            each = (part / (part + max(penalty, TINY))).sum(axis=1)
-            used += float((many * (each + n_each / (n_each + self._bias_ridge))).sum())
-        left = squares / max(count, 1) / max(1.0 - used / n, LEAST_FREEDOM) ** 2
-        return float(self.unit * min(left / self._first, 1.0))
+            curvature_terms = curvature * np.outer(row_sizes, eigenvalues.clip(0.0))
+            traces = (curvature_terms / (curvature_terms + max(penalty, TINY))).sum(axis=1)
+            n_parameters += float((multiplicity * (traces + row_sizes / (row_sizes + self._bias_ridge))).sum())
+        noise = squares / max(n_sample, 1) / max(1.0 - n_parameters / n, MIN_FREEDOM_SHARE) ** 2
+        return float(self.unit * min(noise / self._first_mean_square, 1.0))
 
 
 @one_blas_thread
-def _spectrum(factors: Array, shares: Floats) -> Floats:
-    """Return the eigenvalues of a weighted Gram matrix of factors, in ascending order.
-
-    The matrix is sum_i share_i a_i a_i'.
-    """
-    counted = (factors.astype(np.float64) * np.sqrt(shares)[:, None]).T
-    product = blas.dgemm(1.0, counted, counted, trans_b=True)
+def gram_eigenvalues(factors: Array, shares: Floats) -> Floats:
+    """Return the eigenvalues (t,) of the weighted Gram matrix sum_i shares_i a_i a_i' of factors (n, t), ascending."""
+    scaled = (factors.astype(np.float64) * np.sqrt(shares)[:, None]).T
+    product = blas.dgemm(1.0, scaled, scaled, trans_b=True)
     values, _, info = lapack.dsyevd(product, compute_v=False, lwork=2 * len(product) + 1, liwork=1)
     if info:
         raise np.linalg.LinAlgError("the eigenvalues of a Gram matrix of factors did not converge")

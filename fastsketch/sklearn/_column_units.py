@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
-from fastsketch.lowrank._gap_moments import column_units, refuse_empty
+from fastsketch.lowrank._gap_moments import column_means_and_deviations, raise_for_empty_column
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class ColumnUnits:
         ValueError
             If a column of an array has no observed entry.
         """
-        mean, scale, counts = column_units(rows)
+        mean, scale, counts = column_means_and_deviations(rows)
         empty = counts == 0
         if empty.any():
             if not is_sparse(rows):
-                refuse_empty(int(np.flatnonzero(empty)[0]), names)
+                raise_for_empty_column(int(np.flatnonzero(empty)[0]), names)
             mean = np.where(empty, mean @ counts / max(counts.sum(), 1.0), mean)
         return cls(mean, scale)
 

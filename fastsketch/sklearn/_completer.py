@@ -24,7 +24,7 @@ from fastsketch.data.names._triples import as_triples_of_estimator
 from fastsketch.data.sources import Source, with_missing
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._arguments import as_range
-from fastsketch.lowrank._gap_moments import GapMoments, TableGaussian, blocks, groups_for, take_steps
+from fastsketch.lowrank._gap_moments import GapMoments, TableGaussian, dense_blocks, group_if_one_block, run_em
 from fastsketch.ridge._sketched_ridge import PredictionInterval
 from fastsketch.sklearn._column_units import ColumnUnits
 from fastsketch.sklearn._estimator import (
@@ -341,9 +341,9 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
     def _fit_gaussian(self, rows: Any) -> Self:
         model = GapMoments()
         self._name_features(model)
-        groups = groups_for(rows)
+        groups = group_if_one_block(rows)
         learn = lambda step: step._learn(rows, groups)  # noqa: E731
-        self.model_, self._units = take_steps(model.update(rows), learn, self.max_iter, self.tol), None
+        self.model_, self._units = run_em(model.update(rows), learn, self.max_iter, self.tol), None
         self._fix_parameters()
         return self
 
@@ -395,7 +395,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         model = self._template(source.n_rows, source.n_features, source.dtype)._take_rows(source)
         work: Any = clone(self)
         if source.repeatable:
-            model = take_steps(model, lambda step: step._take_rows(source), self.max_iter, self.tol)
+            model = run_em(model, lambda step: step._take_rows(source), self.max_iter, self.tol)
         work._own_model(model)
         self._become(work)
         return self
@@ -462,18 +462,18 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         if isinstance(self._learner, GapMoments):
             rows = self._checked(X, reset=False)
             found = self._learner.gaussian()
-            out = np.concatenate([found.fill(block) for block in blocks(rows)])
+            out = np.concatenate([found.fill(block) for block in dense_blocks(rows)])
             return self._clipped(out, rows).astype(rows.dtype, copy=False)
         model, rows = self._learner, self._rows(X)
         out = self._back(model.fold_in(rows).predict_block().astype(self.components_.dtype))
         as_given = rows if self._units_of() is None else self._checked(X, reset=False)
-        model._observed(as_given, None, 0)[0].write_over(out)
+        model._validate_new_entries(as_given, None, 0)[0].write_to(out)
         return out
 
     def _clipped(self, filled: NDArray[np.float64], rows: Any) -> NDArray[np.float64]:
         if self.clip is None:
             return filled
-        gaps = np.concatenate([np.isnan(block) for block in blocks(rows)])
+        gaps = np.concatenate([np.isnan(block) for block in dense_blocks(rows)])
         return np.where(gaps, np.clip(filled, *self.clip), filled)
 
     def predict_interval(self, X: Rows, *, coverage: float = 0.9) -> PredictionInterval:
@@ -505,7 +505,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
             )
         found = self._learner.gaussian()
         rows = self._checked(X, reset=False)
-        pairs = [found.deviations(block) for block in blocks(rows)]
+        pairs = [found.deviations(block) for block in dense_blocks(rows)]
         middle, deviation = (np.concatenate(each) for each in zip(*pairs, strict=True))
         half = NormalDist().inv_cdf(0.5 + coverage / 2) * deviation
         ends = (self._clipped(middle + sign * half, rows) for sign in (-1, 1))
@@ -590,4 +590,6 @@ class LowRankFactors(LowRankEstimator):
         if rows.shape[1] != self.rank_ + 1:
             raise ValueError(f"X must have {self.rank_ + 1} columns, got {rows.shape[1]}")
         level, _, column = model.bias_terms()
-        return self._back(model._scale().predicted(level + rows[:, -1:] + column + rows[:, :-1] @ self.components_))
+        return self._back(
+            model._scale().to_predictions(level + rows[:, -1:] + column + rows[:, :-1] @ self.components_)
+        )

@@ -38,7 +38,7 @@ from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, open_rows, with_missing
-from fastsketch.lowrank._gap_moments import GapMoments, blocks, gaussian_of_covariance, groups_for, take_steps
+from fastsketch.lowrank._gap_moments import GapMoments, dense_blocks, gaussian_of_covariance, group_if_one_block, run_em
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
 from fastsketch.sketching._exact_products import RowProducts, WholePass, column_products, sparse_pairs
@@ -428,9 +428,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if sample_weight is not None:
             raise ValueError("sample_weight must be None where entries are missing: missing='em' takes no weights")
         self._require_memory(rows.shape[1])
-        groups, model = groups_for(rows), GapMoments()
+        groups, model = group_if_one_block(rows), GapMoments()
         self._name_features(model)
-        model = take_steps(model.update(rows), lambda step: step._learn(rows, groups), EM_STEPS, EM_TOLERANCE)
+        model = run_em(model.update(rows), lambda step: step._learn(rows, groups), EM_STEPS, EM_TOLERANCE)
         self._take_gaussian(model, int(np.isnan(rows).sum()), rows.dtype)
         return self
 
@@ -497,7 +497,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if may_have_gaps and np.isnan(rows).any():
             self._require_memory(rows.shape[1])
             found = self._read_once("gaussian", self._find_gaussian)
-            rows = np.concatenate([found.fill(block) for block in blocks(rows)]).astype(rows.dtype)
+            rows = np.concatenate([found.fill(block) for block in dense_blocks(rows)]).astype(rows.dtype)
         # (X - mean) V' = X V' - (mean V')
         vt, scale = self.components_, self._column_scale()
         if scale is not None:
@@ -1049,9 +1049,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             source = with_missing(source)
             self._require_memory(source.n_features)
             model = GapMoments()._take_rows(source)
-            if n_filled := model._n_gaps():
+            if n_filled := model._n_missing():
                 if source.repeatable:
-                    model = take_steps(model, lambda step: step._take_rows(source), EM_STEPS, EM_TOLERANCE)
+                    model = run_em(model, lambda step: step._take_rows(source), EM_STEPS, EM_TOLERANCE)
                 work: Any = clone(self)
                 work.n_features_in_ = source.n_features
                 if source.feature_names is not None:

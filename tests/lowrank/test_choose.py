@@ -8,7 +8,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch._core.losses import LOSSES
-from fastsketch.lowrank._choose import RIDGES
+from fastsketch.lowrank._choose import RIDGE_CANDIDATES
 from tests.lowrank.problems import problem, stored
 
 
@@ -35,7 +35,7 @@ def test_the_choice_is_the_best_that_was_tried_and_can_be_given(loss):
     model = fs.LowRankModel(8, loss=loss, max_inner_rank=1).fit(x, validation=held)
     *lines, of_biases = model.selection
     assert (of_biases["rank"], of_biases["ridge"], of_biases["gain"]) == (0, None, 0.0)
-    assert [line["ridge"] for line in lines] == (["learned"] if loss == "square" else list(RIDGES))
+    assert [line["ridge"] for line in lines] == (["learned"] if loss == "square" else list(RIDGE_CANDIDATES))
     assert {(line["rank"], line["bias_ridge"]) for line in lines} == {(8, 2.0 if loss == "logistic" else 3.0)}
     chosen, best = model.resolved, min(lines, key=lambda line: line["validation"])
     assert chosen["ridge"] == best["ridge"] and model.selected_rank == 8
@@ -140,8 +140,11 @@ def test_a_ridge_is_the_best_of_fits_with_explicit_ridges(loss):
         o = rng.standard_normal((100, 1)) + rng.standard_normal(60) + factors + rng.standard_normal((100, 60))
         x, held = split(stored(o, rng.random(o.shape) < 0.3), 0.3, seed)
         model = fs.LowRankModel(6, loss=loss).fit(x, validation=held)
-        means = [errors_of(fs.LowRankModel(6, loss=loss, ridge=ridge).fit(x), held, loss).mean() for ridge in RIDGES]
-        assert model.resolved["ridge"] == RIDGES[int(np.argmin(means))]
+        means = [
+            errors_of(fs.LowRankModel(6, loss=loss, ridge=ridge).fit(x), held, loss).mean()
+            for ridge in RIDGE_CANDIDATES
+        ]
+        assert model.resolved["ridge"] == RIDGE_CANDIDATES[int(np.argmin(means))]
         chosen.add(model.resolved["ridge"])
     assert len(chosen) > 1
 

@@ -9,7 +9,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch._kernels.lowrank import gradients, products
 from fastsketch._kernels.lowrank.products import gram_block
-from fastsketch.lowrank._leading import BLOCK, block_start, leading_triplet
+from fastsketch.lowrank._leading import BLOCK_VECTORS, block_start, leading_triplet
 from fastsketch.lowrank._loading import load_matrix
 from tests.helpers import tol
 from tests.lowrank.problems import problem, stored
@@ -47,7 +47,7 @@ def search(a, *, iterations=30, tolerance=1e-3, found=None, start=None):
 def test_products(m, n, density, dtype):
     rng = np.random.default_rng(m)
     dense = (rng.standard_normal((m, n)) * (rng.random((m, n)) < density)).astype(dtype)
-    v = np.ascontiguousarray(rng.standard_normal((n, BLOCK)), dtype)
+    v = np.ascontiguousarray(rng.standard_normal((n, BLOCK_VECTORS)), dtype)
     u, w = gram_block(*matrix(dense), v)
     tolerance = 100 * np.finfo(dtype).eps * (1 + np.abs(dense).sum())
     assert u.dtype == w.dtype == dtype
@@ -93,7 +93,7 @@ def test_a_fit_as_it_comes_runs_the_loop_of_numba(loss, monkeypatch):
 def test_leading_vectors_are_those_of_subspace_iteration(iterations, tolerance, taken):
     rng = np.random.default_rng(0)
     a = rng.standard_normal((40, 20))
-    start = rng.standard_normal((20, BLOCK))
+    start = rng.standard_normal((20, BLOCK_VECTORS))
     triplet, after = search(a, iterations=iterations, tolerance=tolerance, start=start)
     basis = np.linalg.qr(start)[0]
     for _ in range(taken):
@@ -103,7 +103,7 @@ def test_leading_vectors_are_those_of_subspace_iteration(iterations, tolerance, 
     assert abs(abs(triplet.v @ vector) - 1) < 1e-12 and abs(triplet.v @ triplet.v - 1) < 1e-12
     assert np.allclose(triplet.s * triplet.u, a @ triplet.v, atol=1e-12)
     assert triplet.u[np.argmax(np.abs(triplet.u))] > 0
-    assert np.allclose(after.T @ after, np.eye(BLOCK - 1), atol=1e-12)
+    assert np.allclose(after.T @ after, np.eye(BLOCK_VECTORS - 1), atol=1e-12)
     assert np.allclose(basis @ (basis.T @ after), after, atol=1e-10)
 
 
@@ -115,7 +115,7 @@ def test_a_search_that_finds_fewer_than_eight_directions(m, n, rank, dtype):
     a = (rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))).astype(dtype)
     triplet, block = search(a, tolerance=1e-9 if dtype == np.float64 else 1e-4)
     assert abs(triplet.s - np.linalg.norm(a, 2)) <= tol(dtype, np.linalg.norm(a))
-    ones = np.eye(BLOCK - 1) * (np.arange(1, BLOCK) < n)  # beyond n columns are zero
+    ones = np.eye(BLOCK_VECTORS - 1) * (np.arange(1, BLOCK_VECTORS) < n)  # beyond n columns are zero
     assert np.abs(block.T @ block - ones).max() <= tol(dtype, 8)
     assert search(np.zeros((m, n), dtype), iterations=3) is None
 

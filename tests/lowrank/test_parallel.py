@@ -115,12 +115,12 @@ def test_sums_over_many_entries(loss):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shape", [(6, 3), (700, 120), (40_000, 3)])
 def test_transposed(shape, weighted):
-    from fastsketch.lowrank._data import observed
+    from fastsketch.lowrank._data import observed_entries
 
     x = large("square", *shape)
     weights = x.copy()
     weights.data = np.arange(1.0, x.nnz + 1)
-    turned = observed(x, loss="square", sample_weight=weights if weighted else None).transposed()
-    expected = observed(x.T.tocsr(), loss="square", sample_weight=weights.T.tocsr() if weighted else None)
+    turned = observed_entries(x, loss="square", sample_weight=weights if weighted else None).transpose()
+    expected = observed_entries(x.T.tocsr(), loss="square", sample_weight=weights.T.tocsr() if weighted else None)
     for name in ("m", "n", "indptr", "indices", "o", "c"):
         assert np.array_equal(getattr(turned, name), getattr(expected, name))

@@ -9,8 +9,8 @@ import fastsketch as fs
 from fastsketch._core.losses import LOSSES, as_loss_parameter
 from fastsketch._kernels import pool
 from fastsketch._kernels.lowrank import coefficients
-from fastsketch.lowrank._data import observed
-from fastsketch.lowrank._refine import Refinement
+from fastsketch.lowrank._data import observed_entries
+from fastsketch.lowrank._refine import CoefficientFit
 from tests.helpers import tol
 from tests.lowrank.problems import PARAMETER, SMOOTH, made, numpy_loss, problem, stored
 
@@ -81,15 +81,15 @@ def test_full_is_never_worse_than_economic_from_the_same_ranks(loss, dtype):
     o, seen = problem(loss, m=50, n=30, rank=3, noise=0.5)
     x = stored(o, seen)
     x.data = x.data.astype(dtype)
-    two = Refinement.two
+    two = CoefficientFit.fit_two
 
     def both(self, state, u, v, *, first):
         mu, rho = two(self, state, u, v, first=first)
-        seen_by.append((u.copy(), v.copy(), self.dots(state, u, v, mu, rho)[0], self))
+        seen_by.append((u.copy(), v.copy(), self.evaluate_two(state, u, v, mu, rho)[0], self))
         return mu, rho
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Refinement, "two", both)
+        patch.setattr(CoefficientFit, "fit_two", both)
         model = made(8, loss, "economic", biases=True, max_refine_steps=None).fit(x)
     path = model._fitted.path
     for k, (_, _, economic, refinement) in enumerate(seen_by):
@@ -97,7 +97,7 @@ def test_full_is_never_worse_than_economic_from_the_same_ranks(loss, dtype):
             np.ascontiguousarray(np.stack([pair[side] for pair in seen_by[: k + 1]], axis=1)) for side in (0, 1)
         )
         start = np.append(path[k - 1, :k] if k else [], 0.0)
-        theta = refinement.all(left, right, start)
+        theta = refinement.fit_all(left, right, start)
         data, biases = refinement.observations.data, refinement.biases
         z = data.scores(left * theta, right, biases.rows, biases.columns)
         full = data.loss(refinement.loss, z)[0]
@@ -149,12 +149,12 @@ def test_columns_that_are_alike_and_rows_without_entries():
     for loss, left in (("square", 1e-8), ("huber", 0.1)):
         f = objectives(made(3, loss, "full", max_refine_steps=None).fit(x))
         assert f[-1] <= left * f[0] and (np.diff(f) <= 0).all()
-    data = observed(np.ones((6, 5)), loss="logistic")
+    data = observed_entries(np.ones((6, 5)), loss="logistic")
     left, right = np.ones((6, 3)), np.ones((5, 3))
     g, bound, h = np.empty(3), np.empty(3), np.empty((3, 3))
     none = np.zeros(6)
     coefficients.newton_terms(
-        1, 0.0, 0.25, *data.where, data.o, data.c, none, none[:5], left, right, np.zeros(3), g, bound, h
+        1, 0.0, 0.25, *data.index_arrays, data.o, data.c, none, none[:5], left, right, np.zeros(3), g, bound, h
     )
     assert np.array_equal(h, np.full((3, 3), 7.5)) and np.array_equal(bound, [7.5] * 3)
     assert not coefficients.solve(h, g)
@@ -170,7 +170,7 @@ def test_the_sums_of_a_newton_step(loss, dtype, weighted, t):
     about, p = LOSSES[loss], as_loss_parameter(loss, PARAMETER.get(loss))
     o, seen = problem(loss, m=400, n=90, share=0.9)
     weights = rng.random(o.shape)
-    data = observed(
+    data = observed_entries(
         stored(o, seen).astype(dtype),
         loss=loss,
         sample_weight=stored(weights, seen) if weighted else None,
@@ -195,7 +195,7 @@ def test_the_sums_of_a_newton_step(loss, dtype, weighted, t):
                 about.number,
                 p,
                 about.lipschitz or 0.0,
-                *data.where,
+                *data.index_arrays,
                 data.o,
                 data.c,
                 rb,

@@ -338,7 +338,7 @@ def _gaps(name, *, expecting=False):
 
     def learn(model, rows, **more):
         if expecting and model.n_features is None:
-            model.merge(GapMoments.expecting(given))
+            model.merge(GapMoments.for_e_step(given))
         return model.update(rows, **more)
 
     reads = {"filled": lambda m: m.gaussian().fill(gap_rows(9, 5)) if m.n_rows else None}

@@ -12,8 +12,8 @@ from sklearn.impute import IterativeImputer  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
 from fastsketch import reference  # noqa: E402
-from fastsketch.lowrank._gap_moments import SHARES, GapMoments, TableGaussian, nearest_correlation  # noqa: E402
-from fastsketch.lowrank._gap_patterns import groups_of  # noqa: E402
+from fastsketch.lowrank._gap_moments import SHRINKAGE_GRID, GapMoments, TableGaussian, nearest_correlation  # noqa: E402
+from fastsketch.lowrank._gap_patterns import group_by_pattern  # noqa: E402
 from fastsketch.sklearn import LowRankCompleter  # noqa: E402
 
 D = 7
@@ -32,7 +32,7 @@ def error(filled, whole, X):
 
 
 def learned_at_once(X, given=None):
-    model = GapMoments() if given is None else GapMoments.expecting(given)
+    model = GapMoments() if given is None else GapMoments.for_e_step(given)
     return model.update(X)
 
 
@@ -74,7 +74,7 @@ def test_the_share_of_shrinkage_has_the_largest_leave_one_out_likelihood():
     raw, n = rows.T @ rows / len(rows), len(rows)
     given = TableGaussian(whole.mean(axis=0), whole.std(axis=0), raw, raw, n)
     expected = []
-    for share in SHARES:
+    for share in SHRINKAGE_GRID:
         total = 0.0
         for row in rows:
             without = (1 - share) * (n * raw - np.outer(row, row)) / (n - 1) + share * np.eye(D)
@@ -331,7 +331,7 @@ def test_the_nearest_correlation_matrix():
 
 def test_rows_of_a_pattern_are_one_group():
     gaps = np.array([[1, 0, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]], bool)
-    found = groups_of(gaps)
+    found = group_by_pattern(gaps)
     assert [sorted(group.rows.tolist()) for group in found] == [[0, 3, 4], [2]]
     assert sorted(group.counts.tolist() for group in found) == [[1.0], [1.0, 2.0]]
 

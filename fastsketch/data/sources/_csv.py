@@ -218,7 +218,7 @@ class Csv:
                 continue
             while True:
                 try:
-                    cells = cells_of(row.rstrip("\r "), self.separator)
+                    cells = cells_of(row.rstrip("\r"), self.separator)
                     break
                 except OpenQuote as error:
                     following = next(lines, None) if self.dialect.multiline else None
@@ -227,7 +227,7 @@ class Csv:
                     row += f"\n{following[1]}"
                 except ValueError as error:
                     raise self.error(number, error) from None
-            if "\r" in row.rstrip("\r ") and not self.dialect.multiline:
+            if "\r" in row.rstrip("\r") and not self.dialect.multiline:
                 raise self.error(number, RETURN)
             yield number, cells
 

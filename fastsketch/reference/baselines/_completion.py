@@ -15,7 +15,7 @@ from fastsketch._core.validation import Rows
 from fastsketch._frame.parameters import Parametrized, choice, flag, integer, parameter, real, seed
 from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch.lowrank import LowRankModel
-from fastsketch.lowrank._data import Observed, observed
+from fastsketch.lowrank._data import Observed, observed_entries
 from fastsketch.lowrank._ids import Ids
 from fastsketch.lowrank._queries import Scale
 
@@ -104,7 +104,7 @@ class Completion(Declared, abstract=True):
         TypeError, ValueError
             For input that cannot serve; the model is then as it was.
         """
-        data = observed(X, loss=self._loss_name(), dtype=np.dtype(np.float64))
+        data = observed_entries(X, loss=self._loss_name(), dtype=np.dtype(np.float64))
         if len(data.o) == 0:
             raise ValueError("X must hold at least one observation, got none")
         history: list[Iteration] = []
@@ -166,7 +166,7 @@ class Completion(Declared, abstract=True):
         An index of -1 stands for an unknown row or column, which has no factors and no bias.
         """
         last = self._known()
-        one, two = Ids().pairs(rows, columns, (len(last.a), len(last.b)))
+        one, two = Ids().pair_positions(rows, columns, (len(last.a), len(last.b)))
         z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
         if last.terms is not None:
             level, row, column = last.terms
@@ -180,7 +180,7 @@ class Completion(Declared, abstract=True):
         ----------
         rows, columns : array_like of int (k,)
         """
-        return self._scale().predicted(self.decision_function(rows, columns))
+        return self._scale().to_predictions(self.decision_function(rows, columns))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Predict the probability of the label +1 at the entries (rows[k], columns[k]), for the logistic loss.
@@ -191,7 +191,7 @@ class Completion(Declared, abstract=True):
         ----------
         rows, columns : array_like of int (k,)
         """
-        return self._scale().probability(self.decision_function(rows, columns))
+        return self._scale().to_probabilities(self.decision_function(rows, columns))
 
     def _scale(self) -> Scale:
         terms = self._known().terms

@@ -86,7 +86,7 @@ class AISImpute(Completion):
             momentum = (c - 1) / (c + 2)
             left = np.hstack([(1 + momentum) * a, -momentum * a0])
             right = np.hstack([b, b0])
-            entries.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), *below, z)
+            entries.scores(*data.index_arrays, np.ascontiguousarray(left), np.ascontiguousarray(right), *below, z)
             g = _matrix(data, -step * value_and_slopes(self.loss, z, data.o)[1])
             extra = min(self.max_rank, v.shape[1] + 3) - v.shape[1]
             q: Floats = np.linalg.qr(np.hstack([v, rng.standard_normal((n, max(extra, 0)))]))[0]
@@ -101,7 +101,7 @@ class AISImpute(Completion):
             a0, b0 = a, b
             a, b = (u @ small[:, :kept]) * s, vt[:kept].T
             v = np.hstack([b, b0])[:, : self.max_rank]
-            entries.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), *below, z)
+            entries.scores(*data.index_arrays, np.ascontiguousarray(a), np.ascontiguousarray(b), *below, z)
             objective = value_and_slopes(self.loss, z, data.o)[0] + strength * float(s.sum())
             c = c + 1 if objective <= before else 1  # momentum begins again when it overshoots
             before = objective
@@ -167,9 +167,10 @@ class AltMin(Completion):
     def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         rng, penalty = np.random.default_rng(self.seed), self.ridge * _noise(data, self.loss, biases)
         # a start whose scores have the scale of X, where it has one
-        size = np.sqrt((data.spread or 1.0) if LOSSES[self.loss].targets == "real" else 1.0) / np.sqrt(self.rank)
+        scale = (data.standard_deviation or 1.0) if LOSSES[self.loss].targets == "real" else 1.0
+        size = np.sqrt(scale) / np.sqrt(self.rank)
         a, b = (size * rng.standard_normal((many, self.rank)) for many in (data.m, data.n))
-        flipped, rows, columns = data.transposed(), biases.level + biases.row, biases.column
+        flipped, rows, columns = data.transpose(), biases.level + biases.row, biases.column
         while True:
             a, _ = self._descend(data, a, b, (rows, columns), penalty)
             b, value = self._descend(flipped, b, a, (columns, rows), penalty)
@@ -180,7 +181,7 @@ class AltMin(Completion):
     ) -> tuple[float, Floats]:
         """Return the loss plus the L2 penalty of one factor matrix, and the derivative of the loss at each entry."""
         z = np.empty(len(side.o))
-        entries.scores(*side.where, factors, other, *below, z)
+        entries.scores(*side.index_arrays, factors, other, *below, z)
         total, slopes = value_and_slopes(self.loss, z, side.o)
         return total + 0.5 * penalty * float((factors**2).sum()), slopes
 
