@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.sparse import as_csr, check_width, without_long_double
+from fastsketch._core.warning import warn_caller
 
 
 class SparseRows(Protocol):
@@ -118,6 +119,8 @@ def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
+# What messages about rows on another device end with.
+ON_DEVICE = "fastsketch.torch.FrequentDirections sketches tensors on their device"
 # Protocols and types that NumPy converts without iterating over items.
 _ARRAYS = ("__array__", "__array_interface__", "__array_struct__")
 _BUFFERS: tuple[type, ...] = (str, bytes, bytearray, memoryview, array.array, range)
@@ -185,6 +188,30 @@ def require_array_like(values: Any, name: str) -> None:
         )
 
 
+def to_numpy(values: Any, name: str) -> Any:
+    """Convert a torch tensor or another DLPack object to an array, and return anything else unchanged.
+
+    Tensors are detached, and bfloat16 becomes float32, which is exact. A tensor on another device is copied to the CPU,
+    with a UserWarning that names the sketch of tensors on their device.
+    """
+    kind = cast("type[Any]", type(values))
+    if kind is np.ndarray:
+        return values
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, torch.Tensor):
+        tensor: Any = values.detach()
+        if tensor.device.type != "cpu":
+            warn_caller(f"{name} on {tensor.device} were copied to the CPU: {ON_DEVICE}")
+            tensor = tensor.cpu()
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    if hasattr(kind, "__dlpack__") and not any(hasattr(kind, protocol) for protocol in _ARRAYS):
+        try:
+            return np.from_dlpack(values)
+        except (BufferError, RuntimeError) as error:
+            raise ValueError(f"{name} must be in the memory of the CPU ({error}): {ON_DEVICE}") from None
+    return values
+
+
 def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
     """Convert rows to a 2-d array of real numbers, or to canonical CSR, without unnecessary copies.
 
@@ -194,6 +221,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
     if is_sparse(rows):
         out = as_csr(rows, name)
     else:
+        rows = to_numpy(rows, name)
         require_array_like(rows, name)
         try:
             out = np.asarray(rows)
@@ -284,6 +312,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
 
     With `fill` a scalar is repeated.
     """
+    values = to_numpy(values, name)
     require_array_like(values, name)
     try:
         out: NDArray[Any] = np.asarray(values)
@@ -300,6 +329,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """Convert values to an array; raise ValueError for nested lists of unequal lengths."""
+    values = to_numpy(values, name)
     require_array_like(values, name)
     try:
         return np.asarray(values)

@@ -32,6 +32,7 @@ from fastsketch._core.validation import (
     refuse_iterator,
     require_array_like,
     rows_with_weight,
+    to_numpy,
 )
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table, labels_of, names_of
 from fastsketch._frame.keywords import named_keywords
@@ -65,6 +66,7 @@ def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
     Labels of a data frame that are not strings become names, see ``names_of_labels``, so that scikit-learn checks them
     too.
     """
+    X = to_numpy(X, "X")
     require_array_like(X, "X")
     if getattr(X, "ndim", None) != 2:  # scikit-learn reports other shapes
         refuse_iterator(X, "X")
@@ -96,6 +98,8 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
         name = "a source" if isinstance(X, Source) else "the name of a file"
         raise TypeError(f"X is {name}, and this method takes rows: {advice}")
     refuse_dicts(X, "X")
+    if "y" in options:
+        options["y"] = to_numpy(options["y"], "y")
     require_array_like(options.get("y"), "y")
     rows = consistent_rows(X, sum_duplicates=sum_duplicates)
     if holds_times(rows):  # scikit-learn takes them for numbers, in units of the resolution of their dtype

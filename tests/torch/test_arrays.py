@@ -1,0 +1,72 @@
+"""Tensors and DLPack objects where arrays are accepted."""
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch._core.validation import as_array, as_numbers, as_rows, as_vector, as_weights
+
+torch = pytest.importorskip("torch")
+
+ROWS = torch.randn(200, 20, generator=torch.Generator().manual_seed(0))
+
+
+class Exported:
+    """An object that has the DLPack protocol and no other."""
+
+    def __init__(self, array, error=None):
+        self.array, self.error = array, error
+
+    def __dlpack__(self, **options):
+        if self.error is not None:
+            raise self.error
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.bfloat16, torch.Tensor.half, lambda x: x.clone().requires_grad_()])
+def test_tensors_are_detached_and_bfloat16_is_converted(change):
+    given = change(ROWS)
+    plain = given.detach().float().numpy()
+    assert np.array_equal(as_rows(given), plain)
+    assert np.array_equal(as_array(given, "values"), plain)
+    assert np.array_equal(as_vector(given[0], 20), plain[0])
+    assert np.array_equal(as_numbers(given[:, 0], 200), plain[:, 0])
+    assert np.array_equal(as_weights(given[:, 0].abs(), 200), np.abs(plain[:, 0]))
+    ours, theirs = fs.FrequentDirections(4).update(given), fs.FrequentDirections(4).update(plain)
+    assert np.array_equal(ours.sketch(), theirs.sketch())
+    assert given.requires_grad == (change(ROWS).requires_grad)
+
+
+def test_estimators_take_tensors():
+    pytest.importorskip("sklearn")
+    from fastsketch.sklearn import SketchedPCA, SketchedRidge
+
+    half = ROWS.bfloat16().requires_grad_()
+    plain = half.detach().float().numpy()
+    assert np.array_equal(SketchedPCA(3).fit(half).transform(half), SketchedPCA(3).fit(plain).transform(plain))
+    y = (plain[:, 0] + 1).round()
+    ours, theirs = SketchedRidge().fit(half, torch.from_numpy(y).bfloat16()), SketchedRidge().fit(plain, y)
+    assert np.array_equal(ours.predict(half), theirs.predict(plain))
+
+
+def test_objects_with_dlpack():
+    assert np.array_equal(as_rows(Exported(ROWS.numpy())), ROWS.numpy())
+    with pytest.raises(ValueError, match=r"fastsketch\.torch\.FrequentDirections sketches tensors on their device"):
+        as_rows(Exported(ROWS.numpy(), BufferError("on a device")))
+
+
+def test_tensors_that_are_no_arrays():
+    for wrong in (ROWS.to_sparse(), ROWS + 1j):
+        with pytest.raises(TypeError):
+            as_rows(wrong)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_tensors_of_a_device_are_copied_with_a_warning():
+    with pytest.warns(
+        UserWarning, match=r"rows on cuda:0 were copied to the CPU: fastsketch\.torch\.FrequentDirections"
+    ):
+        assert np.array_equal(as_rows(ROWS.cuda()), ROWS.numpy())
