@@ -18,6 +18,13 @@ import fastsketch.sklearn as S
 from fastsketch.data import TableRows, Triples
 from fastsketch.sketching._rereading import spectral_norm
 
+try:
+    import torch
+
+    from fastsketch.torch import collect
+except ImportError:
+    torch = None
+
 HOME = Path(fs.__file__).parent
 EARLIER = Path(__file__).parent / "data" / "earlier"
 # The command line writes warnings to stderr, without a line.
@@ -167,7 +174,25 @@ def damaged_node(folder):
     fs.run(model, rows, checkpoint=folder / "checkpoint", resume=True)
 
 
+def modules_that_are_not_called():
+    if torch is None:
+        pytest.skip("could not import 'torch'")
+    collect(torch.nn.ModuleDict({"unused": torch.nn.Linear(2, 2)}), [], modules="unused")
+
+
+def tensors_of_a_device():
+    if torch is None:
+        pytest.skip("could not import 'torch'")
+
+    class Elsewhere(torch.Tensor):
+        device = property(lambda self: torch.device("cuda", 0))
+
+    fs.FrequentDirections(4).update(torch.ones(5, 3).as_subclass(Elsewhere))
+
+
 PROVOKED = {
+    "_core/validation.py": [tensors_of_a_device],
+    "torch/_collect.py": [modules_that_are_not_called],
     "streams/_drift_monitor.py": [monitor, monitor_of_sources],
     "streams/_compare.py": [compared],
     "sketching/_frequent_directions.py": [refined, audited, tolerance],
