@@ -160,7 +160,7 @@ def collect(
             if of == "gradients" and result is not None:
                 _backward(result)
             n_rows = max((sketch.n_rows for sketch in sketches.values()), default=0)
-            line.show(done / total if total else 0.0, n_rows, final=done == total, more={"MB": memory / 1e6})
+            line.show(done / total if total else 0.0, n_rows, final=done == total, extra_entries={"MB": memory / 1e6})
     if silent := [name for name, sketch in sketches.items() if not sketch.n_rows]:
         why = "no gradient reached their outputs" if of == "gradients" else "they were not called with tensors"
         warn_caller(f"modules {', '.join(map(repr, silent))} gave no rows: {why}")
