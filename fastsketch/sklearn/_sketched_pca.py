@@ -9,15 +9,17 @@ a fit is chosen, the fitted attributes, the Gaussian model, then files and merge
 
 from dataclasses import KW_ONLY, field
 from functools import partial
+from importlib import import_module
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import clone
 from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import (
@@ -34,10 +36,10 @@ from fastsketch._core.validation import (
     rows_with_weight,
 )
 from fastsketch._core.warning import warn_caller
-from fastsketch._frame.batches import Batch
+from fastsketch._frame.batches import Batch, agreed
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.sources import Source, open_rows, with_missing
+from fastsketch.data.sources import Source, naming, open_rows, with_missing
 from fastsketch.lowrank._gap_moments import GapMoments, dense_blocks, gaussian_of_covariance, group_if_one_block, run_em
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
@@ -272,7 +274,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
         Parameters
         ----------
-        X : array_like or sparse (n_samples, n_features), table, source or path
+        X : array_like or sparse (n_samples, n_features), table, AnnData, source or path
             Real rows, finite unless missing="em". A source (``fs.open_rows``) is read in chunks, and again for the
             further passes of solver="auto".
         y : ignored
@@ -477,27 +479,60 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if self.n_filled_:
             raise AttributeError(f"{name} is not known: {self.n_filled_} entries were missing, and were filled")
 
-    def transform(self, X: Rows) -> NDArray[Any]:
+    def transform(self, X: Batch) -> NDArray[Any]:
         """Project the rows of X onto the principal components.
 
         Parameters
         ----------
-        X : array_like or sparse (n_samples, n_features)
+        X : array_like or sparse (n_samples, n_features), table, AnnData, source or path
             Sparse rows are not converted to a dense array. With missing="em" NaN in dense rows is filled with the
-            conditional mean given the other entries of its row.
+            conditional mean given the other entries of its row. A source is read in chunks.
 
         Returns
         -------
         ndarray (n_samples, n_components)
-            With whiten=True components whose variance is 0 up to rounding are 0.
+            With whiten=True components whose variance is 0 up to rounding are 0. After
+            ``set_output(transform="pandas")`` a data frame, whose index has the names of the cells of AnnData.
         """
         check_is_fitted(self, "sketch_")
+        if (source := as_far_source(X)) is not None:
+            scores = self._transform_source(source)
+            cells = source._row_names() if _get_output_config("transform", self)["dense"] == "pandas" else None
+            return scores if cells is None else cast("Any", import_module("pandas")).DataFrame(scores, index=cells)
         may_have_gaps = self.missing == "em" and not is_sparse(X)
         rows = self._with_gaps(X, reset=False) if may_have_gaps else self._checked(X, reset=False)
-        if may_have_gaps and np.isnan(rows).any():
-            self._require_memory(rows.shape[1])
-            found = self._read_once("gaussian", self._find_gaussian)
-            rows = np.concatenate([found.fill(block) for block in dense_blocks(rows)]).astype(rows.dtype)
+        return self._project(self._with_filled(rows) if may_have_gaps else rows)
+
+    def _with_filled(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Fill missing entries of dense rows with their conditional means."""
+        if not np.isnan(rows).any():
+            return rows
+        self._require_memory(rows.shape[1])
+        found = self._read_once("gaussian", self._find_gaussian)
+        return np.concatenate([found.fill(block) for block in dense_blocks(rows)]).astype(rows.dtype)
+
+    def _transform_source(self, source: Source, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """Project the rows of a source, chunk by chunk. The scores have the dtype of the rows unless `dtype` is set."""
+        names = getattr(self, "feature_names_in_", None)
+        agreed(source.feature_names, None if names is None else tuple(map(str, names)), "X")
+        if source.n_features != self.n_features_in_:
+            raise ValueError(f"X has {source.n_features} features, but {self.n_features_in_} were learned")
+        fills, first, parts = self.missing == "em" and not source.sparse, 0, list[NDArray[Any]]()
+        dtype = natural_dtype(np.dtype(source.dtype or np.float64)) if dtype is None else dtype
+        out = np.empty((source.n_rows or 0, self.n_components_), dtype)
+        for rows in with_missing(source) if fills else source:
+            rows = self._with_filled(as_floats(rows)) if fills else as_floats(rows)
+            with naming(source, first):
+                check_finite(rows, "X")
+            if source.n_rows is None:
+                parts.append(self._project(rows))
+            else:
+                out[first : first + rows.shape[0]] = self._project(rows)
+            first += rows.shape[0]
+        return np.concatenate(parts) if parts else out
+
+    def _project(self, rows: Any) -> NDArray[Any]:
+        """Project checked rows onto the principal components."""
         # (X - mean) V' = X V' - (mean V')
         vt, scale = self.components_, self._column_scale()
         if scale is not None:

@@ -48,8 +48,14 @@ def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: s
     """Raise SourceError at the first column name that differs from the expected one."""
     for place, (name, other) in enumerate(zip(names, expected, strict=False)):
         if name != other:
-            order = " (the same columns in another order)" if sorted(names) == sorted(expected) else ""
-            raise SourceError(f"{of}: column {place + 1} is {name!r}, in {first} it is {other!r}{order}")
+            known = set(names)
+            lacking = [name for name in expected if name not in known]
+            twice = next((name for name, count in Counter(expected).items() if count > 1), None)
+            advice = f"; it lacks {', '.join(map(repr, lacking[:5]))}{', ...' * (len(lacking) > 5)}" if lacking else ""
+            if sorted(names) == sorted(expected):
+                advice = " (the same columns in another order)"
+                advice += f"; {twice!r} is there twice, so that names do not match columns" if twice else ""
+            raise SourceError(f"{of}: column {place + 1} is {name!r}, in {first} it is {other!r}{advice}")
     if len(names) != len(expected):
         longer, at = (names, of) if len(names) > len(expected) else (expected, first)
         extra = longer[min(len(names), len(expected))]

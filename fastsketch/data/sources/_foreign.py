@@ -13,6 +13,8 @@ _EXTRAS = {
     "pyarrow": "arrow",
     "h5py": "hdf5",
     "zarr": "zarr",
+    "anndata": "anndata",
+    "skmisc": "loess",
     "dask": "dask",
     "sklearn": "sklearn",
     "polars": "files",

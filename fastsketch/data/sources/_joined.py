@@ -159,6 +159,11 @@ class Joined(Source):
         """Return JSON values that identify the rows of every source."""
         return {"sources": [source.identity() for source in self.sources]}
 
+    def _row_names(self) -> NDArray[Any] | None:
+        names = [source._row_names() for source in self.sources]
+        known = [some for some in names if some is not None]
+        return np.concatenate(known) if len(known) == len(names) else None
+
     def place(self, row: int) -> Place:
         """Return the file, row and line of a row, for messages."""
         for k, source in enumerate(self.sources):

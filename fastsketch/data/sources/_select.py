@@ -104,6 +104,9 @@ class Derived(Source):
         """Return the file, row and line of a row, for messages."""
         return self._of.place(row)
 
+    def _row_names(self) -> NDArray[Any] | None:
+        return self._of._row_names()
+
 
 class Picked(Derived):
     """A source that selects columns of another source, which reads all of its columns."""

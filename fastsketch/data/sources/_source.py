@@ -198,6 +198,10 @@ class Source(ABC):
             return [self]
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
 
+    def _row_names(self) -> "NDArray[Any] | None":
+        """Return the names of the rows as strings, (n_rows,); None if they have none."""
+        return None
+
     def varied(self, **fields: Any) -> Self:
         """Return a copy of the source with some attributes replaced.
 

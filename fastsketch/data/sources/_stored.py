@@ -61,6 +61,7 @@ class StoredSource(FileSource):
 
     what: str  # name of the format for messages
     separator = ""  # prefix of the names of arrays
+    by_columns = False  # whether a CSC matrix is read, as the CSR matrix of its transpose
 
     def __init__(self, path: Path, options: Options) -> None:
         super().__init__(path)
@@ -162,14 +163,35 @@ class StoredSource(FileSource):
             names = self.find(root, f"{key}/features/id")
             names = self.find(root, f"{key}/genes") if names is None else names
         elif folder in ("X", "layers", "raw") and self._is_annotated(root):
-            table = self.find(root, "raw/var" if folder == "raw" else "var")
-            names = None if table is None else self.find(table, _text(table.attrs.get("_index", "_index")))
-            if names is not None and not hasattr(names, "shape"):  # AnnData stores nullable strings as values and mask
-                names = self.find(names, "values")
+            names = self._index_of(root, "raw/var" if folder == "raw" else "var")
         if names is not None and names.shape == (self.n_features,):
-            n_bytes = self.n_features * max(8, names.dtype.itemsize)
-            check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.path}, {names.name}")
+            self._check_names_held(names)
             self.feature_names = tuple(map(_text, names[:]))
+
+    def _index_of(self, root: Any, table: str) -> Any:
+        """Return the stored array with the index of a data frame of AnnData; None if there is none."""
+        group = self.find(root, table)
+        names = None if group is None else self.find(group, _text(group.attrs.get("_index", "_index")))
+        if names is not None and not hasattr(names, "shape"):  # AnnData stores nullable strings as values and mask
+            names = self.find(names, "values")
+        return names
+
+    def _check_names_held(self, names: Any) -> None:
+        n_bytes = names.shape[0] * max(8, names.dtype.itemsize)
+        check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.path}, {names.name}")
+
+    def _row_names(self) -> NDArray[Any] | None:
+        with damaged(self.path, self.what, self.check_unchanged), self.opened() as root:
+            names = self._index_names(root, "obs", self._stop)
+            return None if names is None else names[self.first_row :]
+
+    def _index_names(self, root: Any, table: str, n: int) -> NDArray[Any] | None:
+        """Return the first n names in the index of a data frame of AnnData; None if it has fewer."""
+        names = self._index_of(root, table) if self._is_annotated(root) else None
+        if names is None or len(names.shape) != 1 or names.shape[0] < n:
+            return None
+        self._check_names_held(names)
+        return np.array(list(map(_text, names[:n])), dtype=object)
 
     @property
     def n_bytes(self) -> int:
@@ -208,12 +230,12 @@ class StoredSource(FileSource):
     def _csr(self, group: Any) -> "_Csr":
         """Return the stored arrays of a CSR matrix. Raise SourceError if the group is not a valid CSR matrix."""
         kind = "csr" if self._is_10x(group) else _kind(group)
-        if kind.startswith("csc"):
+        if kind.startswith("csc") and not self.by_columns:
             raise SourceError(
                 f"{self.name} is stored by columns (CSC), which cannot be read by rows: write it again with "
                 "adata.X = adata.X.tocsr()"
             )
-        if not kind.startswith("csr"):
+        if not kind.startswith("csc" if self.by_columns else "csr"):
             raise SourceError(f"{self.name} is no matrix that rows can be read of, but {kind or 'a group'}")
         arrays: list[Any] = []
         for name in ("indptr", "indices", "data"):
@@ -230,6 +252,8 @@ class StoredSource(FileSource):
             stated = np.asarray(self.find(group, "shape")[:])[::-1]
         if stated.shape != (2,) or stated.dtype.kind not in "iu":
             raise SourceError(f"{self.name} has no shape of two dimensions")
+        if self.by_columns:
+            stated = stated[::-1]
         shape, lengths = (int(stated[0]), int(stated[1])), tuple(array.shape[0] for array in arrays)
         if not (0 < lengths[0] == shape[0] + 1 and lengths[1] == lengths[2] and 0 < shape[1] <= MAX_FEATURES):
             raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {shape}")
