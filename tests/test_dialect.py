@@ -14,8 +14,8 @@ import fastsketch as fs
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("", *fs._ROOMS, "recommending.ranking", "reference.baselines")
-FACES = ("sklearn", "torch")
-NEEDS = {"torch": "torch", "sklearn": "sklearn"}  # what is not there has no names to look at
+FACES = ("sklearn", "torch", "anndata")
+NEEDS = {"torch": "torch", "sklearn": "sklearn", "anndata": "anndata"}  # what is not there has no names to look at
 # Names for which the table has another one.
 OTHER_WORDS = {
     "rule",

@@ -16,9 +16,9 @@ import fastsketch
 from fastsketch._frame.parameters import Parameter
 
 PAGES = Path(__file__).parents[1] / "docs" / "api"
-ROOMS = (*fastsketch._ROOMS, "recommending.ranking", "reference.baselines", "sklearn", "torch", "cli")
+ROOMS = (*fastsketch._ROOMS, "recommending.ranking", "reference.baselines", "sklearn", "torch", "anndata", "cli")
 ROOMS = ("", *(f".{room}" for room in ROOMS))
-NEEDS = {"fastsketch.torch": "torch", "fastsketch.jobs._dask": "dask"}
+NEEDS = {"fastsketch.torch": "torch", "fastsketch.anndata": "anndata", "fastsketch.jobs._dask": "dask"}
 
 
 def is_there(module):

@@ -20,7 +20,7 @@ FLOORS = [
     {"_frame"},
     {"sketching", "online", "lowrank", "ridge", "torch"},
     {"neighbours", "recommending", "streams"},
-    {"jobs", "sklearn", "reference", "papers"},
+    {"jobs", "sklearn", "anndata", "reference", "papers"},
     {"cli", "_show_config", "__main__", "warm_up", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
@@ -106,7 +106,7 @@ def run(code):
 
 
 def test_import_is_light():
-    heavy = ("numba", "sklearn", "torch", "dask", "matplotlib", "scipy.linalg")
+    heavy = ("numba", "sklearn", "torch", "dask", "anndata", "matplotlib", "scipy.linalg")
     out = run(f"import sys, fastsketch; print([m for m in {heavy} if m in sys.modules])")
     assert out.strip() == "[]"
 
