@@ -28,7 +28,6 @@ from fastsketch.sklearn._principal_components import components_of
 Floats = NDArray[np.float64]
 # The number of components of scanpy (``scanpy.settings.N_PCS``).
 N_COMPS = 50
-HIGHLY_VARIABLE = "highly_variable"
 # Arguments of scanpy's function that this one lacks, and what replaces them.
 REMOVED = {
     **dict.fromkeys(("chunked", "chunk_size"), "rows are always read in chunks, whose size does not matter"),
@@ -205,10 +204,10 @@ def _select(x: Any, *, layer: str | None, obsm: str | None, mask_var: Any, conve
     operations = source.operations if isinstance(source, CellRows) else Operations()
     if mask_var is DEFAULT:
         is_masked = obsm is not None or operations.genes is not None
-        mask_var = None if is_masked or column_of(x, source, "var", HIGHLY_VARIABLE) is None else HIGHLY_VARIABLE
+        mask_var = None if is_masked or column_of(x, source, "var", "highly_variable") is None else "highly_variable"
     is_name = isinstance(mask_var, str)
     params = {
-        "use_highly_variable": is_name and mask_var == HIGHLY_VARIABLE,
+        "use_highly_variable": is_name and mask_var == "highly_variable",
         "mask_var": mask_var if is_name or mask_var is None else np.asarray(mask_var),
     }
     params |= {name: value for name, value in (("layer", layer), ("obsm", obsm)) if value is not None}

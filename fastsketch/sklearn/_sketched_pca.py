@@ -40,6 +40,7 @@ from fastsketch._frame.batches import Batch, agreed
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming, open_rows, with_missing
+from fastsketch.data.sources._formats import known_as
 from fastsketch.lowrank._gap_moments import GapMoments, dense_blocks, gaussian_of_covariance, group_if_one_block, run_em
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
@@ -495,7 +496,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             ``set_output(transform="pandas")`` a data frame, whose index has the names of the cells of AnnData.
         """
         check_is_fitted(self, "sketch_")
-        if (source := as_far_source(X)) is not None:
+        if isinstance(X, str | PathLike | Source) or known_as("anndata", "AnnData")(X):
+            source = open_rows(X)
             scores = self._transform_source(source)
             cells = source._row_names() if _get_output_config("transform", self)["dense"] == "pandas" else None
             return scores if cells is None else cast("Any", import_module("pandas")).DataFrame(scores, index=cells)

@@ -216,6 +216,8 @@ def test_anndata(kind):
     for method, _ in methods(kind, ("X", "X_test")):
         if method in ("fit", "partial_fit", "refine", "fit_transform", "fit_predict") and kind in SOURCES:
             continue
+        if (kind, method) == (estimators.SketchedPCA, "transform"):
+            continue  # it reads sources
         more = (y,) if kind in SUPERVISED and method in ("fit", "partial_fit", "score") else ()
         assert "of an AnnData its X" in refused(lambda: getattr(model, method)(data, *more))  # noqa: B023
     if kind in SOURCES:
