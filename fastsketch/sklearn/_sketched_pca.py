@@ -497,8 +497,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         """
         check_is_fitted(self, "sketch_")
         if isinstance(X, str | PathLike | Source) or known_as("anndata", "AnnData")(X):
-            source = open_rows(X)
-            scores = self._transform_source(source)
+            scores = self._transform_source(source := open_rows(X))
             cells = source._row_names() if _get_output_config("transform", self)["dense"] == "pandas" else None
             return scores if cells is None else cast("Any", import_module("pandas")).DataFrame(scores, index=cells)
         may_have_gaps = self.missing == "em" and not is_sparse(X)
