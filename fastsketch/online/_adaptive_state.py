@@ -36,13 +36,13 @@ from fastsketch.online._state_arrays import (
     Arrays,
     Csr,
     Floats,
-    KeptRows,
     LearnedState,
     Rescaling,
     RowBatch,
+    StoredRows,
     Zeros,
     common_fields,
-    part_of,
+    row_slice,
 )
 
 
@@ -84,7 +84,7 @@ class AdaptiveDenseRows(Arrays):
 
 
 @dataclass(slots=True)
-class AdaptiveSparseRows(KeptRows):
+class AdaptiveSparseRows(StoredRows):
     """Matrix C of stored rows for sparse data: a dense part F Z' stacked on sparse rows X in CSR format."""
 
     z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, width)
@@ -117,19 +117,25 @@ class SketchedState(LearnedState):
         if not isinstance(batch, Csr):
             super(SketchedState, cls).learn(states, batch, targets, sample_weight, scores)
             return
-        longest = int(np.diff(batch.indptr).max(initial=0))
+        longest_row = int(np.diff(batch.indptr).max(initial=0))
         for k, state in enumerate(states):
-            done, lacks_room, more = 0, True, 0
-            while lacks_room:
+            n_done, lacks_capacity, extra_nonzeros = 0, True, 0
+            while lacks_capacity:
                 # capacity for the rows until the next rebase, and after a failure for an explicitly formed direction
-                rows = min(state.turn.shape[1] - state.n_kept(), len(sample_weight) - done)
-                state.reserve(state.n_kept(), longest * rows + more)
-                rest = cast(Csr, part_of(batch, done, len(sample_weight)))
-                out = scores[k : k + 1, done:]
-                lacks_room = learn([state.rounds], *rest, targets[k : k + 1, done:], sample_weight[done:], out)
-                done, more = done + int(np.isfinite(out).argmin()), len(state.base)
+                rows = min(state.turn.shape[1] - state.n_stored_rows(), len(sample_weight) - n_done)
+                state.reserve(state.n_stored_rows(), longest_row * rows + extra_nonzeros)
+                remaining_rows = cast(Csr, row_slice(batch, n_done, len(sample_weight)))
+                remaining_scores = scores[k : k + 1, n_done:]
+                lacks_capacity = learn(
+                    [state.rounds],
+                    *remaining_rows,
+                    targets[k : k + 1, n_done:],
+                    sample_weight[n_done:],
+                    remaining_scores,
+                )
+                n_done, extra_nonzeros = n_done + int(np.isfinite(remaining_scores).argmin()), len(state.base)
 
-    def n_kept(self) -> int:
+    def n_stored_rows(self) -> int:
         return int(self.count[ROWS] - self.count[OLD])
 
     def fade(self, factor: float) -> None:
@@ -140,72 +146,77 @@ class SketchedState(LearnedState):
 
         The stored rows C become its eigenvectors V.
         """
-        n, old, rank = int(self.count[ROWS]), int(self.count[OLD]), int(self.count[RANK])
-        held, slots = self.rows, change.n_slots(self.n_slots)
-        if isinstance(held, AdaptiveDenseRows):
-            rows = held.rows[:n].copy()
+        n, n_dense_rows, rank = int(self.count[ROWS]), int(self.count[OLD]), int(self.count[RANK])
+        row_store, slots = self.rows, change.n_slots(self.n_slots)
+        if isinstance(row_store, AdaptiveDenseRows):
+            rows = row_store.rows[:n].copy()
         else:
-            z_rows = held.frame[:old, :old] @ np.ascontiguousarray(held.z[:slots, :old].T)
-            rows = np.concatenate([z_rows, held.as_csr(n - old, slots).toarray()])
+            z_rows = row_store.frame[:n_dense_rows, :n_dense_rows] @ np.ascontiguousarray(
+                row_store.z[:slots, :n_dense_rows].T
+            )
+            rows = np.concatenate([z_rows, row_store.as_csr(n - n_dense_rows, slots).toarray()])
         w = np.zeros(slots)
         w[: self.n_slots] = self.coef()
         self.base[:slots] = w = change.weights(w)
         self.scalar[SCALE], self.steps[:], self.inner[:] = 1.0, 0.0, 0.0
         directions = self.turn[:rank, :n] @ rows
         change.apply(directions)
-        basis, factor = np.linalg.qr(directions.T)
-        values, mixed = np.linalg.eigh((factor * self.lam[:rank]) @ factor.T)
-        directions = (basis @ mixed[:, ::-1]).T
-        self.lam[:rank] = np.maximum(values[::-1], 0.0)
+        basis, triangle = np.linalg.qr(directions.T)
+        eigenvalues, rotation = np.linalg.eigh((triangle * self.lam[:rank]) @ triangle.T)
+        directions = (basis @ rotation[:, ::-1]).T
+        self.lam[:rank] = np.maximum(eigenvalues[::-1], 0.0)
         self.turn[:], self.gram[:] = 0.0, 0.0
         self.turn[:rank, :rank], self.gram[:rank, :rank] = np.eye(rank), directions @ directions.T
         self.inner[:rank] = directions @ w
         self.count[ROWS] = rank
-        if isinstance(held, AdaptiveDenseRows):
-            held.rows[:rank], held.rows[rank:] = directions, 0.0
+        if isinstance(row_store, AdaptiveDenseRows):
+            row_store.rows[:rank], row_store.rows[rank:] = directions, 0.0
             return
-        old = min(rank, held.z.shape[1])
-        held.z[:], held.b[:], held.frame[:] = 0.0, 0.0, np.eye(len(held.frame))
-        held.z[:slots, :old], self.count[OLD] = directions[:old].T, old
-        held.kept_indptr[:] = 0
-        if rank > old:  # the other eigenvectors are stored as rows of X without zeros
-            used = (rank - old) * slots
-            self.reserve(0, max(used, len(held.kept_data)))
-            held.kept_data[:used] = directions[old:].ravel()
-            held.kept_indices[:used] = np.tile(np.arange(slots), rank - old)
-            held.kept_indptr[: rank - old + 1] = slots * np.arange(rank - old + 1)
+        n_dense_rows = min(rank, row_store.z.shape[1])
+        row_store.z[:], row_store.b[:], row_store.frame[:] = 0.0, 0.0, np.eye(len(row_store.frame))
+        row_store.z[:slots, :n_dense_rows], self.count[OLD] = directions[:n_dense_rows].T, n_dense_rows
+        row_store.kept_indptr[:] = 0
+        if rank > n_dense_rows:  # the other eigenvectors are stored as rows of X without zeros
+            n_stored = (rank - n_dense_rows) * slots
+            self.reserve(0, max(n_stored, len(row_store.kept_data)))
+            row_store.kept_data[:n_stored] = directions[n_dense_rows:].ravel()
+            row_store.kept_indices[:n_stored] = np.tile(np.arange(slots), rank - n_dense_rows)
+            row_store.kept_indptr[: rank - n_dense_rows + 1] = slots * np.arange(rank - n_dense_rows + 1)
 
-    def may_begin_anywhere(self) -> bool:
+    def accepts_initial_weights(self) -> bool:
         return not self.setting.dual and self.setting.phi == NO_PENALTY
 
     def coef(self) -> Floats:
-        n, old, held, scale = int(self.count[ROWS]), int(self.count[OLD]), self.rows, self.scalar[SCALE]
-        if isinstance(held, AdaptiveDenseRows):
-            return scale * self.base + self.steps[:n] @ held.rows[:n]
+        n, n_dense_rows, row_store, scale = int(self.count[ROWS]), int(self.count[OLD]), self.rows, self.scalar[SCALE]
+        if isinstance(row_store, AdaptiveDenseRows):
+            return scale * self.base + self.steps[:n] @ row_store.rows[:n]
         slots = self.n_slots
-        old_part = scale * held.b[:old] + self.steps[:old] @ held.frame[:old, :old]
-        kept = self.steps[old:n] @ held.as_csr(n - old, slots)
-        return scale * self.base[:slots] + old_part @ held.z[:slots, :old].T + kept
+        dense_part = (
+            scale * row_store.b[:n_dense_rows]
+            + self.steps[:n_dense_rows] @ row_store.frame[:n_dense_rows, :n_dense_rows]
+        )
+        stored_part = self.steps[n_dense_rows:n] @ row_store.as_csr(n - n_dense_rows, slots)
+        return scale * self.base[:slots] + dense_part @ row_store.z[:slots, :n_dense_rows].T + stored_part
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         names = LearnedState.validate_all(self, arrays)
-        scalar, (most, cap), tau = arrays["scalar"], self.turn.shape, self.setting.sketch_size
+        scalar, (max_rank, capacity), tau = arrays["scalar"], self.turn.shape, self.setting.sketch_size
         _validate_scalar(scalar)
         width = self.rows.z.shape[1] if isinstance(self.rows, AdaptiveSparseRows) else 0
-        rank, n, old = arrays["count"][[RANK, ROWS, OLD]].tolist()
+        rank, n, n_dense_rows = arrays["count"][[RANK, ROWS, OLD]].tolist()
         # with a shrink in every round the rank stays below tau; the other rules rebase C when they drop a direction
-        every = self.setting.method == EVERY_ROUND
-        checks.number_within(rank, "rank", 0, min(most, tau - 1) if every and most == tau else most)
+        every_round = self.setting.method == EVERY_ROUND
+        checks.number_within(rank, "rank", 0, min(max_rank, tau - 1) if every_round and max_rank == tau else max_rank)
         checks.number_within(scalar[BUFFERED], "rows in the buffer", 0, 2 * tau)
-        checks.number_within(n, "rows of C", rank, cap if every else rank)
-        checks.number_within(old, "rows of C that are not sparse", 0, min(rank, width))
-        lam = checks.not_negative(arrays, "lam", (most,))[:rank]
+        checks.number_within(n, "rows of C", rank, capacity if every_round else rank)
+        checks.number_within(n_dense_rows, "rows of C that are not sparse", 0, min(rank, width))
+        lam = checks.not_negative(arrays, "lam", (max_rank,))[:rank]
         if (lam[1:] > lam[:-1]).any():
             raise ValueError("array 'lam' must be in descending order")
         if not np.isfinite(scalar[SCALE]) or not (scalar[SCALE] if self.setting.dual else scalar[SCALE] > 0):
             raise ValueError(f"the scale has the wrong sign, or is zero: {scalar[SCALE]}")
         if self.sparse:
-            KeptRows.validate_rows(arrays, n - old, len(self.base))
+            StoredRows.validate_rows(arrays, n - n_dense_rows, len(self.base))
         return names
 
 
@@ -220,33 +231,35 @@ def start_sketched(
     """
     tau = setting.sketch_size
     if setting.method == EVERY_ROUND:
-        most, cap = min(d, tau), 2 * tau
+        max_rank, capacity = min(d, tau), 2 * tau
     elif setting.method == NEVER:
-        most, cap = d, d
+        max_rank, capacity = d, d
     else:
-        most, cap = min(d, 2 * tau), min(d, 2 * tau)
+        max_rank, capacity = min(d, 2 * tau), min(d, 2 * tau)
     if sparse:
         width = min(tau, d)
-        held: AdaptiveSparseRows | AdaptiveDenseRows = AdaptiveSparseRows(
+        row_store: AdaptiveSparseRows | AdaptiveDenseRows = AdaptiveSparseRows(
             zeros(0),
             zeros(0, np.int32),
-            zeros(cap + 1, np.int64),
+            zeros(capacity + 1, np.int64),
             z=zeros((slots, width)),
             b=zeros(width),
             frame=zeros((width, width)),
         )
     else:
-        held = AdaptiveDenseRows(zeros((cap, d)), zeros(d) if setting.dual and setting.phi == L1_PENALTY else None)
+        row_store = AdaptiveDenseRows(
+            zeros((capacity, d)), zeros(d) if setting.dual and setting.phi == L1_PENALTY else None
+        )
     common = common_fields(setting, slots, sparse, zeros)
     common["scalar"][DELTA], common["scalar"][SCALE] = delta, 1.0
     return SketchedState(
         **common,
-        turn=zeros((most, cap)),
-        lam=zeros(most),
-        gram=zeros((cap, cap)),
-        steps=zeros(cap),
-        inner=zeros(cap),
-        rows=held,
+        turn=zeros((max_rank, capacity)),
+        lam=zeros(max_rank),
+        gram=zeros((capacity, capacity)),
+        steps=zeros(capacity),
+        inner=zeros(capacity),
+        rows=row_store,
     )
 
 
@@ -287,7 +300,7 @@ class DiagonalState(LearnedState):
         self.base[:] = change.weights(self.base)
         self.squares[change.columns] *= change.squares
 
-    def may_begin_anywhere(self) -> bool:
+    def accepts_initial_weights(self) -> bool:
         return not self.setting.dual and self.setting.phi == NO_PENALTY
 
     def coef(self) -> Floats:

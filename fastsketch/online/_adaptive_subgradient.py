@@ -205,7 +205,7 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         plain = self.form == "mirror_descent" and self.penalty is None
         return plain and self._in_units() and self.method in RATES_IN_UNITS
 
-    def _blends_numbers(self) -> bool:
+    def _blends_real_targets_by_default(self) -> bool:
         return self._in_units()
 
     def _may_blend(self) -> bool:
@@ -244,7 +244,7 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
                 f"it has learned with delta = {arrays['0.scalar'][DELTA]}, its parameters say {self.delta}"
             )
 
-    def _cause(self, learned: LearnedState) -> str:
+    def _overflow_cause(self, learned: LearnedState) -> str:
         given = [name for name in ("learning_rate", "delta") if getattr(self, name) is not None]
         remedies = {"learning_rate": "a smaller learning_rate", "delta": "a larger delta"}
         remedy = "take " + " or ".join(remedies[name] for name in given) if given else OUT_OF_RANGE

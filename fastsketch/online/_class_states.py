@@ -49,7 +49,8 @@ ADAGRAD_DELTA = 1e-8
 class ReadOut(Arrays):
     """Online calibration of classification scores: Platt scaling of one learner, or stacking of two learners.
 
-    A member is a learner of the same rows: the model's own state, and the diagonal learner that it is blended with.
+    The learners whose scores it combines are called its members: the model's main learner, and the diagonal AdaGrad
+    learner of the same rows that it is blended with, if there is one.
     """
 
     readout_weights: Floats  # (q,): one for each member, then the intercept if there are two classes
@@ -57,12 +58,10 @@ class ReadOut(Arrays):
     decay: float = 1.0  # factor on H - I for every row
 
     def learn(self, members: Floats, numbers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Return calibrated scores, each computed before its row updates the calibration.
+        """Calibrate scores row by row, and update the calibration with each row after its score was computed.
 
-        The scores have shape (k, n).
-
-        members (p, k, n): the members' scores. numbers (n,): class numbers, or if k = 1, positive for the positive
-        class.
+        `members` (p, k, n) has the scores of p learners for k classes, and `numbers` (n,) the class numbers of the
+        rows; for k = 1 it is positive for rows of the positive class. Returns the calibrated scores (k, n).
         """
         scores = np.empty(members.shape[1:])
         readout.rounds(
@@ -76,11 +75,8 @@ class ReadOut(Arrays):
         )
         return scores
 
-    def combined(self, members: Floats) -> Floats:
-        """Return the calibrated combination of the learners' scores or coefficients, without the intercept.
-
-        members has shape (p, ...), one entry for each learner.
-        """
+    def combine(self, members: Floats) -> Floats:
+        """Combine scores or coefficients (p, ...) of the p learners to calibrated ones, without the intercept."""
         return np.tensordot(self.readout_weights[: len(members)], members, 1)
 
     def intercept(self, n_members: int) -> float:
@@ -115,9 +111,9 @@ class Blend(Arrays):
     decay: float = 1.0  # factor on the sums for every row
 
     def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Return blended scores, each computed before its row updates the share of the second learner.
+        """Blend the scores (2, n) of two learners row by row, and update the share with each row after its score.
 
-        members: the scores of the two learners, (2, n). The result has shape (n,).
+        Returns the blended scores (n,).
         """
         scores = np.empty(len(targets))
         readout.blend_numbers(
@@ -130,11 +126,8 @@ class Blend(Arrays):
         )
         return scores
 
-    def combined(self, members: Floats) -> Floats:
-        """Blend the scores or coefficients of the two learners with the current share.
-
-        members has shape (2, ...).
-        """
+    def combine(self, members: Floats) -> Floats:
+        """Blend the scores or coefficients (2, ...) of the two learners with the current share."""
         return members[0] + readout.share_now(self.blend_sums) * (members[1] - members[0])
 
     def fade(self, factor: float) -> None:
@@ -150,7 +143,7 @@ class Blend(Arrays):
 
 
 def start_readout(n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0) -> ReadOut:
-    """Create the initial calibration, which averages the learners' scores.
+    """Create the initial calibration, which averages the scores of n_members learners, for n_states classes.
 
     With zeros=outline it has the right shapes but takes no memory.
     """
@@ -171,7 +164,7 @@ def probabilities(scores: Floats) -> Floats:
 
 
 # -- the diagonal learner that scores are blended with -----------------------------------------------------------------
-def start_beside(
+def start_diagonal_learner(
     loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, rate: float | None = None
 ) -> DiagonalState:
     """Create the diagonal AdaGrad learner with which a model's scores are blended.
@@ -187,8 +180,8 @@ def start_beside(
     return start_diagonal(setting, ADAGRAD_DELTA, d=n_slots, sparse=sparse, zeros=zeros)
 
 
-def pace_name(number: int) -> str:
-    """Return the prefix of array names for the learners with the decay rate at index `number`; "" for the first."""
+def decay_prefix(number: int) -> str:
+    """Return the prefix of the array names, in state files, of learners with decay rate `number`; "" for the first."""
     return f"decay{number}." if number else ""
 
 
@@ -229,7 +222,7 @@ PLUS.flags.writeable = MINUS.flags.writeable = False
 class States(Generic[S]):
     """All learners of a model, for every class and decay rate, with diagonal AdaGrad learners and calibrations."""
 
-    held: list[S]  # one for two classes or real targets, else one for each class
+    held: list[S]  # main learners: one for two classes or real targets, else one for each class
     signs: list[float]  # of each state: the target of its class
     beside: list[LearnedState] = field(default_factory=list[LearnedState])  # a diagonal learner for each, or none
     readout: ReadOut | Blend | None = None
@@ -241,15 +234,15 @@ class States(Generic[S]):
     steady: ReadOut | None = None  # for the last decay rate: a second read-out, with the rate before it
 
     @property
-    def paces(self) -> list["States[S]"]:
+    def by_decay_rate(self) -> list["States[S]"]:
         """Return one States object per decay rate as a list, beginning with this one."""
         return [self, *self.faster]
 
     @property
     def readouts(self) -> list[tuple[int, ReadOut | Blend | None]]:
         """Return pairs (index of the decay rate, calibration or None), in the order of the weights in ``mix``."""
-        every = [(g, one.readout) for g, one in enumerate(self.paces)]
-        return every + [(g, one.steady) for g, one in enumerate(self.paces) if one.steady is not None]
+        pairs = [(g, states.readout) for g, states in enumerate(self.by_decay_rate)]
+        return pairs + [(g, states.steady) for g, states in enumerate(self.by_decay_rate) if states.steady is not None]
 
     def parts(self) -> Iterator[tuple[str, Arrays]]:
         """Yield pairs (prefix of array names, dataclass of arrays) for the state file."""
@@ -258,15 +251,15 @@ class States(Generic[S]):
             yield "", self.readout
         if self.steady is not None:
             yield "steady.", self.steady
-        both: list[tuple[Sequence[LearnedState], str]] = [(self.held, ""), (self.beside, "beside.")]
-        for learners, name in both:
+        groups: list[tuple[Sequence[LearnedState], str]] = [(self.held, ""), (self.beside, "beside.")]
+        for learners, name in groups:
             for k, state in enumerate(learners):
                 yield f"{k}.{name}", state
         if self.mix is not None:
             yield "", self.mix
         for number, states in enumerate(self.faster, 1):
             for prefix, part in states.parts():
-                yield pace_name(number) + prefix, part
+                yield decay_prefix(number) + prefix, part
 
     def copied(self) -> "States[S]":
         """Return a deep copy."""
@@ -283,19 +276,19 @@ class States(Generic[S]):
         )
 
     def all(self) -> list[LearnedState]:
-        """Return a list of all learners: first the main ones of every decay rate, then the diagonal AdaGrad ones."""
+        """Return a list of all learners: the main learners of every decay rate, then the diagonal AdaGrad learners."""
         if not self.faster:
             return [*self.held, *self.beside]
-        held: list[LearnedState] = [state for states in self.paces for state in states.held]
-        return [*held, *(state for states in self.paces for state in states.beside)]
+        main_learners: list[LearnedState] = [state for states in self.by_decay_rate for state in states.held]
+        return [*main_learners, *(state for states in self.by_decay_rate for state in states.beside)]
 
     def fade(self, factor: float) -> None:
         """Discount earlier rows by a factor, in all learners and calibrations."""
         for state in self.all():
             state.fade(factor)
-        for _, one in self.readouts:
-            if one is not None:
-                one.fade(factor)
+        for _, calibration in self.readouts:
+            if calibration is not None:
+                calibration.fade(factor)
 
     @property
     def n_members(self) -> int:
@@ -305,11 +298,11 @@ class States(Generic[S]):
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes); the loss is summed over the learners of all classes."""
         rows, loss, mistakes = self.held[0].totals()
-        own, shared, past_rows, past_loss, past_mistakes = self.counted.tally.tolist()
+        n_mistakes, shared, past_rows, past_loss, past_mistakes = self.counted.tally.tolist()
         if len(self.held) > 1:
             loss = sum(state.totals()[1] for state in self.held) - shared
         if len(self.held) > 1 or self.readout is not None or self.mix is not None:
-            mistakes = int(own)
+            mistakes = int(n_mistakes)
         return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
     def signed(self, values: Floats) -> Floats:
@@ -320,10 +313,10 @@ class States(Generic[S]):
         return values * np.array(self.signs)[:, None] + 0.0
 
     def add_class(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
-        """Add a learner for the third or a later class.
+        """Add a learner for the third or a later class, in place.
 
-        The state of two classes is first copied with the opposite sign. begin(decay) returns a new state and a diagonal
-        learner or None.
+        At the third class the learner of two classes is first copied with the opposite sign. begin(decay) must return a
+        new main learner, and a diagonal learner or None.
         """
         for states in self.faster:
             states.add_class(begin)
@@ -355,71 +348,75 @@ class States(Generic[S]):
         signs = np.array(self.signs)[:, None]
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
-    def unread(self, targets: Floats) -> Floats:
+    def allocate_scores(self, targets: Floats) -> Floats:
         """Allocate the array of scores that ``learn`` fills in; every entry is NaN.
 
         Its shape is (members, decay rates * k, n).
         """
         if targets.size == 1 and not self.faster:  # sooner
             return UNREAD[: 2 if self.beside else 1].copy()
-        return np.full((2 if self.beside else 1, len(self.paces) * len(targets), targets.shape[1]), np.nan)
+        return np.full((2 if self.beside else 1, len(self.by_decay_rate) * len(targets), targets.shape[1]), np.nan)
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Train all learners on a batch, and write to `scores` each row's score before that row was learned.
 
-        targets has shape (k, n), scores (members, decay rates * k, n).
-
-        Raises Unlearned with the number of the first row that a learner refuses.
+        `targets` has shape (k, n), and `scores` (members, decay rates * k, n). Raises RowNotLearned with the number of
+        the first row that makes a learner overflow.
         """
-        n, held, beside = len(sample_weight), self.held, self.beside
+        n, main_learners, diagonal_learners = len(sample_weight), self.held, self.beside
         if self.faster:
-            learners, at = self.all(), len(self.paces) * len(held)
-            held, beside = cast(list[S], learners[:at]), learners[at:]
-            targets = np.tile(targets, (len(self.paces), 1))
-        if beside and n:
-            type(beside[0]).learn(beside, batch, targets, sample_weight, scores[1])
-        if n > 1 or (n and (not beside or all(map(isfinite, scores[1].ravel().tolist())))):
-            type(held[0]).learn(held, batch, targets, sample_weight, scores[0])
+            learners, n_main = self.all(), len(self.by_decay_rate) * len(main_learners)
+            main_learners, diagonal_learners = cast(list[S], learners[:n_main]), learners[n_main:]
+            targets = np.tile(targets, (len(self.by_decay_rate), 1))
+        if diagonal_learners and n:
+            type(diagonal_learners[0]).learn(diagonal_learners, batch, targets, sample_weight, scores[1])
+        if n > 1 or (n and (not diagonal_learners or all(map(isfinite, scores[1].ravel().tolist())))):
+            type(main_learners[0]).learn(main_learners, batch, targets, sample_weight, scores[0])
         if not all(map(isfinite, scores[..., -1:].ravel().tolist())):
             refused: NDArray[np.bool_] = ~np.asarray(np.isfinite(scores).all(axis=0))  # (k, n)
             row = int(refused.any(axis=0).argmax())
-            raise Unlearned(row, held[int(refused[:, row].argmax())])
+            raise RowNotLearned(row, main_learners[int(refused[:, row].argmax())])
 
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
     ) -> Floats:
-        """Combine the learners' scores to calibrated scores, then update the calibration and count mistakes.
+        """Combine the learners' scores to calibrated scores, update the calibration, and count mistakes.
 
-        scores has shape (members, decay rates * k, n), the result (k, n). Each score is from before its row was
-        learned.
-
-        Mistakes are counted: rows whose class (numbers, (n,)) has not the largest score, or whose score has the wrong
-        sign. is_new: row 0 is the first of its class and is a mistake.
+        `scores` has shape (members, decay rates * k, n), and the result (k, n). Each score was computed before its row
+        was learned. A row is a mistake if its class (`numbers`, (n,)) does not have the largest score, or with one
+        learner if its score has the wrong sign. With `is_new` row 0 is the first of its class, and a mistake.
         """
         if self.mix is None:
-            out = self._read(self.readout, scores, targets, sample_weight)
+            combined_scores = self._apply_readout(self.readout, scores, targets, sample_weight)
         else:
             k, n = targets.shape
-            sides = scores.reshape(len(scores), len(self.paces), k, n)
-            each = [self._read(one, sides[:, g], targets, sample_weight) for g, one in self.readouts]
+            scores_by_rate = scores.reshape(len(scores), len(self.by_decay_rate), k, n)
+            scores_by_readout = [
+                self._apply_readout(readout, scores_by_rate[:, g], targets, sample_weight)
+                for g, readout in self.readouts
+            ]
             if k == 1:
-                out = self.mix.learn(np.array(each), targets[0], sample_weight)
+                combined_scores = self.mix.learn(np.array(scores_by_readout), targets[0], sample_weight)
             else:
                 signs = np.array(self.signs)[:, None]
                 answers = (targets * signs).argmax(axis=0)
-                out = self.mix.learn(np.array(each) * signs, answers, sample_weight) * signs
+                combined_scores = self.mix.learn(np.array(scores_by_readout) * signs, answers, sample_weight) * signs
         if len(self.held) > 1:
-            self.counted.tally[MISTAKES] += len(numbers) - np.count_nonzero(self.right(out, numbers, is_new=is_new))
-            return out
+            self.counted.tally[MISTAKES] += len(numbers) - np.count_nonzero(
+                self.is_correct(combined_scores, numbers, is_new=is_new)
+            )
+            return combined_scores
         if self.readout is None and self.mix is None:
-            return out
-        if out.size == 1:  # much faster than NumPy
-            self.counted.tally[MISTAKES] += out.item() * targets.item() <= 0
+            return combined_scores
+        if combined_scores.size == 1:  # much faster than NumPy
+            self.counted.tally[MISTAKES] += combined_scores.item() * targets.item() <= 0
         else:
-            self.counted.tally[MISTAKES] += np.count_nonzero(out * targets <= 0)
-        return out
+            self.counted.tally[MISTAKES] += np.count_nonzero(combined_scores * targets <= 0)
+        return combined_scores
 
-    def _read(self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
+    def _apply_readout(
+        self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
+    ) -> Floats:
         """Combine the learners' scores with one calibration or blend, and update that calibration.
 
         scores has shape (members, k, n), the result (k, n).
@@ -433,22 +430,27 @@ class States(Generic[S]):
             return readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
         return readout.learn(scores, targets[0], sample_weight)
 
-    def combined(self, coefs: Floats) -> Floats:
+    def combine(self, coefs: Floats) -> Floats:
         """Combine the coefficients of all learners to those of the calibrated scores.
 
         coefs has shape (members * decay rates * k, d), the result (k, d).
         """
-        sides = coefs.reshape(self.n_members, len(self.paces), len(self.held), coefs.shape[-1])
-        each = [sides[0, g] if one is None else one.combined(sides[:, g]) for g, one in self.readouts]
-        return each[0] if self.mix is None else self.mix.combined(np.stack(each))
+        coefs_by_rate = coefs.reshape(self.n_members, len(self.by_decay_rate), len(self.held), coefs.shape[-1])
+        combined_by_readout = [
+            coefs_by_rate[0, g] if readout is None else readout.combine(coefs_by_rate[:, g])
+            for g, readout in self.readouts
+        ]
+        return combined_by_readout[0] if self.mix is None else self.mix.combine(np.stack(combined_by_readout))
 
     def intercepts(self) -> Floats:
         """Return the intercept that the calibration adds to each learner's scores, shape (k, 1)."""
-        each = [one.intercept(self.n_members) if isinstance(one, ReadOut) else 0.0 for _, one in self.readouts]
-        value = each[0] if self.mix is None else float(self.mix.combined(np.array(each)))
+        intercepts = [
+            readout.intercept(self.n_members) if isinstance(readout, ReadOut) else 0.0 for _, readout in self.readouts
+        ]
+        value = intercepts[0] if self.mix is None else float(self.mix.combine(np.array(intercepts)))
         return np.full((len(self.held), 1), value)
 
-    def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
+    def is_correct(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
         """Return for each row whether its class has the largest score, shape (n,).
 
         False for row 0 if is_new: no learner knew its class.
@@ -456,27 +458,29 @@ class States(Generic[S]):
         if len(self.held) == 1:
             return scores[0] * self.targets(numbers)[0] > 0
         signed = self.signed(scores)
-        places = numbers, np.arange(len(numbers))
-        own = signed[places]
-        signed[places] = -np.inf
-        right = own > signed.max(axis=0)
+        class_entries = numbers, np.arange(len(numbers))
+        own_scores = signed[class_entries]
+        signed[class_entries] = -np.inf
+        is_right = own_scores > signed.max(axis=0)
         if is_new:
-            right[0] = False
-        return right
+            is_right[0] = False
+        return is_right
 
 
-class Unlearned(ArithmeticError):
-    """Error for a row that cannot be learned, because coefficients or squared features overflowed."""
+class RowNotLearned(ArithmeticError):
+    """Raised if a row cannot be learned because coefficients or squared features overflow; `row` is its number."""
 
     def __init__(self, row: int, state: LearnedState | None = None) -> None:
         super().__init__(row)
         self.row = row
         self.state = state  # None: squares of features overflowed, before a state could learn the row
 
-    def told(self, n_rows: int, cause: str | None) -> str:
-        """Return the error message for the user, given the number of rows learned before the batch.
+    def message(self, n_rows: int, cause: str | None) -> str:
+        """Return the error message for the user; n_rows rows were learned before the batch.
 
-        `cause` explains why coefficients overflowed; None if squares of features did.
+        `cause` explains why coefficients overflowed. It is None if squares of features overflowed.
         """
-        what = "squares of the features" if cause is None else "coefficients"
-        return f"the {what} left the range of numbers in row {n_rows + self.row + 1}" + (f": {cause}" if cause else "")
+        subject = "squares of the features" if cause is None else "coefficients"
+        return f"the {subject} left the range of numbers in row {n_rows + self.row + 1}" + (
+            f": {cause}" if cause else ""
+        )

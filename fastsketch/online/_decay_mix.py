@@ -82,12 +82,10 @@ class DecayMix(Arrays):
     share: float
 
     def learn(self, scores: Floats, answers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Combine the learners' scores row by row, updating the weights by the losses of each row.
+        """Combine scores of the learners row by row, and update the weights by the losses of each row afterwards.
 
-        scores (m, k, n) are the calibrated scores of the learners; the result has shape (k, n) and is from before each
-        update.
-
-        answers (n,): numbers of classes, of one state for two classes above 0 or not, or real targets.
+        `scores` (m, k, n) are calibrated. `answers` (n,) has the class numbers; for two classes (k = 1) values above 0
+        mean the positive class; for real targets it has the targets. Returns the combined scores (k, n).
         """
         out = np.empty(scores.shape[1:])
         readout.mix_decays(
@@ -103,14 +101,11 @@ class DecayMix(Arrays):
         )
         return out
 
-    def combined(self, each: Floats) -> Any:
-        """Return the weighted sum of the learners' scores or coefficients.
+    def combine(self, values: Floats) -> Any:
+        """Return the weighted sum of scores or coefficients (m, ...) of the m learners."""
+        return np.tensordot(self.decay_weights, values, 1)
 
-        each has shape (m, ...).
-        """
-        return np.tensordot(self.decay_weights, each, 1)
-
-    def figures(self) -> DriftFigures:
+    def summary(self) -> DriftFigures:
         """Return the half-life and weight of the leading learner, and its gain over the first learner."""
         last = len(self.rates) - 1
         weights = np.append(self.decay_weights[:last], self.decay_weights[last:].sum())
@@ -134,15 +129,13 @@ def start_mix(
 ) -> DecayMix:
     """Create the initial weights of the learners with different decay rates.
 
-    With zeros=outline the arrays have the right shapes but take no memory.
-
-    The first learner has the weight `prior`, the others equal parts of the rest. For labels the two read-outs of the
-    last learner have half of its weight each.
+    The first learner has the weight `prior`, and the others have equal parts of the remainder. For labels the last
+    learner has two calibrations, each with half of its weight. With zeros=outline the arrays take no memory.
     """
-    rest = (1.0 - prior) / (len(rates) - 1)
-    start = (prior, *[rest] * (len(rates) - 1))
+    other_weight = (1.0 - prior) / (len(rates) - 1)
+    start = (prior, *[other_weight] * (len(rates) - 1))
     if of_labels:
-        start = (*start[:-1], 0.5 * rest, 0.5 * rest)
+        start = (*start[:-1], 0.5 * other_weight, 0.5 * other_weight)
     out = DecayMix(zeros(len(start)), zeros(len(start) + 2), of_labels, rates, start, share)
     if zeros is np.zeros:
         out.decay_weights[:] = start

@@ -19,20 +19,20 @@ from fastsketch.online._state_arrays import Counts, Floats
 Label = bool | int | float | str
 ClassWeight = Literal["balanced"] | dict[Label, float] | None
 
-# Beyond this size float64 does not distinguish neighbouring integers.
-MOST_LABEL = 2**53
+# From this size on float64 does not distinguish neighbouring integers.
+MAX_LABEL = 2**53
 # Maximum number of classes that are not given as `classes`: more are probably real targets, and each has a state.
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 # Kinds of numeric labels, for the dtype of `classes`; a later kind can represent the earlier ones.
-NUMBERS = ("bool", "int", "float")
-KINDS = (*NUMBERS, "str")
+NUMERIC_KINDS = ("bool", "int", "float")
+KINDS = (*NUMERIC_KINDS, "str")
 # Up to this number of rows labels are looked up one by one.
-FEW_ROWS = 16
+MAX_ROWS_BY_LOOKUP = 16
 # Expected number of runs in shuffled rows from which on the order of the labels is judged: with fewer, half as many
 # runs may be chance. The standard deviation of their number is about sqrt(n) / 2 (Wald and Wolfowitz 1940).
-FEWEST_RUNS = 50
-# Rows between two checks of the order of the labels.
-LOOK = 64
+MIN_EXPECTED_RUNS = 50
+# Number of rows between two checks of the order of the labels.
+ROWS_PER_ORDER_CHECK = 64
 
 
 class NewClasses(NamedTuple):
@@ -43,7 +43,7 @@ class NewClasses(NamedTuple):
     kind: str | None = None
 
 
-NOTHING_NEW = NewClasses([], [])
+NO_NEW_CLASSES = NewClasses([], [])
 
 
 class ClassTally(NamedTuple):
@@ -61,7 +61,7 @@ class ClassTally(NamedTuple):
         rows, runs, last = self.rows.copy(), self.runs, self.last
         if n_classes > len(rows):
             rows += [0] * (n_classes - len(rows))
-        if len(numbers) <= FEW_ROWS:  # much faster than NumPy
+        if len(numbers) <= MAX_ROWS_BY_LOOKUP:  # much faster than NumPy
             for number in numbers.tolist():
                 rows[number] += 1
                 runs += number != last
@@ -84,10 +84,10 @@ class ClassTally(NamedTuple):
         The number of runs in shuffled rows varies so little that fewer than one stream in 100,000 is wrongly reported.
         """
         expected = self.shuffled_runs()
-        return expected >= FEWEST_RUNS and self.runs < expected / 2
+        return expected >= MIN_EXPECTED_RUNS and self.runs < expected / 2
 
-    def advice(self) -> str:
-        """Return the text of the warning that labels come in long runs."""
+    def warning_text(self) -> str:
+        """Return the text of the warning that the labels come in long runs."""
         return (
             f"the labels come in runs: {self.runs:,} in {sum(self.rows):,} rows, where shuffled rows have about "
             f"{self.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
@@ -106,7 +106,7 @@ def as_label(value: Any, what: str) -> Label:
             raise ValueError(f"{what} must not be empty")
         return value
     if isinstance(value, int | float):
-        if value != value or abs(value) >= MOST_LABEL or value != int(value):
+        if value != value or abs(value) >= MAX_LABEL or value != int(value):
             raise ValueError(f"{what} must be an integer below 2**53 in size, a bool or a string, got {value!r}")
         return value
     raise TypeError(f"{what} must be a number, a bool or a string, got {value!r}")
@@ -120,9 +120,9 @@ def as_classes(value: Any, name: str) -> tuple[Label, ...]:
         raise ValueError(f"{name} must be a vector, got shape {cast('NDArray[Any]', value).shape}")
     labels = [as_label(label, f"a label of {name}") for label in cast("Sequence[Any]", value)]
     if len(set(labels)) != len(labels) or len(labels) < 2:
-        raise ValueError(f"{name} must be at least two different labels, got {shown(labels)}")
+        raise ValueError(f"{name} must be at least two different labels, got {format_labels(labels)}")
     if len({isinstance(label, str) for label in labels}) == 2:
-        raise TypeError(f"{name} must be numbers or strings, not both, got {shown(labels)}")
+        raise TypeError(f"{name} must be numbers or strings, not both, got {format_labels(labels)}")
     return tuple(labels)
 
 
@@ -146,17 +146,17 @@ def as_class_weight(value: Any, name: str) -> Any:
     return {as_label(label, f"a label of {name}"): as_real(w, f"{name}[{label!r}]", 0.0, 1e300) for label, w in pairs}
 
 
-def first_sign(label: Label) -> float:
+def initial_sign(label: Label) -> float:
     """Return -1 if a label is -1, 0 or False, else 1: the sign of the learner whose first row has this label."""
     return -1.0 if label in (-1, 0) else 1.0
 
 
-def in_order(labels: Sequence[Label]) -> list[Label]:
+def sorted_labels(labels: Sequence[Label]) -> list[Label]:
     """Return the labels as a sorted list; they are all numbers or all strings."""
     return sorted(labels, key=lambda label: cast(Any, label))
 
 
-def shown(labels: Sequence[Any]) -> str:
+def format_labels(labels: Sequence[Any]) -> str:
     """Format the first five labels for an error message."""
     return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
 
@@ -171,27 +171,27 @@ def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray
     """
     require_array_like(targets, name)
     try:
-        out: NDArray[Any] = np.asarray(targets)
+        labels: NDArray[Any] = np.asarray(targets)
     except ValueError as error:
         raise ValueError(f"{name} must be a vector of labels: {error}") from None
-    if out.ndim == 0 and n_rows == 1:
-        out = out.reshape(1)
-    if out.shape != (n_rows,):
-        several = (
+    if labels.ndim == 0 and n_rows == 1:
+        labels = labels.reshape(1)
+    if labels.shape != (n_rows,):
+        advice_for_several = (
             "; for several labels a row OneVsRestClassifier or MultiOutputClassifier of scikit-learn make a model each"
         )
-        more = several if out.ndim == 2 and out.shape[1] > 1 else ""
-        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}{more}")
-    if out.dtype.kind == "U" and isinstance(targets, list | tuple):
-        return _of_objects(list(cast("list[Any]", targets)), name)  # NumPy would convert numbers among strings
-    if out.dtype.kind in "OT":  # T: strings of any length, of NumPy 2
-        return _of_objects(out.tolist(), name)
-    if out.dtype.kind not in "fiubU":
-        raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {out.dtype}")
-    return without_long_double(out)
+        advice = advice_for_several if labels.ndim == 2 and labels.shape[1] > 1 else ""
+        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {labels.shape}{advice}")
+    if labels.dtype.kind == "U" and isinstance(targets, list | tuple):
+        return labels_from_objects(list(cast("list[Any]", targets)), name)  # NumPy would convert numbers among strings
+    if labels.dtype.kind in "OT":  # T: strings of any length, of NumPy 2
+        return labels_from_objects(labels.tolist(), name)
+    if labels.dtype.kind not in "fiubU":
+        raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {labels.dtype}")
+    return without_long_double(labels)
 
 
-def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
+def labels_from_objects(values: list[Any], name: str) -> NDArray[Any]:
     strings = bool(values) and isinstance(values[0], str)
     for row, value in enumerate(values):
         if not isinstance(value, str if strings else int | float | np.number | np.bool_):
@@ -225,7 +225,7 @@ class ClassLabels:
         self.given = given  # whether other labels are refused
         self.kind = kind
         for label in self.known:
-            self.kind = _wider(self.kind, _kind_of(label))
+            self.kind = common_kind(self.kind, kind_of_label(label))
         self.numbers = {label: k for k, label in enumerate(self.known)}
         self.order = self._sorted()  # class numbers in the order of the public `classes`
 
@@ -246,49 +246,47 @@ class ClassLabels:
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, NewClasses]:
-        """Convert labels to class numbers, and report new classes without adding them.
+        """Convert the labels of rows to class numbers. Return the numbers (n,) and the new classes.
 
-        Returns (class numbers (n,), new classes).
-
-        Rows of new classes have the numbers that the classes will get. Raises TypeError or ValueError for targets that
-        are not labels.
+        New classes are not added, but their rows have the numbers that the classes will get. Raises TypeError or
+        ValueError for targets that are not labels.
         """
-        some: Any = targets
-        if 0 < n_rows <= FEW_ROWS:  # faster than with NumPy
-            if type(some) is np.ndarray and some.dtype.kind in "biufU":
-                some = some.tolist()
+        candidates: Any = targets
+        if 0 < n_rows <= MAX_ROWS_BY_LOOKUP:  # faster than with NumPy
+            if type(candidates) is np.ndarray and candidates.dtype.kind in "biufU":
+                candidates = candidates.tolist()
             if n_rows == 1:
-                alone = type(some) is list and len(cast("list[Any]", some)) == 1
-                label = cast(Any, some[0] if alone else some)
+                is_list_of_one = type(candidates) is list and len(cast("list[Any]", candidates)) == 1
+                label = cast(Any, candidates[0] if is_list_of_one else candidates)
                 if type(label) in SINGLE and label in self.numbers:
-                    return np.array([self.numbers[label]]), NOTHING_NEW
-            if isinstance(some, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", some))):
-                places = [self.numbers.get(label, -1) for label in cast("list[Any]", some)]
-                if len(places) == n_rows and min(places) >= 0:
-                    return np.array(places), NOTHING_NEW
+                    return np.array([self.numbers[label]]), NO_NEW_CLASSES
+            if isinstance(candidates, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", candidates))):
+                class_numbers = [self.numbers.get(label, -1) for label in cast("list[Any]", candidates)]
+                if len(class_numbers) == n_rows and min(class_numbers) >= 0:
+                    return np.array(class_numbers), NO_NEW_CLASSES
         values = as_labels(cast(Any, targets), n_rows)
         kind = "str" if values.dtype.kind == "U" else {"b": "bool", "f": "float"}.get(values.dtype.kind, "int")
         if n_rows and self.kind is not None and (kind == "str") != (self.kind == "str"):
             raise ValueError(
                 f"targets: row 0 has the label {values[0].item()!r}, and those before are "
-                f"{'strings' if self.kind == 'str' else 'numbers'} ({shown(self.known)})"
+                f"{'strings' if self.kind == 'str' else 'numbers'} ({format_labels(self.known)})"
             )
-        numbers = self._known_numbers(values)
+        numbers = self._look_up_numbers(values)
         unknown = np.flatnonzero(numbers < 0)
         if not len(unknown):
-            return numbers, NOTHING_NEW
+            return numbers, NO_NEW_CLASSES
         new = NewClasses([], [], kind)
         while len(unknown):
             row, number = int(unknown[0]), len(self.known) + len(new.rows)
             value = values[row].item()
-            self._admit(row, value, number)
+            self._validate_new_label(row, value, number)
             numbers[unknown[values[unknown] == value]] = number
             new.rows.append(row)
             new.labels.append(value)
             unknown = unknown[numbers[unknown] < 0]
         return numbers, new
 
-    def _known_numbers(self, values: NDArray[Any]) -> Counts:
+    def _look_up_numbers(self, values: NDArray[Any]) -> Counts:
         """Return the class number of each label, or -1 for a label that is not known."""
         numbers = np.full(len(values), -1)
         if len(self.numbers) <= 4:
@@ -296,13 +294,13 @@ class ClassLabels:
                 numbers += (values == label) * (k + 1)  # faster than a mask
             return numbers
         labels = sorted(self.numbers)
-        known = np.array(labels)
-        places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-        of_places = np.array([self.numbers[label] for label in labels])
-        return np.where(known[places] == values, of_places[places], numbers)
+        sorted_known = np.array(labels)
+        positions = np.minimum(np.searchsorted(sorted_known, values), len(sorted_known) - 1)
+        number_at_position = np.array([self.numbers[label] for label in labels])
+        return np.where(sorted_known[positions] == values, number_at_position[positions], numbers)
 
-    def _admit(self, row: int, value: Any, n_classes: int) -> None:
-        """Raise ValueError unless a label can become a new class."""
+    def _validate_new_label(self, row: int, value: Any, n_classes: int) -> None:
+        """Raise ValueError unless the label `value` of row `row` can become the class number `n_classes`."""
         what = f"targets: the label of row {row}"
         if isinstance(value, float) and not np.isfinite(value):
             raise ValueError(f"targets must be finite: entry {row} is not")
@@ -312,7 +310,7 @@ class ClassLabels:
         as_label(value, what)
         if self.given:
             raise ValueError(f"targets: row {row} has the label {value!r}, which is not in classes={self.known!r}")
-        if n_classes >= MOST_CLASSES:
+        if n_classes >= MAX_CLASSES:
             raise ValueError(
                 f"targets: row {row} has the label {value!r}, after {n_classes} others: are these real targets, which "
                 "need loss='square'? If not, give all labels as classes"
@@ -323,43 +321,43 @@ class ClassLabels:
         for label in new.labels:
             self.numbers[label] = len(self.known)
             self.known.append(label)
-            self.kind = _wider(self.kind, cast(str, new.kind))
+            self.kind = common_kind(self.kind, cast(str, new.kind))
         self.order = self._sorted() if new.labels else self.order
         self.tally = tally
 
     def require_comparable(self, new: NewClasses) -> None:
-        """Raise ValueError if new classes do not fit the comparator of ``compare_with``.
+        """Raise ValueError if new classes would make the comparator of ``compare_with`` invalid.
 
-        That is, if there are more than two, or if the class of its positive scores would change.
+        This is so if there are more than two classes, or if its positive scores would mean another class.
         """
         labels = [*self.known, *new.labels]
         if len(labels) > 2:
             raise ValueError(
                 f"targets: row {new.rows[-1]} has a third label, {labels[2]!r}, and the comparator is of two classes"
             )
-        if len(labels) == 2 and (in_order(labels)[-1] == labels[0]) != (first_sign(labels[0]) > 0):
+        if len(labels) == 2 and (sorted_labels(labels)[-1] == labels[0]) != (initial_sign(labels[0]) > 0):
             raise ValueError(
                 f"targets: row {new.rows[-1]} is the first to show that positive scores of the comparator mean "
-                f"{in_order(labels)[-1]!r}: give classes to the model"
+                f"{sorted_labels(labels)[-1]!r}: give classes to the model"
             )
 
     def weights(self, numbers: Counts, new: NewClasses, class_weight: ClassWeight) -> Floats:
-        """Return the weight of each row, (n,), that follows from its class and `class_weight`.
+        """Compute the weight of each row (n,) from its class number and `class_weight`.
 
         "balanced" is n / (k n_c) for n rows so far, n_c of them of this class, and k classes, all including the row.
         """
         if isinstance(class_weight, dict):
             labels = [*self.known, *new.labels]
             return np.array([class_weight.get(label, 1.0) for label in labels], np.float64)[numbers]
-        counts, seen = self.tally.rows, np.zeros(len(numbers), np.int64)
-        firsts = np.zeros(len(numbers), np.int64)
+        counts, n_seen = self.tally.rows, np.zeros(len(numbers), np.int64)
+        is_first = np.zeros(len(numbers), np.int64)
         for k in np.unique(numbers):
-            before = counts[int(k)] if k < len(counts) else 0
+            n_before = counts[int(k)] if k < len(counts) else 0
             rows = np.flatnonzero(numbers == k)
-            seen[rows] = before + np.arange(1, len(rows) + 1)
-            firsts[rows[0]] = not before
-        n_classes = sum(count > 0 for count in counts) + np.cumsum(firsts)
-        return (sum(counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
+            n_seen[rows] = n_before + np.arange(1, len(rows) + 1)
+            is_first[rows[0]] = not n_before
+        n_classes = sum(count > 0 for count in counts) + np.cumsum(is_first)
+        return (sum(counts) + np.arange(1, len(numbers) + 1)) / (n_classes * n_seen)
 
     def observed_factors(self, class_weight: ClassWeight) -> Floats:
         """Return factors that convert probabilities learned with class weights to the observed class frequencies.
@@ -387,7 +385,7 @@ class ClassLabels:
         return {"known": list(self.known), "kind": self.kind, "counts": list(rows), "runs": runs, "last": last}
 
     @staticmethod
-    def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "ClassLabels":
+    def from_state(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "ClassLabels":
         """Restore the labels from a dictionary that ``saved()`` returned; ValueError if it is inconsistent.
 
         given: the parameter `classes`.
@@ -395,30 +393,34 @@ class ClassLabels:
         known = [as_label(label, "a label that it knows") for label in saved["known"]]
         counts = [checks.as_count(count, "rows of a class") for count in saved["counts"]]
         if len(set(known)) != len(known) or len(counts) != len(known):
-            raise ValueError(f"it knows {len(known)} labels, and the rows of {len(counts)}: {shown(known)}")
+            raise ValueError(f"it knows {len(known)} labels, and the rows of {len(counts)}: {format_labels(known)}")
         tally = ClassTally(counts, checks.as_count(saved["runs"], "runs of a class"), saved["last"])
-        seen, n = [k for k, count in enumerate(counts) if count], sum(counts)
-        if not len(seen) <= tally.runs <= n or (tally.last not in seen if n else tally.last is not None):
-            raise ValueError(f"its {n} rows of {len(seen)} classes came in {tally.runs} runs, the last of {tally.last}")
+        nonempty_classes, n = [k for k, count in enumerate(counts) if count], sum(counts)
+        if not len(nonempty_classes) <= tally.runs <= n or (
+            tally.last not in nonempty_classes if n else tally.last is not None
+        ):
+            raise ValueError(
+                f"its {n} rows of {len(nonempty_classes)} classes came in {tally.runs} runs, the last of {tally.last}"
+            )
         if saved["kind"] not in (None, *KINDS):
             raise ValueError(f"its labels are of the kind {saved['kind']!r}")
-        out = ClassLabels(known, tally, given=given is not None, kind=saved["kind"])
+        class_labels = ClassLabels(known, tally, given=given is not None, kind=saved["kind"])
         if given is not None and set(known) != set(given):
-            raise ValueError(f"it knows the labels {shown(known)}, its parameters say {shown(given)}")
-        return out
+            raise ValueError(f"it knows the labels {format_labels(known)}, its parameters say {format_labels(given)}")
+        return class_labels
 
 
-def _kind_of(label: Label) -> str:
+def kind_of_label(label: Label) -> str:
     return "str" if isinstance(label, str) else "bool" if isinstance(label, bool) else type(label).__name__
 
 
-def _wider(one: str | None, other: str) -> str:
-    """Return the type name that can represent labels of both types: "bool", "int", "float" or "str".
+def common_kind(kind: str | None, other_kind: str) -> str:
+    """Return the kind that can represent labels of both kinds, "bool", "int", "float" or "str".
 
-    ValueError for a string and a number.
+    Raises ValueError for strings and numbers together.
     """
-    if one is None or one == other:
-        return other
-    if "str" in (one, other):
+    if kind is None or kind == other_kind:
+        return other_kind
+    if "str" in (kind, other_kind):
         raise ValueError("labels must be numbers or strings, not both")
-    return max(one, other, key=NUMBERS.index)
+    return max(kind, other_kind, key=NUMERIC_KINDS.index)

@@ -26,11 +26,19 @@ from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MAX_HASH_BITS
 from fastsketch.data.names._naming import as_list
-from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
+from fastsketch.online._class_states import (
+    Blend,
+    RowNotLearned,
+    States,
+    decay_prefix,
+    n_states,
+    start_diagonal_learner,
+    start_readout,
+)
 from fastsketch.online._decay_mix import as_decay, as_rates, check_auto, start_mix
 from fastsketch.online._labels import (
-    LOOK,
-    NOTHING_NEW,
+    NO_NEW_CLASSES,
+    ROWS_PER_ORDER_CHECK,
     ClassLabels,
     ClassTally,
     ClassWeight,
@@ -38,10 +46,10 @@ from fastsketch.online._labels import (
     as_class_weight,
     as_classes,
     as_labels,
-    in_order,
+    sorted_labels,
 )
-from fastsketch.online._metrics import Metrics, start_metrics, without_drift
-from fastsketch.online._model_state import Examples, ModelState, by_prefix, checked_sums
+from fastsketch.online._metrics import Metrics, remove_drift_parameter, start_metrics
+from fastsketch.online._model_state import Examples, ModelState, group_by_prefix, validate_weight_sums
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, numeric_rows, start_inputs
 from fastsketch.online._state_arrays import Floats, LearnedState, Zeros, outline
 
@@ -113,11 +121,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _start(
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None, *, decay: float = 1.0
     ) -> S:
-        """Create the initial state of one learner, for example of one class.
+        """Create the initial state of one main learner, for example of one class.
 
-        With zeros=outline the state has the right shapes but takes no memory.
-
-        d: maximum number of columns. slots: capacity for sparse rows, d if not given.
+        `d` is the maximum number of columns, and `slots` the initial capacity for sparse rows (default `d`). With
+        zeros=outline the state has the right shapes but takes no memory.
         """
         raise NotImplementedError
 
@@ -128,7 +135,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """
         raise NotImplementedError
 
-    def _cause(self, learned: S) -> str:
+    def _overflow_cause(self, learned: S) -> str:
         """Return an error message that explains why the coefficients of a learner overflowed."""
         raise NotImplementedError
 
@@ -143,7 +150,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Return False if this model is itself a diagonal learner such as AdaGrad; others may be blended with one."""
         return True
 
-    def _blends_numbers(self) -> bool:
+    def _blends_real_targets_by_default(self) -> bool:
         """Return True if a model with loss="square" is by default blended with a diagonal AdaGrad learner."""
         return False
 
@@ -154,7 +161,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         self._coef: Floats | None = None
         self._names = Names(self.hash_bits)
         self.last_scores: NDArray[np.float64] = np.empty(0)
-        self._until_look: float = LOOK  # rows until the order of labels is checked; infinite after a warning
+        self._until_look: float = (
+            ROWS_PER_ORDER_CHECK  # rows until the order of labels is checked; infinite after a warning
+        )
 
     @property
     def _learned(self) -> S | None:
@@ -178,7 +187,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if LOSSES[self.loss].targets != "label":
             return None
         given: tuple[Label, ...] | None = self._values.classes
-        return ClassLabels(in_order(given or ()), given=given is not None)
+        return ClassLabels(sorted_labels(given or ()), given=given is not None)
 
     def _known_classes(self) -> NDArray[Any] | None:
         labels = self._labels()
@@ -254,7 +263,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         >>> model.n_rows, model.progress["error_rate"] < 0.1
         (1000, True)
         """
-        if sample_weight is None and self._learn_few(rows, targets):
+        if sample_weight is None and self._learn_by_fast_path(rows, targets):
             return self
         return self._learn_table(rows, targets, sample_weight)
 
@@ -286,12 +295,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         agreed(names[:n], before[:n], whose)
         return max(before, names, key=len)
 
-    def _learn_few(self, rows: Any, targets: Any) -> bool:
+    def _learn_by_fast_path(self, rows: Any, targets: Any) -> bool:
         """Try to learn up to 16 rows by a fast path; return False and change nothing if it does not apply."""
-        few = self._few() if self._names.is_numbered() else None
+        few = self._fast_path() if self._names.is_numbered() else None
         return few is not None and few.learn(self, rows, targets)
 
-    def _few(self) -> FewRows | None:
+    def _fast_path(self) -> FewRows | None:
         """Return the fast path for batches of a few rows; None if this model needs the general path."""
         model_state = self._model_state
         if model_state is None or self._comparator is not None or self._values.class_weight is not None:
@@ -311,27 +320,29 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         `positions` are the row numbers in the user's batch, for error messages.
         """
         x = self._rows_to_learn(rows)
-        named = isinstance(x, NamedRows) and sample_weight is None
-        if named and (few := self._few()) is not None and few.learn_named(self, x.csr, targets):
+        is_named = isinstance(x, NamedRows) and sample_weight is None
+        if is_named and (few := self._fast_path()) is not None and few.learn_named(self, x.csr, targets):
             return self
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
         model_state, labels = self._model_state, self._labels()
         y: Any
-        y, new = (as_numbers(targets, n), NOTHING_NEW) if labels is None else labels.read(targets, n)
+        y, new = (as_numbers(targets, n), NO_NEW_CLASSES) if labels is None else labels.read(targets, n)
         if new.rows and self._comparator is not None:
             cast(ClassLabels, labels).require_comparable(new)
-        counted = as_weights(sample_weight, n)
-        given, sums = counted, (0.0, 0) if model_state is None else model_state.weight_sums
+        metric_weights = as_weights(sample_weight, n)
+        weights_with_classes, weight_sums = metric_weights, (0.0, 0) if model_state is None else model_state.weight_sums
         if labels is not None and isinstance(self.class_weight, dict):
             factors = labels.weights(y, new, self.class_weight)
-            given = factors if given is None else given * factors
-        if given is not None and not given.all():
-            return self._learn_weighted(rows, x, targets if labels is not None else y, counted, given, mean_weight)
-        if given is not None:
-            relative, sums = self._relative(given, sums, mean_weight)
-            weights = relative * self.loss_scale
+            weights_with_classes = factors if weights_with_classes is None else weights_with_classes * factors
+        if weights_with_classes is not None and not weights_with_classes.all():
+            return self._learn_weighted(
+                rows, x, targets if labels is not None else y, metric_weights, weights_with_classes, mean_weight
+            )
+        if weights_with_classes is not None:
+            relative_weights, weight_sums = self._divide_by_mean_weight(weights_with_classes, weight_sums, mean_weight)
+            weights = relative_weights * self.loss_scale
         else:  # np.full takes five times as long for one entry
             weights = np.array([self.loss_scale]) if n == 1 else np.full(n, self.loss_scale)
         if labels is not None and self.class_weight == "balanced":
@@ -339,10 +350,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         tally = None if labels is None else labels.tally.with_rows(y, len(labels.known) + len(new.rows))
         self._until_look -= n
         if tally is not None and self._until_look <= 0:
-            self._look_at_order(tally)
+            self._check_label_order(tally)
         if model_state is None or not self.n_rows:  # no row yet that decides between dense and sparse
             model_state = self._initial_state(x, labels)
-        examples = Examples(model_state.with_slots(x), y, weights, counted, tally, sums)
+        examples = Examples(model_state.number_columns(x), y, weights, metric_weights, tally, weight_sums)
         self._coef = None
         try:
             scores = None
@@ -350,49 +361,57 @@ class OnlineLearner(Model, Generic[S], abstract=True):
                 model_state is self._model_state
                 and not new.rows
                 and self._comparator is None
-                and model_state.has_room()
+                and model_state.has_capacity()
             ):
                 scores = model_state.learn_in_place(examples)
             if scores is None:
                 if model_state is self._model_state:
                     model_state = model_state.copied()  # so that a refused or interrupted batch leaves it unchanged
-                model_state.make_room()
-                begin = partial(self._new_states, model_state.columns, model_state.inputs.sparse)
-                scores = model_state.learn(examples, new=new, begin=begin)
-        except Unlearned as refused:
+                model_state.enlarge_arrays()
+                begin_class = partial(self._new_class_learners, model_state.columns, model_state.inputs.sparse)
+                scores = model_state.learn(examples, new=new, begin=begin_class)
+        except RowNotLearned as refused:
             if positions is not None:
                 refused.row = int(positions[refused.row])
-            cause = None if refused.state is None else self._cause(cast(S, refused.state))
-            raise FloatingPointError(refused.told(self.n_rows, cause)) from None
+            cause = None if refused.state is None else self._overflow_cause(cast(S, refused.state))
+            raise FloatingPointError(refused.message(self.n_rows, cause)) from None
         if self._comparator is not None:
-            model_state.compare(self._comparator, x, y, weights, self.loss)
+            model_state.add_comparator_loss(self._comparator, x, y, weights, self.loss)
         self.last_scores, self._model_state = scores, model_state
         return self
 
     def _learn_weighted(
-        self, rows: Any, x: Any, targets: Any, counted: Floats | None, given: Floats, mean_weight: float | None
+        self,
+        rows: Any,
+        x: Any,
+        targets: Any,
+        metric_weights: Floats | None,
+        weights_with_classes: Floats,
+        mean_weight: float | None,
     ) -> Self:
         """Learn the rows with positive weights; rows of weight 0 are ignored and get the score NaN.
 
-        `given` are the weights including class weights, `counted` the sample weights of the user.
+        `weights_with_classes` are the weights including class weights, `metric_weights` the sample weights of the user.
         """
-        positions, n_rows = np.flatnonzero(given), self.n_rows
-        scores = np.full(len(given), np.nan)
+        positions, n_rows = np.flatnonzero(weights_with_classes), self.n_rows
+        scores = np.full(len(weights_with_classes), np.nan)
         if len(positions):
             labels = self._labels()
-            y = targets if labels is None else as_labels(targets, len(given))
-            some: Any = [as_list(rows)[i] for i in positions.tolist()] if isinstance(x, NamedRows) else x[positions]
-            weights = None if counted is None else counted[positions]
-            self._learn(some, y[positions], weights, mean_weight, positions)
-            scores = np.full((len(given), *self.last_scores.shape[1:]), np.nan)
+            y = targets if labels is None else as_labels(targets, len(weights_with_classes))
+            weighted_rows: Any = (
+                [as_list(rows)[i] for i in positions.tolist()] if isinstance(x, NamedRows) else x[positions]
+            )
+            weights = None if metric_weights is None else metric_weights[positions]
+            self._learn(weighted_rows, y[positions], weights, mean_weight, positions)
+            scores = np.full((len(weights_with_classes), *self.last_scores.shape[1:]), np.nan)
             scores[positions] = self.last_scores
         elif isinstance(x, NamedRows):
             self._names.forget(n_rows)
         self.last_scores = scores
         return self
 
-    def _relative(
-        self, given: Floats, sums: tuple[float, int], mean_weight: float | None
+    def _divide_by_mean_weight(
+        self, weights: Floats, weight_sums: tuple[float, int], mean_weight: float | None
     ) -> tuple[Floats, tuple[float, int]]:
         """Divide each weight by the mean weight of all rows so far, or by `mean_weight` if given.
 
@@ -401,22 +420,22 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         sums: the sum and number before these. All other rows so far had no weight, and count as weight 1. So a step
         does not depend on the unit of the weights: a weight of twice the mean counts as the row twice.
         """
-        n_rows, (total, n_weighted) = self.n_rows, sums
+        n_rows, (total, n_weighted) = self.n_rows, weight_sums
         with np.errstate(over="ignore"):  # summed in order, independent of batches
-            totals = np.cumsum(np.concatenate([[total], given]))[1:]
-        means = (totals + (n_rows - n_weighted)) / np.arange(n_rows + 1, n_rows + len(given) + 1)
-        if len(given) and not isfinite(totals[-1]):
+            totals = np.cumsum(np.concatenate([[total], weights]))[1:]
+        means = (totals + (n_rows - n_weighted)) / np.arange(n_rows + 1, n_rows + len(weights) + 1)
+        if len(weights) and not isfinite(totals[-1]):
             raise ValueError(
                 "sample_weight: the sum of all weights so far must be below 1.8e308: divide the weights by a constant"
             )
-        relative = given / (means if mean_weight is None else mean_weight)
-        return relative, (float(totals[-1]) if len(given) else total, n_weighted + len(given))
+        relative_weights = weights / (means if mean_weight is None else mean_weight)
+        return relative_weights, (float(totals[-1]) if len(weights) else total, n_weighted + len(weights))
 
-    def _look_at_order(self, tally: ClassTally) -> None:
+    def _check_label_order(self, tally: ClassTally) -> None:
         """Warn once if the labels come in long runs, as in a file sorted by label."""
-        self._until_look = LOOK
+        self._until_look = ROWS_PER_ORDER_CHECK
         if tally.is_sorted() and not self._in_time_order():
-            warn_caller(tally.advice())
+            warn_caller(tally.warning_text())
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
@@ -447,9 +466,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             return self.calibrate and self._may_blend() and self.blend is not False
         if self.loss != "square" or not self.calibrate or not self._may_blend():
             return False
-        return self._blends_numbers() if self.blend is None else self.blend
+        return self._blends_real_targets_by_default() if self.blend is None else self.blend
 
-    def _has_steady_rows(self) -> bool:
+    def _has_fixed_scales(self) -> bool:
         """Return True if feature scales stay fixed until a deviation has doubled or halved.
 
         Otherwise the scales follow the running moments at every row.
@@ -457,36 +476,36 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         real = LOSSES[self.loss].targets == "real"
         return real and self.scale is not None and self.fit_intercept and self._can_rescale()
 
-    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, *, steady: bool = True) -> Inputs:
+    def _initial_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, *, steady: bool = True) -> Inputs:
         return start_inputs(
             n_slots,
             sparse=sparse,
             intercept=self.fit_intercept,
             scaled=self.scale is not None,
-            steady=steady and self._has_steady_rows(),
+            steady=steady and self._has_fixed_scales(),
             zeros=zeros,
         )
 
     def _initial_state(self, x: Any, labels: ClassLabels | None) -> ModelState[S]:
         """Create the model's state before its first batch; the first row decides between dense and sparse."""
         d = x.shape[1]
-        few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= self.dense_above * d
-        sparse = few or self.open_columns or isinstance(x, NamedRows)
+        is_sparse_enough = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= self.dense_above * d
+        sparse = is_sparse_enough or self.open_columns or isinstance(x, NamedRows)
         width = None if self.open_columns or self._names.is_open else d
         columns = ColumnSlots(width)
-        known = () if labels is None else labels.known
+        known_labels = () if labels is None else labels.known
         # the last of two sorted classes is the positive one
-        signs = [1.0] * n_states(len(known)) if labels is None or len(known) > 2 else [-1.0]
-        states = self._begun(columns, sparse, signs, lambda _: columns.first_room())
-        inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
+        signs = [1.0] * n_states(len(known_labels)) if labels is None or len(known_labels) > 2 else [-1.0]
+        states = self._initial_learners(columns, sparse, signs, lambda _: columns.initial_capacity())
+        inputs = self._initial_inputs(columns.initial_capacity() if sparse else d, sparse)
         return ModelState(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
 
-    def _new_states(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
-        """Create the learner of a new class, and the diagonal AdaGrad learner to blend it with (or None)."""
-        states = self._begun_at(decay, columns, sparse, [1.0], lambda _: columns.first_room())
+    def _new_class_learners(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
+        """Create the main learner of a new class, and the diagonal AdaGrad learner to blend it with, or None."""
+        states = self._initial_learners_of_decay(decay, columns, sparse, [1.0], lambda _: columns.initial_capacity())
         return states.held[0], states.beside[0] if states.beside else None
 
-    def _begun(
+    def _initial_learners(
         self,
         columns: ColumnSlots,
         sparse: bool,
@@ -499,21 +518,23 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         `slots` maps the prefix of a learner's array names to its capacity.
         """
 
-        def begun(number: int, decay: float) -> States[S]:
-            return self._begun_at(decay, columns, sparse, signs, lambda name: slots(pace_name(number) + name), zeros)
+        def learners_of_rate(number: int, decay: float) -> States[S]:
+            return self._initial_learners_of_decay(
+                decay, columns, sparse, signs, lambda name: slots(decay_prefix(number) + name), zeros
+            )
 
-        paces = [begun(number, decay) for number, decay in enumerate(self._decays())]
-        states = paces[0]
-        if len(paces) > 1:
+        by_rate = [learners_of_rate(number, decay) for number, decay in enumerate(self._decays())]
+        states = by_rate[0]
+        if len(by_rate) > 1:
             of_labels = LOSSES[self.loss].targets == "label"
             rates = self.decay_rates
-            states.faster = paces[1:]
+            states.faster = by_rate[1:]
             states.mix = start_mix(rates, self.decay_prior, self.decay_share, zeros, of_labels=of_labels)
             if of_labels:
-                paces[-1].steady = start_readout(states.n_members, len(signs), zeros, decay=rates[-2])
+                by_rate[-1].steady = start_readout(states.n_members, len(signs), zeros, decay=rates[-2])
         return states
 
-    def _begun_at(
+    def _initial_learners_of_decay(
         self,
         decay: float,
         columns: ColumnSlots,
@@ -523,12 +544,16 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         zeros: Zeros = np.zeros,
     ) -> States[S]:
         """Create the initial learners of one decay rate, with calibration and blending."""
-        most, n = columns.most + self.fit_intercept, range(len(signs))
-        held = [self._start(most, sparse, zeros, slots(f"{k}.") if sparse else None, decay=decay) for k in n]
-        states = States(held, list(signs), decay=decay)
+        max_columns, n = columns.most + self.fit_intercept, range(len(signs))
+        main_learners = [
+            self._start(max_columns, sparse, zeros, slots(f"{k}.") if sparse else None, decay=decay) for k in n
+        ]
+        states = States(main_learners, list(signs), decay=decay)
         if self._blends():
-            room = [slots(f"{k}.beside.") if sparse else most for k in n]
-            states.beside = [start_beside(self.loss, decay, size, sparse, zeros, self.blend_rate) for size in room]
+            capacities = [slots(f"{k}.beside.") if sparse else max_columns for k in n]
+            states.beside = [
+                start_diagonal_learner(self.loss, decay, size, sparse, zeros, self.blend_rate) for size in capacities
+            ]
         if self._calibrates():
             states.readout = start_readout(states.n_members, len(n), zeros, decay=decay)
         elif states.beside:
@@ -577,16 +602,16 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         trusted: bool = True,
     ) -> Self:
         if "drift" in parameters:
-            parameters, arrays = without_drift(parameters, arrays)
+            parameters, arrays = remove_drift_parameter(parameters, arrays)
         return super()._built(parameters, notes, state, arrays, feature_names=feature_names, trusted=trusted)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {} if self._comparator is None else {"comparator": self._comparator}
         if self._model_state is None:
             return {"sparse": None}, arrays
-        state, more = self._model_state.saved()
-        named, names = self._names.saved(self.n_rows)
-        return {**state, **named}, {**arrays, **more, **names}
+        state, model_arrays = self._model_state.saved()
+        names_state, names_arrays = self._names.saved(self.n_rows)
+        return {**state, **names_state}, {**arrays, **model_arrays, **names_arrays}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         sparse, comparator = state["sparse"], arrays.get("comparator")
@@ -597,7 +622,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             return
         if as_flag(sparse, "sparse") and not self._takes_sparse():
             raise ValueError("a model of these parameters has no form for sparse rows")
-        names = Names.read_back(state, arrays, self.hash_bits, 0)
+        names = Names.from_state(state, arrays, self.hash_bits, 0)
         if names.is_open and not (sparse and comparator is None):
             raise ValueError("a model of rows with names learns from sparse rows, and has no comparator")
         is_open = self.open_columns or names.is_open
@@ -607,8 +632,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if columns.width is not None and comparator is not None and len(comparator) != columns.width:
             raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
         if ("labels" in state) != (LOSSES[self.loss].targets == "label"):
-            has, takes = ("labels", "real targets") if "labels" in state else ("no labels", "labels")
-            raise ValueError(f"it has {has}, and loss={self.loss!r} takes {takes}")
+            has_labels, takes_labels = ("labels", "real targets") if "labels" in state else ("no labels", "labels")
+            raise ValueError(f"it has {has_labels}, and loss={self.loss!r} takes {takes_labels}")
         self._state_of_file(state, arrays, columns, outline).validate_all(arrays)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -618,7 +643,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         columns = ColumnSlots(state["n_features"], arrays["columns"] if state["sparse"] else None)
         self._model_state = self._state_of_file(state, arrays, columns, np.zeros)
         self._model_state.fill(arrays)
-        self._names = Names.read_back(state, arrays, self.hash_bits, self.n_rows)
+        self._names = Names.from_state(state, arrays, self.hash_bits, self.n_rows)
 
     def _state_of_file(
         self, state: dict[str, Any], arrays: Arrays, columns: ColumnSlots, zeros: Zeros
@@ -627,12 +652,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
         zeros: np.zeros, or ``outline`` to take no memory.
         """
-        labels = ClassLabels.read_back(state["labels"], self._values.classes) if "labels" in state else None
+        labels = ClassLabels.from_state(state["labels"], self._values.classes) if "labels" in state else None
         signs: list[float] = [1.0] if labels is None else state["signs"]
         n = 1 if labels is None else n_states(len(labels.known))
         if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
             raise ValueError(f"it has the signs {signs} for {n} states")
-        groups, sparse = by_prefix(arrays), state["sparse"]
+        groups, sparse = group_by_prefix(arrays), state["sparse"]
 
         def slots(name: str) -> int:
             base = groups.get(name, {}).get("base")
@@ -640,11 +665,11 @@ class OnlineLearner(Model, Generic[S], abstract=True):
                 raise ValueError("array 'base' is missing" if base is None else "array 'base' has no columns")
             return base.shape[-1]
 
-        states = self._begun(columns, sparse, signs, slots, zeros)
+        states = self._initial_learners(columns, sparse, signs, slots, zeros)
         n_slots = max(len(one.base) for one in states.all()) - (self.fit_intercept and not sparse)
         # models of older files have running scales
-        inputs = self._first_inputs(n_slots, sparse, zeros, steady="steady" in arrays)
-        sums = checked_sums(state.get("weights", (0.0, 0)))
+        inputs = self._initial_inputs(n_slots, sparse, zeros, steady="steady" in arrays)
+        sums = validate_weight_sums(state.get("weights", (0.0, 0)))
         return ModelState(states, labels, columns, inputs, self._metrics(zeros), weight_sums=sums)
 
     def _keep_in_memory(self, other: Any) -> None:

@@ -66,12 +66,11 @@ class Metrics(Arrays):
         numbers: Counts | None = None,
         is_new: bool = False,
     ) -> None:
-        """Update the metrics with the targets of rows, and the scores they had before they were learned.
+        """Update the metrics with n rows, given their targets and the scores they had before they were learned.
 
-        scores and targets have shape (k, n).
-
-        k is 1 for real targets and two classes. For more classes signs (k,) are those of the states, and numbers (n,)
-        the class numbers of the rows. is_new: row 0 is the first of its class.
+        `scores` and `targets` have shape (k, n), where k is 1 for real targets and two classes. For more classes
+        `signs` (k,) are the signs of the learners, and `numbers` (n,) the class numbers of the rows. With `is_new`
+        row 0 is the first of its class.
         """
         several = len(scores) > 1
         if several:
@@ -81,7 +80,7 @@ class Metrics(Arrays):
         kernel.learn(sums, bins, scores, targets, sides, classes, weights, self.decay, how, is_new)
 
     # -- results ---------------------------------------------------------------------------------------------------
-    def figures(self) -> MetricFigures:
+    def summary(self) -> MetricFigures:
         """Return all metrics in a dictionary by name."""
         real = self.how == kernel.REAL
         squared = self._mean(SQUARED) if real else None
@@ -152,11 +151,12 @@ def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, cal
     return Metrics(how, decay, sums, None if how == kernel.REAL else zeros((2, BINS)))
 
 
-# Entries of `metric_sums` in files of before drift="restart" was removed: a second calibration followed the sums.
-EARLIER_SUMS = 13
+# Number of entries of `metric_sums` in files from before drift="restart" was removed. They also had the sums of a
+# second calibration.
+METRIC_SUMS_WITH_DRIFT = 13
 
 
-def without_drift(parameters: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def remove_drift_parameter(parameters: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Convert parameters and arrays of an old file that has the removed parameter `drift`.
 
     A model that was saved with drift="restart" becomes a learner that never restarts: its current states are kept, the
@@ -180,8 +180,8 @@ def without_drift(parameters: dict[str, Any], arrays: dict[str, Any]) -> tuple[d
             "the model was saved with drift='restart', which has been removed: it continues without restarts. For a "
             "stream that changes learn a new model with decay='auto'; fs.DriftMonitor reports changes of its rows"
         )
-    kept = {name: array for name, array in arrays.items() if not name.startswith(("drift_", "later."))}
-    sums = kept.get("metric_sums")
-    if sums is not None and sums.shape == (EARLIER_SUMS,):
-        kept["metric_sums"] = sums[:METRIC_SUMS]
-    return parameters, kept
+    remaining = {name: array for name, array in arrays.items() if not name.startswith(("drift_", "later."))}
+    sums = remaining.get("metric_sums")
+    if sums is not None and sums.shape == (METRIC_SUMS_WITH_DRIFT,):
+        remaining["metric_sums"] = sums[:METRIC_SUMS]
+    return parameters, remaining

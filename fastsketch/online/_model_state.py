@@ -18,21 +18,21 @@ from fastsketch.online._class_states import (
     PAST_LOSS,
     PAST_MISTAKES,
     PAST_ROWS,
+    RowNotLearned,
     States,
-    Unlearned,
     n_states,
 )
-from fastsketch.online._labels import NOTHING_NEW, ClassLabels, ClassTally, NewClasses, first_sign
+from fastsketch.online._labels import NO_NEW_CLASSES, ClassLabels, ClassTally, NewClasses, initial_sign
 from fastsketch.online._metrics import Metrics
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, to_csr, to_dense
-from fastsketch.online._state_arrays import Arrays, Csr, Floats, LearnedState, RowBatch, flat, part_of
+from fastsketch.online._state_arrays import Arrays, Csr, Floats, LearnedState, RowBatch, as_flat_arrays, row_slice
 
 S = TypeVar("S", bound=LearnedState)
 
 # Size in bytes of the parts of a batch that are learned one after the other: they fit a cache, and occupy all threads.
-PART = 1 << 20
+PART_BYTES = 1 << 20
 # Largest sum of the weights of all rows.
-MOST_WEIGHT = float(np.finfo(np.float64).max)
+MAX_WEIGHT_SUM = float(np.finfo(np.float64).max)
 
 
 class Examples(NamedTuple):
@@ -46,12 +46,9 @@ class Examples(NamedTuple):
     weight_sums: tuple[float, int]  # sum and number of the weights given so far, including these
 
     def part(self, first: int, stop: int) -> "Examples":
-        """Return the examples [first, stop), without copying their values.
-
-        `tally` and `weight_sums` stay those of the whole.
-        """
+        """Return the examples [first, stop) as views; `tally` and `weight_sums` stay those of all examples."""
         counted = None if self.counted is None else self.counted[first:stop]
-        batch = part_of(self.batch, first, stop)
+        batch = row_slice(self.batch, first, stop)
         return self._replace(batch=batch, y=self.y[first:stop], weights=self.weights[first:stop], counted=counted)
 
 
@@ -74,9 +71,9 @@ class ModelState(Generic[S]):
         """Return the fast path for batches of a few rows; None for several learners or before the first row."""
         if self.few is None or self.few.is_stale():
             states = self.states
-            alone = len(states.held) == 1 and not states.faster
-            begun = alone and all(state.rounds_now is not None for state in states.all())
-            self.few = FewRows(self, loss_scale, MISTAKES) if begun else None
+            is_single_learner = len(states.held) == 1 and not states.faster
+            has_started = is_single_learner and all(state.rounds_now is not None for state in states.all())
+            self.few = FewRows(self, loss_scale, MISTAKES) if has_started else None
         return self.few
 
     def copied(self) -> "ModelState[S]":
@@ -92,36 +89,36 @@ class ModelState(Generic[S]):
         )
 
     # -- columns ---------------------------------------------------------------------------------------------------
-    def with_slots(self, x: Any) -> RowBatch:
-        """Convert rows for learning, without scaling; sparse columns are numbered in order of first occurrence.
+    def number_columns(self, x: Any) -> RowBatch:
+        """Convert rows for learning, without scaling. Columns of sparse rows are replaced by slots.
 
-        New columns get the next free slots.
+        Slots are numbers in the order of first occurrence; new columns get the next free slots.
         """
         if not self.inputs.sparse:
             return to_dense(x)
         return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
-    def with_known_slots(self, x: Any, n_slots: int) -> RowBatch:
-        """Convert rows for prediction, without scaling; sparse columns are numbered as in learning.
+    def look_up_columns(self, x: Any, n_slots: int) -> RowBatch:
+        """Convert rows for prediction, without scaling. Columns of sparse rows are replaced by their slots.
 
-        Columns for which coefficients (..., n_slots) have no entry get slot n_slots.
+        Columns that have no slot below n_slots get the slot n_slots.
         """
         if not self.inputs.sparse:
             return self.inputs.with_intercept(to_dense(x))
-        return self.columns.look_up(cast(Csr, self.inputs.with_intercept(to_csr(x))), n_slots)
+        return self.columns.slots_of_known_columns(cast(Csr, self.inputs.with_intercept(to_csr(x))), n_slots)
 
     def n_slots(self) -> int:
         """Return the number of columns learned: for sparse rows those that have occurred, for dense rows all."""
         return max(state.n_slots for state in self.states.all())
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Return True if all arrays have capacity for the columns seen so far."""
         if not self.inputs.sparse:
             return True
         n = len(self.columns)
         return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
 
-    def make_room(self) -> None:
+    def enlarge_arrays(self) -> None:
         """Enlarge the arrays of learners and moments to hold all columns seen so far."""
         if self.inputs.sparse:
             self.inputs.make_slots(self.n_slots(), len(self.columns))
@@ -129,27 +126,26 @@ class ModelState(Generic[S]):
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
-        """Return the coefficients of the calibrated scores for scaled rows.
-
-        Shape (k, d), or (k, n_slots) by slot for sparse rows.
-        """
-        each = [state.coef() for state in self.states.all()]
-        if len(each) == 1:
-            out = each[0][None]
+        """Compute the coefficients of the calibrated scores for scaled rows: (k, d), or if sparse (k, n_slots)."""
+        coefs_of_learners = [state.coef() for state in self.states.all()]
+        if len(coefs_of_learners) == 1:
+            coefs = coefs_of_learners[0][None]
         else:
-            out = np.zeros((len(each), max(len(w) for w in each)))  # the state of a later class may have fewer slots
-            for row, w in zip(out, each, strict=True):
+            coefs = np.zeros(
+                (len(coefs_of_learners), max(len(w) for w in coefs_of_learners))
+            )  # the state of a later class may have fewer slots
+            for row, w in zip(coefs, coefs_of_learners, strict=True):
                 row[: len(w)] = w
-        return self.states.combined(out)
+        return self.states.combine(coefs)
 
-    def compare(self, comparator: Floats, x: Any, y: NDArray[Any], weights: Floats, loss: str) -> None:
+    def add_comparator_loss(self, comparator: Floats, x: Any, y: NDArray[Any], weights: Floats, loss: str) -> None:
         """Add the loss of fixed coefficients (the comparator) on a batch to their cumulative loss."""
         if self.labels is not None:
             y = self.states.targets(y)[0] * self.sign()
         scalar, scores = self.states.held[0].scalar, np.asarray(x @ comparator, np.float64)
-        theirs = weights * LOSSES[loss].value(scores, y, as_loss_parameter(loss, None))
+        losses = weights * LOSSES[loss].value(scores, y, as_loss_parameter(loss, None))
         # summed in order, so that the result does not depend on batches
-        scalar[THEIRS] = np.cumsum(np.concatenate([scalar[[THEIRS]], theirs]))[-1]
+        scalar[THEIRS] = np.cumsum(np.concatenate([scalar[[THEIRS]], losses]))[-1]
 
     # -- from states to classes ------------------------------------------------------------------------------------
     def sign(self) -> float:
@@ -164,7 +160,7 @@ class ModelState(Generic[S]):
             return 1.0  # first_sign has chosen the sign
         return sign if self.labels.order[-1] == 0 else -sign
 
-    def shown(self, values: Floats) -> Floats:
+    def in_class_order(self, values: Floats) -> Floats:
         """Convert the learners' scores or coefficients to the order and signs of the public `classes`.
 
         values has shape (k, n); the result has it too, or (n,) for one learner.
@@ -178,91 +174,91 @@ class ModelState(Generic[S]):
 
         Shape (1,), or (k,) for more than two classes.
 
-        coef: coefficients of scaled rows, as from ``shown``. If labels come in runs, learned intercepts are wrong,
-        because every row of a run moves them the same way. Unless the order of rows matters (in_order), the intercepts
-        of calibration and learners together are then the log odds of the label frequencies.
+        `coef` are the coefficients of scaled rows, as from ``in_class_order``. If labels come in runs, learned
+        intercepts are wrong, because every row of a run moves them the same way. Unless the order of rows matters
+        (`in_order`), the intercepts of calibration and learners together are then the log odds of the label
+        frequencies.
         """
-        out = np.ravel(self.shown(self.states.intercepts()))
+        intercepts = np.ravel(self.in_class_order(self.states.intercepts()))
         if self.labels is None or in_order or not self.labels.tally.is_sorted():
-            return out
-        own: Any = 0.0
+            return intercepts
+        learned_intercepts: Any = 0.0
         if self.inputs.sparse:
-            own = self.columns.intercept(coef)
+            learned_intercepts = self.columns.intercept(coef)
         elif self.inputs.intercept:
-            own = coef[..., -1]
-        shares: Floats = np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
-        level: Any = shares[1] - shares[0] if len(out) == 1 else shares - shares.mean()
-        return np.ravel(cast(Floats, level - own))
+            learned_intercepts = coef[..., -1]
+        log_shares: Floats = np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
+        log_odds: Any = log_shares[1] - log_shares[0] if len(intercepts) == 1 else log_shares - log_shares.mean()
+        return np.ravel(cast(Floats, log_odds - learned_intercepts))
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:
-        """Learn rows of known classes without copying the whole state; return their scores, or None.
+        """Learn rows of known classes without copying the whole state. Return their scores, as ``learn``, or None.
 
-        Returns None, with nothing changed, for large batches and if a fixed scale must change. If a row is refused or
-        learning is interrupted, what has changed is restored.
+        None means that nothing was learned, because the batch is large or a fixed scale must change. If a row cannot be
+        learned, or learning is interrupted, the state is restored.
         """
         batch = examples.batch
-        if (batch.data if isinstance(batch, Csr) else batch).nbytes > PART:
+        if (batch.data if isinstance(batch, Csr) else batch).nbytes > PART_BYTES:
             return None
-        before = _Before(self, batch)
+        backup = StateBackup(self, batch)
         try:
             prepared = self.inputs.prepared(batch)
             if prepared is not None:
                 scores = self._learn_prepared(examples._replace(batch=prepared), is_new=False)
-                out = self._together([scores], len(examples.y))
+                joined_scores = self._join_scores([scores], len(examples.y))
                 if self.labels is not None and examples.tally is not None:
                     self.labels.tally = examples.tally
                 self.weight_sums = examples.weight_sums
-                return out
+                return joined_scores
         except BaseException:
-            before.restore()
+            backup.restore()
             raise
-        before.restore()
+        backup.restore()
         return None
 
     def learn(
         self,
         examples: Examples,
         *,
-        new: NewClasses = NOTHING_NEW,
+        new: NewClasses = NO_NEW_CLASSES,
         begin: Callable[[float], tuple[S, LearnedState | None]],
     ) -> Floats:
-        """Learn rows and add learners for new classes; return each row's score before it was learned.
+        """Learn rows, and add learners for new classes. Return each row's score before it was learned.
 
-        Scores have shape (n,), or (n, k) in the order of `classes`.
-
-        `begin` returns the state (and diagonal learner) of a new class, which starts at its row in `new`. If a row is
-        refused, this object is left half changed and must be dropped.
+        Scores have shape (n,), or (n, k) in the order of `classes`. `begin` returns the main learner and the diagonal
+        learner (or None) of a new class, which start at the row of the class in `new`. If a row cannot be learned, this
+        object is left half changed and must be discarded.
         """
         n, labels = len(examples.y), self.labels
         self.weight_sums = examples.weight_sums
         if labels is None:
-            if not self._begins_at_target(examples):
-                return self._part(examples, first=0, stop=n)[0]
-            first = self._first_target(examples.part(0, 1))
-            return np.concatenate([first, self._part(examples, first=1, stop=n)[0]]) if n > 1 else first
-        known = len(labels.known)
-        cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
-        if known == 0 and new.rows:
-            for states in self.states.paces:
-                states.signs[0] = first_sign(new.labels[0])
-        stops = [*cuts, n]
+            if not self._can_start_at_target(examples):
+                return self._learn_rows(examples, first=0, stop=n)[0]
+            first = self._learn_first_target(examples.part(0, 1))
+            return np.concatenate([first, self._learn_rows(examples, first=1, stop=n)[0]]) if n > 1 else first
+        n_known = len(labels.known)
+        first_rows_of_classes = [row for i, row in enumerate(new.rows) if n_states(n_known + i + 1) > 1]
+        if n_known == 0 and new.rows:
+            for states in self.states.by_decay_rate:
+                states.signs[0] = initial_sign(new.labels[0])
+        stops = [*first_rows_of_classes, n]
         scores: list[Floats] = []
-        if not cuts or cuts[0] > 0:
-            scores.append(self._part(examples, first=0, stop=stops[0]))
-        for row, stop in zip(cuts, stops[1:], strict=True):
+        if not first_rows_of_classes or first_rows_of_classes[0] > 0:
+            scores.append(self._learn_rows(examples, first=0, stop=stops[0]))
+        for row, stop in zip(first_rows_of_classes, stops[1:], strict=True):
             self.states.add_class(begin)
-            scores.append(self._part(examples, first=row, stop=stop, is_new=True))
+            scores.append(self._learn_rows(examples, first=row, stop=stop, is_new=True))
         labels.add(new, cast(ClassTally, examples.tally))
-        return self._together(scores, n)
+        return self._join_scores(scores, n)
 
-    def _begins_at_target(self, examples: Examples) -> bool:
+    def _can_start_at_target(self, examples: Examples) -> bool:
         """Return True if these are the first rows and the intercept may start at the first real target."""
         if self.states.totals()[0] or not self.inputs.intercept or not len(examples.y):
             return False
-        return all(state.may_begin_anywhere() for state in self.states.all())
+        return all(state.accepts_initial_weights() for state in self.states.all())
 
-    def _first_target(self, first: Examples) -> Floats:
+    def _learn_first_target(self, first: Examples) -> Floats:
         """Learn the model's first row: start the intercept at its target, and count it as predicted 0.
 
         Returns that score 0, shape (1,).
@@ -274,19 +270,21 @@ class ModelState(Generic[S]):
         batch, targets = cast(RowBatch, self.inputs.prepared(first.batch)), first.y[None, :]
         for state in self.states.all():
             state.base[batch.indices[-1] if isinstance(batch, Csr) else -1] = y
-        members = self.states.unread(targets)
-        self.states.learn(batch, targets, first.weights, members)
-        members[:] = 0.0
-        loss = next(name for name, known in LOSSES.items() if known.number == self.states.held[0].setting.loss)
-        lost = weight * LOSSES[loss].value(np.zeros(1), first.y, as_loss_parameter(loss, None))[0]
+        member_scores = self.states.allocate_scores(targets)
+        self.states.learn(batch, targets, first.weights, member_scores)
+        member_scores[:] = 0.0
+        loss = next(
+            name for name, definition in LOSSES.items() if definition.number == self.states.held[0].setting.loss
+        )
+        loss_value = weight * LOSSES[loss].value(np.zeros(1), first.y, as_loss_parameter(loss, None))[0]
         # counted here, because the steps of the state may depend on its losses
-        self.states.counted.tally[PAST_LOSS] += lost
+        self.states.counted.tally[PAST_LOSS] += loss_value
         self.states.counted.tally[PAST_MISTAKES] += self.states.readout is None and y != 0
-        scores = self.states.read_out(members, targets, first.weights, first.y)
+        scores = self.states.read_out(member_scores, targets, first.weights, first.y)
         self.metrics.add(scores, targets, first.counted)
         return scores[0]
 
-    def _part(
+    def _learn_rows(
         self,
         examples: Examples,
         *,
@@ -294,27 +292,25 @@ class ModelState(Generic[S]):
         stop: int,
         is_new: bool = False,
     ) -> Floats:
-        """Learn rows [first, stop) with the current learners; return each row's score before it was learned.
+        """Learn rows [first, stop) with the current learners, in parts that fit a cache.
 
-        The scores have shape (k, stop - first).
-
-        The rows are processed in parts that fit a cache.
+        Returns each row's score before it was learned, shape (k, stop - first).
         """
-        parts: list[Floats] = []
-        for start, end in _cut(examples.batch, first, stop):
-            some = examples.part(start, end) if end - start < len(examples.y) else examples
+        scores: list[Floats] = []
+        for start, end in split_into_parts(examples.batch, first, stop):
+            part_examples = examples.part(start, end) if end - start < len(examples.y) else examples
             run_start = start
             try:
-                for begins_at, run in self._prepared(some):
+                for begins_at, run in self._scaled_stretches(part_examples):
                     run_start, new = start + begins_at, is_new and start + begins_at == first
-                    parts.append(self._learn_prepared(run, is_new=new))
+                    scores.append(self._learn_prepared(run, is_new=new))
                     run_start = start
-            except Unlearned as refused:
+            except RowNotLearned as refused:
                 refused.row += run_start
                 raise
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return scores[0] if len(scores) == 1 else np.concatenate(scores, axis=1)
 
-    def _prepared(self, examples: Examples) -> Iterator[tuple[int, Examples]]:
+    def _scaled_stretches(self, examples: Examples) -> Iterator[tuple[int, Examples]]:
         """Yield (first row, scaled examples) for each stretch of rows in which fixed feature scales do not change.
 
         Between two stretches the learners are converted to the new scales.
@@ -322,7 +318,7 @@ class ModelState(Generic[S]):
         if self.inputs.steady is None or not len(examples.y):
             yield 0, examples._replace(batch=cast(RowBatch, self.inputs.prepared(examples.batch)))
             return
-        for first, stop, rows in self.inputs.prepared_runs(examples.batch, self._rescale):
+        for first, stop, rows in self.inputs.scale_stretches(examples.batch, self._rescale):
             yield first, examples.part(first, stop)._replace(batch=rows)
 
     def _rescale(self) -> None:
@@ -334,35 +330,35 @@ class ModelState(Generic[S]):
             state.rescale(change)
 
     def _learn_prepared(self, examples: Examples, *, is_new: bool) -> Floats:
-        """Learn scaled rows, update calibration and metrics; return each row's score before it was learned.
+        """Learn scaled rows, and update calibration and metrics.
 
-        The scores have shape (k, n).
+        Returns each row's score before it was learned, shape (k, n).
         """
         states, y = self.states, examples.y
         targets = y[None, :] if self.labels is None else states.targets(y)
-        members = states.unread(targets)
-        states.learn(examples.batch, targets, examples.weights, members)
-        scores = states.read_out(members, targets, examples.weights, y, is_new=is_new)
+        member_scores = states.allocate_scores(targets)
+        states.learn(examples.batch, targets, examples.weights, member_scores)
+        scores = states.read_out(member_scores, targets, examples.weights, y, is_new=is_new)
         self.metrics.add(scores, targets, examples.counted, signs=states.signs, numbers=y, is_new=is_new)
         return scores
 
-    def _together(self, parts: Sequence[Floats], n: int) -> Floats:
+    def _join_scores(self, parts: Sequence[Floats], n: int) -> Floats:
         """Join the scores of consecutive parts of a batch, in the order of `classes`.
 
         The parts have shape (k, rows), the result (n,) or (n, k). NaN marks classes that appeared later.
         """
         k = len(self.states.held)
         if k == 1:
-            return self.shown(parts[0]) if parts else np.empty(0)
-        out, first = np.full((n, k), np.nan), 0
+            return self.in_class_order(parts[0]) if parts else np.empty(0)
+        joined_scores, first = np.full((n, k), np.nan), 0
         signs = np.array(self.states.signs)
         for part in parts:
             stop = first + part.shape[1]
             if len(part) == 1 and k > 1:  # one state for two classes
                 part = np.concatenate([part, part])
-            out[first:stop, : len(part)] = (part * signs[: len(part), None]).T + 0.0
+            joined_scores[first:stop, : len(part)] = (part * signs[: len(part), None]).T + 0.0
             first = stop
-        return out[:, cast(ClassLabels, self.labels).order]
+        return joined_scores[:, cast(ClassLabels, self.labels).order]
 
     # -- files -----------------------------------------------------------------------------------------------------
     def parts(self) -> Iterator[tuple[str, Arrays]]:
@@ -385,7 +381,7 @@ class ModelState(Generic[S]):
 
     def fill(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Replace all arrays by those of a state file."""
-        groups = by_prefix(arrays)
+        groups = group_by_prefix(arrays)
         for prefix, part in self.parts():
             part.fill(groups.get(prefix, {}))
 
@@ -394,7 +390,7 @@ class ModelState(Generic[S]):
 
         The arrays of this object may be outlines.
         """
-        groups, names = by_prefix(arrays), {"comparator", "columns", "names", "name_ends"}
+        groups, names = group_by_prefix(arrays), {"comparator", "columns", "names", "name_ends"}
         for prefix, part in self.parts():
             names |= {prefix + name for name in part.validate_all(groups.get(prefix, {}))}
         checks.only(arrays, *names)
@@ -406,15 +402,15 @@ class ModelState(Generic[S]):
             checks.number_within(sum(self.labels.tally.rows), "rows of all classes", 0, rows)
 
 
-def checked_sums(value: Any) -> tuple[float, int]:
+def validate_weight_sums(value: Any) -> tuple[float, int]:
     """Validate the sum and number of weights in a state file, and return them."""
     if not isinstance(value, list | tuple) or len(cast("Sequence[Any]", value)) != 2:
         raise ValueError(f"weights must be the sum and the number of weights, got {value!r}")
     total, n = cast("Sequence[Any]", value)
-    return as_real(total, "sum of weights", 0.0, MOST_WEIGHT), checks.as_count(n, "number of weights")
+    return as_real(total, "sum of weights", 0.0, MAX_WEIGHT_SUM), checks.as_count(n, "number of weights")
 
 
-def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
+def group_by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
     """Group arrays by the prefix of their names, up to the last dot: {prefix: {name: array}}."""
     groups: dict[str, dict[str, NDArray[Any]]] = {}
     for name, array in arrays.items():
@@ -423,8 +419,8 @@ def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[An
     return groups
 
 
-class _Before:
-    """Backup of everything that learning a batch in place may change."""
+class StateBackup:
+    """Copies of all arrays and values of a model state that learning a batch in place may change."""
 
     def __init__(self, model_state: ModelState[Any], batch: RowBatch) -> None:
         states, n_slots = (
@@ -434,16 +430,18 @@ class _Before:
         self.model_state, self.weight_sums = model_state, model_state.weight_sums
         self.tally = None if model_state.labels is None else model_state.labels.tally
         # arrays of sparse rows are replaced when they need more room
-        self.learners = [(state, state.rounds, state.kept_rows) for state in states.all()]
+        self.learners = [(state, state.rounds, state.stored_rows) for state in states.all()]
         self.rows = [(rows, rows.kept_data, rows.kept_indices) for _, _, rows in self.learners if rows is not None]
         rounds, n = (
             [rounds for _, rounds, _ in self.learners],
             len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch),
         )
-        self.snapshot = Snapshot(rounds, *flat(batch), n, n_slots)
+        self.snapshot = Snapshot(rounds, *as_flat_arrays(batch), n, n_slots)
         parts = [states.counted, states.mix, model_state.metrics, *(readout for _, readout in states.readouts)]
         whole = [(array, ...) for part in parts if part is not None for array in part.arrays()]
-        self.arrays = [(array, at, array[at].copy()) for array, at in [*model_state.inputs.changing(batch), *whole]]
+        self.arrays = [
+            (array, at, array[at].copy()) for array, at in [*model_state.inputs.changed_entries(batch), *whole]
+        ]
 
     def restore(self) -> None:
         """Undo the changes: write the backup to the model state."""
@@ -459,11 +457,11 @@ class _Before:
         self.model_state.weight_sums = self.weight_sums
 
 
-def _cut(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:
+def split_into_parts(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:
     """Split rows [first, stop) into ranges that fit a CPU cache; return at least one pair (first, stop)."""
     if isinstance(batch, Csr):
         n, size = len(batch.indptr) - 1, batch.data.nbytes + batch.indices.nbytes
     else:
         n, size = len(batch), batch.nbytes
-    some = max(1, PART * n // max(size, 1))
-    return [(at, min(at + some, stop)) for at in range(first, max(stop, first + 1), some)]
+    rows_per_part = max(1, PART_BYTES * n // max(size, 1))
+    return [(start, min(start + rows_per_part, stop)) for start in range(first, max(stop, first + 1), rows_per_part)]

@@ -32,10 +32,10 @@ from fastsketch.online._state_arrays import (
     Arrays,
     Csr,
     Floats,
-    KeptRows,
     LearnedState,
     Rescaling,
     RowBatch,
+    StoredRows,
     Zeros,
     common_fields,
 )
@@ -45,7 +45,7 @@ from fastsketch.online._state_arrays import (
 SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
 SHARE_BY_LOSS = 0.2
 SHARE_FOR_SCALED_ROWS = 0.05
-MOST_ALPHA = float(np.finfo(np.float64).max)
+MAX_ALPHA = float(np.finfo(np.float64).max)
 CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BOTH}
 
 
@@ -78,7 +78,7 @@ class NewtonDenseRows(Arrays):
 
 
 @dataclass(slots=True)
-class NewtonSparseRows(KeptRows):
+class NewtonSparseRows(StoredRows):
     """Rows of the sketch for sparse data: Z from earlier shrinks, and the sparse rows X since the last shrink.
 
     X has at most 2 m rows, for the sketch size m.
@@ -119,15 +119,17 @@ class NewtonState(LearnedState):
         """
         if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:
             with np.errstate(over="ignore"):
-                square = _first_square(batch)
+                square = first_row_square(batch)
             # alpha does not matter for rows of zeros; it is set with the first row that is not zero
             if np.isfinite(square):  # else the kernel refuses the batch
                 self.scalar[ALPHA] = self.scalar[FLOOR] = self.setting.first_row_share * square
         if isinstance(batch, Csr):
-            longest = int(np.diff(batch.indptr).max(initial=0))
-            m, held = self.setting.sketch_size, int(self.count[ROWS])
-            used = int(cast(KeptRows, self.kept_rows).kept_indptr[held])
-            self.reserve(held, max(2 * m * longest - used, (2 * m - held) * longest))  # X never holds more than 2 m
+            longest_row = int(np.diff(batch.indptr).max(initial=0))
+            m, n_stored = self.setting.sketch_size, int(self.count[ROWS])
+            used = int(cast(StoredRows, self.stored_rows).kept_indptr[n_stored])
+            self.reserve(
+                n_stored, max(2 * m * longest_row - used, (2 * m - n_stored) * longest_row)
+            )  # X never holds more than 2 m
         return self.rounds
 
     def fade(self, factor: float) -> None:
@@ -145,7 +147,7 @@ class NewtonState(LearnedState):
             change.apply(x)
         else:
             z = rows.z[:slots, :r].T
-            change.apply_to_kept(rows, n, slots)
+            change.apply_to_stored_rows(rows, n, slots)
             x = rows.as_csr(n, slots).toarray()
         change.apply(z)
         if alpha == 0.0:  # no row has been learned from
@@ -157,10 +159,10 @@ class NewtonState(LearnedState):
         space.b[:] = space.e[:] = 0.0
         space.small[: r + n, : r + n], space.inverse[: r + n, : r + n] = gram, 0.5 * (inverse + inverse.T)
 
-    def may_begin_anywhere(self) -> bool:
+    def accepts_initial_weights(self) -> bool:
         return self.setting.constraint == UNCONSTRAINED
 
-    def n_kept(self) -> int:
+    def n_stored_rows(self) -> int:
         return int(self.count[ROWS])
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
@@ -171,7 +173,7 @@ class NewtonState(LearnedState):
         checks.number_within(scalar[FLOOR], "floor of alpha", setting.alpha0 or 0.0, alpha * 2)
         least = (setting.alpha0 or 0.0) / 2  # decay may halve it
         checks.number_within(
-            alpha, "alpha", least, MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
+            alpha, "alpha", least, MAX_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
         )
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
         for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
@@ -181,7 +183,7 @@ class NewtonState(LearnedState):
         checks.number_within(r, "rank", 0, m - 1)
         checks.number_within(n, "rows since the last shrink", 0, min(2 * m - 1 - r, count[ROUND]))
         if self.sparse:
-            KeptRows.validate_rows(arrays, n, len(self.base))
+            StoredRows.validate_rows(arrays, n, len(self.base))
         return names
 
     def coef(self) -> Floats:
@@ -193,19 +195,19 @@ class NewtonState(LearnedState):
         return w + rows.z[:slots, :r] @ b[:r] + e[:n] @ rows.as_csr(n, slots)
 
 
-def _first_square(batch: RowBatch) -> float:
+def first_row_square(batch: RowBatch) -> float:
     """Return the squared length of the first nonzero row of a batch; 0 if there is none."""
     if isinstance(batch, Csr):
-        places = np.flatnonzero(batch.data)
-        if not len(places):
+        positions = np.flatnonzero(batch.data)
+        if not len(positions):
             return 0.0
-        row = int(np.searchsorted(batch.indptr, int(places[0]), side="right")) - 1
+        row = int(np.searchsorted(batch.indptr, int(positions[0]), side="right")) - 1
         values = batch.data[int(batch.indptr[row]) : int(batch.indptr[row + 1])]
     else:
-        occurring = np.flatnonzero(batch.any(axis=1))
-        if not len(occurring):
+        nonzero_rows = np.flatnonzero(batch.any(axis=1))
+        if not len(nonzero_rows):
             return 0.0
-        values = batch[int(occurring[0])]
+        values = batch[int(nonzero_rows[0])]
     # summed in order, so that dense and sparse rows have bitwise identical results
     return float(np.cumsum(values * values)[-1])
 

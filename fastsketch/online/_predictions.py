@@ -18,7 +18,7 @@ from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.names import Vocabulary
-from fastsketch.online._class_states import ReadOut, Unlearned, n_states, probabilities
+from fastsketch.online._class_states import ReadOut, RowNotLearned, n_states, probabilities
 from fastsketch.online._decay_mix import DriftFigures
 from fastsketch.online._labels import (
     ClassLabels,
@@ -26,31 +26,32 @@ from fastsketch.online._labels import (
 from fastsketch.online._linear import OnlineLearner
 from fastsketch.online._metrics import MetricFigures
 from fastsketch.online._model_state import ModelState
-from fastsketch.online._row_inputs import NAMED, products
+from fastsketch.online._row_inputs import NAMED_ROWS_MESSAGE, score_rows
 from fastsketch.online._state_arrays import Counts, Csr, Floats, LearnedState
 
 S = TypeVar("S", bound=LearnedState)
 
 # (name or column of a feature, its weight)
-Weighed = tuple[str | int, float]
+FeatureWeight = tuple[str | int, float]
 
 
-def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: Sequence[str] | None) -> list[Weighed]:
-    """Return the n features with the largest sizes as pairs (name or column, weight), largest first.
+def largest_features(
+    weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: Sequence[str] | None
+) -> list[FeatureWeight]:
+    """Return the n features with the largest `sizes` as pairs (name or column, weight), largest first.
 
-    Features of weight 0 are excluded. sizes has shape (m,).
-
-    Ties are in the order of columns (m,).
+    `weights`, `sizes` and `columns` have shape (m,). Features of weight or size 0 are excluded. Features of equal size
+    are in the order of their columns.
     """
-    there = np.flatnonzero((sizes > 0) & (weights != 0))
-    if n < there.size:  # candidates for the first n
-        there = there[sizes[there] >= np.partition(sizes[there], -n)[-n]]
-    order = there[np.lexsort((columns[there], -sizes[there]))][:n]
-    places: list[int] = columns[order].tolist()
+    candidates = np.flatnonzero((sizes > 0) & (weights != 0))
+    if n < candidates.size:  # candidates for the first n
+        candidates = candidates[sizes[candidates] >= np.partition(sizes[candidates], -n)[-n]]
+    order = candidates[np.lexsort((columns[candidates], -sizes[candidates]))][:n]
+    positions: list[int] = columns[order].tolist()
     names = names or ()  # columns that were added later may have no names
-    shown: list[str | int] = [names[column] if column < len(names) else column for column in places]
-    of_weights: list[float] = weights[order].tolist()
-    return list(zip(shown, of_weights, strict=True))
+    features: list[str | int] = [names[column] if column < len(names) else column for column in positions]
+    values: list[float] = weights[order].tolist()
+    return list(zip(features, values, strict=True))
 
 
 class OnlineProgress(MetricFigures):
@@ -76,7 +77,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         if self._model_state is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
-            self._coef = self._model_state.shown(self._model_state.coefs())
+            self._coef = self._model_state.in_class_order(self._model_state.coefs())
         return self._coef
 
     @property
@@ -91,7 +92,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         by that length here.
         """
         w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
-        w, _ = model_state.inputs.for_features(w)
+        w, _ = model_state.inputs.to_feature_coefficients(w)
         return model_state.columns.by_column(w) if model_state.inputs.sparse else w.copy()
 
     @property
@@ -99,7 +100,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     def intercept(self) -> float | NDArray[np.float64]:
         """Return the intercept of the score, or for more than two classes an array with one intercept per class."""
         w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
-        _, added = model_state.inputs.for_features(w)
+        _, added = model_state.inputs.to_feature_coefficients(w)
         if model_state.inputs.sparse:
             added = added + model_state.columns.intercept(w)
         if self._calibrates():
@@ -113,7 +114,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         if self._names.reads(rows, n_rows):
             return self._names.find(rows, n_rows)
         if self._names.is_named(n_rows):
-            raise ValueError(NAMED)
+            raise ValueError(NAMED_ROWS_MESSAGE)
         self._require_columns(rows)
         return self._as_rows(rows)
 
@@ -123,12 +124,12 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         Shape (n,) or (n, n_classes). Sparse rows are scored by slots.
         """
         w, model_state = self._prepared_coef(), cast("ModelState[S]", self._model_state)
-        batch = model_state.with_known_slots(x, w.shape[-1])
+        batch = model_state.look_up_columns(x, w.shape[-1])
         try:
             batch = model_state.inputs.scaled(batch, w.shape[-1])
-        except Unlearned as refused:
+        except RowNotLearned as refused:
             raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
-        scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
+        scores = score_rows(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
         return scores + model_state.intercepts(w, in_order=self._in_time_order()) if self._calibrates() else scores
 
     @reads
@@ -267,7 +268,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return None if known is None else Vocabulary(known, unknown="ignore")
 
     @reads
-    def top_features(self, n: int = 10, label: Any = None) -> "list[Weighed] | dict[Any, list[Weighed]]":
+    def top_features(self, n: int = 10, label: Any = None) -> "list[FeatureWeight] | dict[Any, list[FeatureWeight]]":
         """List the features whose weights are largest in absolute value.
 
         Parameters
@@ -303,27 +304,40 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         n = as_integer(n, "n", 1)
         w, model_state, classes = self._prepared_coef(), cast("ModelState[S]", self._model_state), self._known_classes()
         # weights for unscaled and for scaled features, which are equal without scaling
-        shown, learned = np.atleast_2d(model_state.inputs.for_features(w)[0]), np.atleast_2d(w)
-        m = shown.shape[1]
+        feature_weights, scaled_weights = (
+            np.atleast_2d(model_state.inputs.to_feature_coefficients(w)[0]),
+            np.atleast_2d(w),
+        )
+        m = feature_weights.shape[1]
         columns = model_state.columns.array(m) if model_state.inputs.sparse else cast("Counts", np.arange(m))
-        own = cast(NDArray[np.bool_], columns != INTERCEPT)
+        is_feature = cast(NDArray[np.bool_], columns != INTERCEPT)
         names = self.feature_names
 
-        def weighed(number: int) -> list[Weighed]:
-            k, sign = (number, 1.0) if len(shown) > 1 else (0, 1.0 if number else -1.0)
-            return largest(sign * shown[k, own], np.abs(learned[k, :m][own]), columns[own], n, names=names)
+        def features_of_class(number: int) -> list[FeatureWeight]:
+            k, sign = (number, 1.0) if len(feature_weights) > 1 else (0, 1.0 if number else -1.0)
+            return largest_features(
+                sign * feature_weights[k, is_feature],
+                np.abs(scaled_weights[k, :m][is_feature]),
+                columns[is_feature],
+                n,
+                names=names,
+            )
 
         if classes is None:
             if label is not None:
                 raise ValueError(f"label: loss={self.loss!r} takes real targets, and this model has no classes")
-            return weighed(1)
+            return features_of_class(1)
         labels: list[Any] = classes.tolist()
         if label is not None:
             if label not in labels:
                 raise ValueError(f"label must be one of {labels}, got {label!r}")
             # a single class is the positive one
-            return weighed(labels.index(label) if len(labels) > 1 else 1)
-        return weighed(1) if len(labels) <= 2 else {one: weighed(number) for number, one in enumerate(labels)}
+            return features_of_class(labels.index(label) if len(labels) > 1 else 1)
+        return (
+            features_of_class(1)
+            if len(labels) <= 2
+            else {one: features_of_class(number) for number, one in enumerate(labels)}
+        )
 
     # -- regret and metrics ----------------------------------------------------------------------------------------
     @changes
@@ -408,8 +422,8 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         n_rows, loss, mistakes = (0, 0.0, 0) if model_state is None else model_state.states.totals()
         regret = None
         if model_state is not None and self._comparator is not None:
-            known = model_state.states.held[0].scalar
-            regret = float(loss - known[BEFORE] - known[THEIRS])
+            scalar = model_state.states.held[0].scalar
+            regret = float(loss - scalar[BEFORE] - scalar[THEIRS])
         return {
             "n_rows": n_rows,
             "cumulative_loss": loss,
@@ -418,8 +432,8 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
             "regret": regret,
             "drift": None
             if model_state is None or model_state.states.mix is None
-            else model_state.states.mix.figures(),
-            **(self._metrics() if model_state is None else model_state.metrics).figures(),
+            else model_state.states.mix.summary(),
+            **(self._metrics() if model_state is None else model_state.metrics).summary(),
         }
 
     def _seen(self) -> str:

@@ -30,19 +30,21 @@ from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._naming import CsrArrays, HashedNames, NameTable, as_list, is_named
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.online._class_states import Unlearned
-from fastsketch.online._state_arrays import SLOTS, Arrays, Counts, Csr, Floats, Rescaling, RowBatch, Zeros, part_of
+from fastsketch.online._class_states import RowNotLearned
+from fastsketch.online._state_arrays import SLOTS, Arrays, Counts, Csr, Floats, Rescaling, RowBatch, Zeros, row_slice
 
 FLOAT64 = np.dtype(np.float64)
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-NUMBERED = "this model learns from rows whose columns have numbers: dicts and lists of names do not go with them"
-NAMED = (
+NUMBERED_COLUMNS_MESSAGE = (
+    "this model learns from rows whose columns have numbers: dicts and lists of names do not go with them"
+)
+NAMED_ROWS_MESSAGE = (
     "this model learns from rows with names (dicts, or lists of pairs): matrices do not go with them"
     " (rows come in a list, and a text as the list of its words: [text.split(), ...])"
 )
-WORDS = (
+STRING_ROWS_MESSAGE = (
     "rows with words are dicts, as frame.to_dict('records') gives them;"
     " fastsketch.data.TableRows(file, label=...) reads such rows and their labels from a table"
 )
@@ -67,7 +69,7 @@ class NamedRows:
         return matrix @ coef
 
 
-def holds_words(rows: Any) -> bool:
+def contains_strings(rows: Any) -> bool:
     """Return True if invalid rows contain strings or other objects, or are a string such as a file name."""
     if is_sparse(rows):
         return False
@@ -113,23 +115,23 @@ class Names:
         return self._naming is None and self._hash_bits is None
 
     def reads(self, rows: Any, n_rows: int) -> bool:
-        """Return True if rows have feature names; an empty list is treated like the earlier rows."""
+        """Return True if the given rows have feature names; an empty list counts as rows of the model's kind."""
         if isinstance(rows, list | tuple) and not rows:
             return bool(self.is_named(n_rows))
         return is_named(rows)
 
     def number(self, n_rows: int) -> None:
-        """Use numbered columns from now on; ValueError if the model learns rows with names."""
+        """Set numbered columns for this model; raise ValueError if it learns rows with names."""
         if self._hash_bits is not None:
             raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
         if self.is_named(n_rows):
-            raise ValueError(NAMED)
+            raise ValueError(NAMED_ROWS_MESSAGE)
         self._naming = None
 
     def enter(self, rows: Any, n_rows: int) -> NamedRows:
         """Convert named rows for learning to sparse rows; new names get new columns."""
         if self.is_named(n_rows) is False:
-            raise ValueError(NUMBERED)
+            raise ValueError(NUMBERED_COLUMNS_MESSAGE)
         naming = self._naming
         if naming is None:
             naming = NameTable() if self._hash_bits is None else HashedNames(self._hash_bits)
@@ -141,7 +143,9 @@ class Names:
     def find(self, rows: Any, n_rows: int) -> NamedRows:
         """Convert named rows for prediction to sparse rows; unknown names are ignored."""
         if self._naming is None or not self.is_named(n_rows):
-            raise ValueError("the model has seen no rows: call update first" if n_rows == 0 else NUMBERED)
+            raise ValueError(
+                "the model has seen no rows: call update first" if n_rows == 0 else NUMBERED_COLUMNS_MESSAGE
+            )
         return self._as_rows(self._naming, rows, "ignore")
 
     def forget(self, n_rows: int) -> None:
@@ -157,12 +161,15 @@ class Names:
         if naming.mixed is not None and not self.warned:
             self.warned = True
             row, name, is_word = naming.mixed
-            here, before = ("a word", "a number") if is_word else ("a number", "a word")
-            cure = f"float(row[{name!r}])" if is_word else f"str(row[{name!r}])"
-            what = "is learned as another feature" if unknown == "add" else "counts as a feature that was never seen"
+            kind, earlier_kind = ("a word", "a number") if is_word else ("a number", "a word")
+            remedy = f"float(row[{name!r}])" if is_word else f"str(row[{name!r}])"
+            consequence = (
+                "is learned as another feature" if unknown == "add" else "counts as a feature that was never seen"
+            )
             warn_caller(
-                f"row {row}: the feature {name!r} is {here}, and was learned as {before}, so that it {what} (a word "
-                f"makes the feature 'name=word', a number 'name'): give {cure} if it is the same column"
+                f"row {row}: the feature {name!r} is {kind}, and was learned as {earlier_kind}, so that it "
+                f"{consequence} (a word makes the feature 'name=word', a number 'name'): give {remedy} if it is the "
+                "same column"
             )
         width = naming.width
         return NamedRows(parts, len(naming) if width is None else width)
@@ -199,7 +206,7 @@ class Names:
         return {"named": True}, {}
 
     @classmethod
-    def read_back(
+    def from_state(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], hash_bits: int | None, n_rows: int
     ) -> Self:
         """Restore the names that ``saved()`` returned; ValueError if they are inconsistent."""
@@ -214,14 +221,14 @@ class Names:
 
     def require_columns(self, columns: Counts) -> None:
         """Raise ValueError if a column number has no name in the vocabulary."""
-        own = columns[columns != INTERCEPT]
-        if isinstance(self._naming, NameTable) and own.size and own.max() >= len(self._naming):
-            raise ValueError(f"column {own.max()} has no name: there are {len(self._naming)}")
+        feature_columns = columns[columns != INTERCEPT]
+        if isinstance(self._naming, NameTable) and feature_columns.size and feature_columns.max() >= len(self._naming):
+            raise ValueError(f"column {feature_columns.max()} has no name: there are {len(self._naming)}")
 
 
 # -- columns and their slots -------------------------------------------------------------------------------------------
 # Maximum initial capacity of a state in slots.
-FEW_SLOTS = 64
+MAX_INITIAL_SLOTS = 64
 
 
 class ColumnSlots:
@@ -251,9 +258,9 @@ class ColumnSlots:
         """Return the maximum number of columns that rows may have."""
         return MOST_COLUMNS if self.width is None else self.width
 
-    def first_room(self) -> int:
+    def initial_capacity(self) -> int:
         """Return the number of columns for which a new learner's arrays get capacity."""
-        return max(len(self), min(self.most, FEW_SLOTS))
+        return max(len(self), min(self.most, MAX_INITIAL_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
         """Replace the columns of sparse rows by their numbers (slots); new columns get the next free numbers.
@@ -263,7 +270,7 @@ class ColumnSlots:
         self.map.forget(n_slots)
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
-    def look_up(self, rows: Csr, n_slots: int) -> Csr:
+    def slots_of_known_columns(self, rows: Csr, n_slots: int) -> Csr:
         """Replace the columns of sparse rows by their numbers (slots); unknown columns get the number n_slots."""
         return rows._replace(indices=self.map.find(rows.indices, n_slots))
 
@@ -277,11 +284,11 @@ class ColumnSlots:
         coef has shape (..., n_slots), the result (..., d).
         """
         columns = self.array(coef.shape[-1])
-        own = columns != INTERCEPT
-        width = self.width if self.width is not None else int(columns[own].max(initial=-1)) + 1
-        out = np.zeros((*coef.shape[:-1], width))
-        out[..., columns[own]] = coef[..., own]
-        return out
+        is_feature = columns != INTERCEPT
+        width = self.width if self.width is not None else int(columns[is_feature].max(initial=-1)) + 1
+        by_column = np.zeros((*coef.shape[:-1], width))
+        by_column[..., columns[is_feature]] = coef[..., is_feature]
+        return by_column
 
     def intercept(self, coef: Floats) -> Floats:
         """Return the intercept from coefficients in the order of first occurrence; 0 if there is none.
@@ -326,7 +333,7 @@ class ColumnSlots:
         return cls(width)
 
 
-def products(rows: Csr, coef: Floats) -> Floats:
+def score_rows(rows: Csr, coef: Floats) -> Floats:
     """Compute the scores of sparse rows for one or more coefficient vectors.
 
     Shape (n,), or (n, k) for k vectors. Slots beyond the coefficients are ignored.
@@ -338,11 +345,11 @@ def products(rows: Csr, coef: Floats) -> Floats:
 
 # -- intercept and scaling ---------------------------------------------------------------------------------------------
 # Value of the intercept column: the length of a scaled row.
-ONE = 1.0
+INTERCEPT_VALUE = 1.0
 # Entry LONG for sparse rows of a model from an older file, which has no mean length: each row is divided by its own.
 NO_MEAN = -1
 # Largest logarithm of a squared length.
-MOST_LOG = 750.0
+MAX_LOG_SQUARE = 750.0
 
 
 @dataclass(slots=True)
@@ -368,9 +375,9 @@ class Inputs(Arrays):
         if not self.intercept:
             return batch
         if isinstance(batch, Csr):
-            return Csr(*kernel.append_column(*batch, INTERCEPT, ONE))
+            return Csr(*kernel.append_column(*batch, INTERCEPT, INTERCEPT_VALUE))
         out = np.empty((len(batch), batch.shape[1] + 1))
-        out[:, :-1], out[:, -1] = batch, ONE
+        out[:, :-1], out[:, -1] = batch, INTERCEPT_VALUE
         return out
 
     def has_slots(self, n_slots: int) -> bool:
@@ -383,10 +390,10 @@ class Inputs(Arrays):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
     def prepared(self, batch: RowBatch) -> RowBatch | None:
-        """Update the running moments with each row, and return the scaled rows; dense rows get the intercept.
+        """Add rows to the running moments one by one, and return the scaled rows; dense ones with the intercept column.
 
-        Returns None if a fixed scale must change, and raises Unlearned if a row overflows. In both cases some rows have
-        already been added to the moments.
+        Returns None if a fixed scale must change, and raises RowNotLearned if a row overflows. In both cases some rows
+        have already been added to the moments.
         """
         if self.intercept and not isinstance(batch, Csr):
             batch = self.with_intercept(batch)
@@ -397,27 +404,28 @@ class Inputs(Arrays):
         elif not self.intercept and not isinstance(batch, Csr):
             batch = batch.copy()
         done, moved = self._scale(batch, self.moments, joins=True)
-        return None if moved else _all_scaled(batch, done)
+        return None if moved else require_all_scaled(batch, done)
 
-    def prepared_runs(self, batch: RowBatch, rescale: Callable[[], None]) -> Generator[tuple[int, int, RowBatch]]:
+    def scale_stretches(self, batch: RowBatch, rescale: Callable[[], None]) -> Generator[tuple[int, int, RowBatch]]:
         """Yield (first row, stop, scaled rows) for each stretch of a batch in which the fixed scales do not change.
 
-        The running moments are updated with each row.
-
-        rescale() must call ``move`` and convert the states to the new scales.
+        The running moments are updated with each row. Between two stretches rescale() is called, which must call
+        ``move`` and convert the learners to the new scales.
         """
         batch = batch._replace(data=batch.data.copy()) if isinstance(batch, Csr) else self.with_intercept(batch)
-        n, first, moved = len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch), 0, False
+        n, first, has_moved = len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch), 0, False
         while first < n:
-            rest = part_of(batch, first, n)
-            done, moved = self._scale(rest, cast(Floats, self.moments), joins=True, has_joined=moved)
-            if not moved and done < n - first:
-                raise Unlearned(first + done)
-            if done:
-                yield first, first + done, part_of(batch, first, first + done)
-            if moved:
+            remaining_rows = row_slice(batch, first, n)
+            n_done, has_moved = self._scale(
+                remaining_rows, cast(Floats, self.moments), joins=True, has_joined=has_moved
+            )
+            if not has_moved and n_done < n - first:
+                raise RowNotLearned(first + n_done)
+            if n_done:
+                yield first, first + n_done, row_slice(batch, first, first + n_done)
+            if has_moved:
                 rescale()
-            first += done
+            first += n_done
 
     def move(self, intercept: int) -> Rescaling:
         """Update the fixed feature scales to the current moments, and return the conversion for earlier rows."""
@@ -426,7 +434,7 @@ class Inputs(Arrays):
         columns = np.flatnonzero(steady[1] > 0)
         if self.sparse:
             means, spreads, rows = steady[2][columns], steady[3][columns], second[columns]
-            old_length = length = self._usual_length()
+            old_length = length = self._geometric_mean_length()
         else:
             means, spreads, rows = first[columns], second[columns], totals[ROWS]
             old_length, length = float(np.sqrt(totals[LENGTHS])), float(np.sqrt(len(columns)))
@@ -450,16 +458,13 @@ class Inputs(Arrays):
 
     # -- scaling ---------------------------------------------------------------------------------------------------
     def scaled(self, batch: RowBatch, n_slots: int) -> RowBatch:
-        """Scale rows for prediction, without updating the moments.
-
-        Sparse entries in slots from n_slots on have no moments.
-        """
+        """Return rows scaled for prediction, without updating the moments; slots from n_slots on have no moments."""
         if self.moments is None or self.moment_totals is None:
             return batch
         moments = self.moments[:, :n_slots] if self.sparse else self.moments
         if not self.intercept:  # appending the intercept has made a copy already
             batch = batch._replace(data=batch.data.copy()) if isinstance(batch, Csr) else batch.copy()
-        return _all_scaled(batch, self._scale(batch, moments, joins=False)[0])
+        return require_all_scaled(batch, self._scale(batch, moments, joins=False)[0])
 
     def _scale(self, batch: RowBatch, moments: Floats, *, joins: bool, has_joined: bool = False) -> tuple[int, bool]:
         """Scale rows in place, and add them to the moments if `joins` is True.
@@ -474,7 +479,7 @@ class Inputs(Arrays):
         tail = int(self.intercept)
         return kernel.scale_sparse(*batch, tail, squares, counts, totals, joins, steady, has_joined)
 
-    def changing(self, batch: RowBatch) -> list[tuple[NDArray[Any], Any]]:
+    def changed_entries(self, batch: RowBatch) -> list[tuple[NDArray[Any], Any]]:
         """Return pairs (array, index of entries) for everything that changes when the moments learn these rows."""
         at = (slice(None), batch.indices) if isinstance(batch, Csr) else ...
         return [(array, ... if array is self.moment_totals else at) for array in self.arrays()]
@@ -500,44 +505,49 @@ class Inputs(Arrays):
             self.moment_totals[LONG] = NO_MEAN
 
     # -- coefficients of the unscaled features ---------------------------------------------------------------------
-    def for_features(self, coef: Floats) -> tuple[Floats, Floats]:
+    def to_feature_coefficients(self, coef: Floats) -> tuple[Floats, Floats]:
         """Convert coefficients of scaled rows to coefficients and intercepts of the unscaled features.
 
         Returns (coefficients (..., slots or d), intercepts (...)).
 
         The division of sparse rows by a length (inputs.pyx) is not included. The slot of their intercept is unchanged.
         """
-        out = coef if self.sparse or not self.intercept else coef[..., :-1]
-        added = np.zeros(coef.shape[:-1]) if self.sparse or not self.intercept else coef[..., -1] * ONE
+        converted = coef if self.sparse or not self.intercept else coef[..., :-1]
+        intercepts = np.zeros(coef.shape[:-1]) if self.sparse or not self.intercept else coef[..., -1] * INTERCEPT_VALUE
         if self.moments is None or self.moment_totals is None:
-            return out, added
-        first, second = self.moments[:, : out.shape[-1]]
+            return converted, intercepts
+        first, second = self.moments[:, : converted.shape[-1]]
         rows = max(float(self.moment_totals[ROWS]), 1.0)
         if self.steady is not None:
-            return self._for_features_of_steady(out, added, rows)
+            return self._to_feature_coefficients_of_fixed_scales(converted, intercepts, rows)
         if self.sparse:
-            return out / kernel.sizes(first, second, rows), added
+            return converted / kernel.sizes(first, second, rows), intercepts
         length = np.sqrt(self.moment_totals[LENGTHS] / max(float(self.moment_totals[LONG]), 1.0)) or 1.0
-        out = np.where(second > 0, out / np.where(second > 0, np.sqrt(second / rows) * length, 1.0), 0.0)
-        return out, added - out @ first
+        converted = np.where(second > 0, converted / np.where(second > 0, np.sqrt(second / rows) * length, 1.0), 0.0)
+        return converted, intercepts - converted @ first
 
-    def _usual_length(self) -> float:
+    def _geometric_mean_length(self) -> float:
         """Return the geometric mean of the lengths (Euclidean norms) of the sparse rows so far."""
         totals = cast(Floats, self.moment_totals)
         return float(np.exp(0.5 * totals[LENGTHS] / max(totals[LONG], 1.0)))
 
-    def _for_features_of_steady(self, coef: Floats, added: Floats, rows: float) -> tuple[Floats, Floats]:
+    def _to_feature_coefficients_of_fixed_scales(
+        self, coef: Floats, added: Floats, rows: float
+    ) -> tuple[Floats, Floats]:
         first, second = cast(Floats, self.moments)[:, : coef.shape[-1]]
         centres, divisors = cast(Floats, self.steady)[:2, : coef.shape[-1]]
         totals = cast(Floats, self.moment_totals)
         length = float(np.sqrt(totals[LENGTHS])) or 1.0
-        full: NDArray[np.bool_] = np.ones(len(first), np.bool_)
+        has_fixed_scale: NDArray[np.bool_] = np.ones(len(first), np.bool_)
         if self.sparse:
-            full = (divisors > 0) | (second == rows)
-            divisors, length = np.where(full, divisors, kernel.sizes(first, second, rows)), self._usual_length()
-        out = np.where(divisors > 0, coef / np.where(divisors > 0, divisors, 1.0), 0.0)
-        out = np.where(full, out / length, out)
-        return out, added - out[..., full] @ centres[full]
+            has_fixed_scale = (divisors > 0) | (second == rows)
+            divisors, length = (
+                np.where(has_fixed_scale, divisors, kernel.sizes(first, second, rows)),
+                self._geometric_mean_length(),
+            )
+        converted = np.where(divisors > 0, coef / np.where(divisors > 0, divisors, 1.0), 0.0)
+        converted = np.where(has_fixed_scale, converted / length, converted)
+        return converted, added - converted[..., has_fixed_scale] @ centres[has_fixed_scale]
 
     # -- files -----------------------------------------------------------------------------------------------------
     def validate_moments(self, arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
@@ -548,7 +558,7 @@ class Inputs(Arrays):
         totals = checks.finite(arrays, "moment_totals", (TOTALS,))
         checks.number_within(totals[ROWS], "rows of the moments", rows, rows)
         checks.number_within(totals[LONG], "rows that have a length", 0, rows)
-        if not (abs(totals[LENGTHS]) <= MOST_LOG * totals[LONG] if self.sparse else totals[LENGTHS] >= 0):
+        if not (abs(totals[LENGTHS]) <= MAX_LOG_SQUARE * totals[LONG] if self.sparse else totals[LENGTHS] >= 0):
             raise ValueError(f"array 'moment_totals' must hold lengths of rows, got {totals[LENGTHS]}")
         if (moments[1] < 0).any() or (self.sparse and ((moments[0] < 0) | (moments[1] > rows)).any()):
             raise ValueError("array 'moments' must hold sums of squares and counts of rows")
@@ -561,7 +571,7 @@ def start_inputs(
 ) -> Inputs:
     """Create the initial moments and intercept settings of a model, before its first row.
 
-    n_slots: capacity in slots, or the number of columns of dense rows.
+    `n_slots` is the initial capacity in slots, or the number of columns of dense rows.
     """
     moments = zeros((2, n_slots)) if scaled else None
     out = Inputs(sparse, intercept, moments, np.zeros(TOTALS) if scaled else None)
@@ -570,10 +580,10 @@ def start_inputs(
     return out
 
 
-def _all_scaled(batch: RowBatch, done: int) -> RowBatch:
-    """Return the batch unchanged; raise Unlearned if scaling stopped before its last row."""
+def require_all_scaled(batch: RowBatch, done: int) -> RowBatch:
+    """Return the batch unchanged; raise RowNotLearned if scaling stopped before its last row."""
     if done < (len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch)):
-        raise Unlearned(done)
+        raise RowNotLearned(done)
     return batch
 
 
@@ -584,14 +594,14 @@ def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool])
 
     Raises ValueError if the width differs, or values are not finite.
     """
-    plain = type(rows) is np.ndarray and rows.dtype == FLOAT64 and rows.ndim in (1, 2)
-    if plain and rows.shape[-1] == width and all_finite(rows):  # otherwise as_matrix explains what is wrong
+    is_plain = type(rows) is np.ndarray and rows.dtype == FLOAT64 and rows.ndim in (1, 2)
+    if is_plain and rows.shape[-1] == width and all_finite(rows):  # otherwise as_matrix explains what is wrong
         return rows if rows.ndim == 2 else rows[np.newaxis]
     x = as_matrix(rows)
     if width is not None and x.shape[1] != width:
-        wide = x.shape[1] > width and takes_sparse()
-        more = ": open_columns=True takes rows of any width" if wide else ""
-        raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
+        is_wider = x.shape[1] > width and takes_sparse()
+        remedy = ": open_columns=True takes rows of any width" if is_wider else ""
+        raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{remedy}")
     if x.dtype is not FLOAT64 and x.dtype != FLOAT64:  # a pickled array has another dtype object
         x = x.astype(FLOAT64)
     check_finite(x)
@@ -607,9 +617,9 @@ def as_matrix(rows: Rows) -> Any:
         return as_rows(rows)
     except (TypeError, ValueError) as error:
         refuse_lazy(rows)
-        if not holds_words(rows):
+        if not contains_strings(rows):
             raise
-        raise type(error)(f"{error}; {WORDS}") from None
+        raise type(error)(f"{error}; {STRING_ROWS_MESSAGE}") from None
 
 
 def to_csr(rows: Any) -> Csr:

@@ -229,7 +229,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     def _can_rescale(self) -> bool:
         return self.alpha0 is None and self.resolved["curvature"] == "loss" and self.constraint is None
 
-    def _blends_numbers(self) -> bool:
+    def _blends_real_targets_by_default(self) -> bool:
         return self.curvature is None and self.alpha0 is None
 
     def _start(
@@ -259,7 +259,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             return SHARE_FOR_REAL_TARGETS
         return SHARE_FOR_LABELS if self.scale is None else SHARE_FOR_SCALED_ROWS
 
-    def _cause(self, learned: NewtonState) -> str:
+    def _overflow_cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]
         remedy = "take a larger alpha0, or none" if self.alpha0 is not None else OUT_OF_RANGE
         return f"alpha = {alpha:.3g} is too small for the lengths of the rows: {remedy}"

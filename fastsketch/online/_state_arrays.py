@@ -22,7 +22,7 @@ Places = NDArray[np.int32]
 
 NDARRAY: Any = np.ndarray  # for isinstance, without a type checker asking for dtype and shape
 
-# Annotations of fields, as in ``losses: Annotated[Floats, OF_LOSSES]``.
+# Marks for fields of dataclasses, as in ``losses: Annotated[Floats, OF_LOSSES]``.
 GROWS = "its length depends on the rows seen"
 OF_LOSSES = "sums of losses, which may be infinite"
 SLOTS = "one entry for each slot along the last axis, with spare capacity"
@@ -51,21 +51,15 @@ class Rescaling(NamedTuple):
     growth: Floats  # factor by which the divisor of column j changes
 
     def n_slots(self, n_seen: int) -> int:
-        """Return the number of columns that a learner's state and this change cover together.
-
-        n_seen: the number in use by the state.
-        """
+        """Return the number of columns of a state that uses n_seen columns, once this change has been applied to it."""
         return max(n_seen, self.intercept + 1, int(self.columns.max(initial=0)) + 1)
 
     def apply(self, rows: Floats) -> None:
-        """Convert scaled rows, or linear combinations of them, to the new scales in place.
-
-        rows has shape (..., columns).
-        """
+        """Convert scaled rows (..., columns), or linear combinations of rows, to the new scales, in place."""
         ones = rows[..., self.intercept, None]
         rows[..., self.columns] = self.ratio * rows[..., self.columns] + self.shift * ones
 
-    def apply_to_kept(self, rows: "KeptRows", n_rows: int, n_slots: int) -> None:
+    def apply_to_stored_rows(self, rows: "StoredRows", n_rows: int, n_slots: int) -> None:
         """Convert the first n_rows stored sparse rows to the new scales, in place.
 
         A row without an entry for a column is taken to have the new centre there.
@@ -76,16 +70,19 @@ class Rescaling(NamedTuple):
         slots = rows.kept_indices[used]
         rows.kept_data[used] = rows.kept_data[used] * ratio[slots] + shift[slots]
 
-    def weights(self, w: Floats) -> Floats:
-        """Convert coefficients to the new scales, so that rows keep the scores that w gave them.
+    def weights(self, weights: Floats) -> Floats:
+        """Convert coefficients (d,) to the new scales, so that the scores of rows do not change. Return a new array.
 
         If the divisor of a column grew by a factor g > 2, its weight is also multiplied by (2 / g)^2, because it was
         not learned from such values, as in normalised online learning (Ross, Mineiro and Langford 2013).
         """
-        out, own = w.copy(), w[self.columns] * np.minimum(2.0 / self.growth, 1.0) ** 2 / self.ratio
-        out[self.columns] = own
-        out[self.intercept] -= own @ self.shift
-        return out
+        converted, scaled_weights = (
+            weights.copy(),
+            weights[self.columns] * np.minimum(2.0 / self.growth, 1.0) ** 2 / self.ratio,
+        )
+        converted[self.columns] = scaled_weights
+        converted[self.intercept] -= scaled_weights @ self.shift
+        return converted
 
 
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
@@ -106,17 +103,17 @@ class FieldMarks(NamedTuple):
     of_losses: bool
 
 
-def _fields_of(cls: Any) -> tuple[FieldMarks, ...]:
+def _field_marks(cls: Any) -> tuple[FieldMarks, ...]:
     """Return the name and annotations of every field of a dataclass of arrays."""
-    out: list[FieldMarks] = []
+    marks_of_fields: list[FieldMarks] = []
     for item in fields(cls):
         marks = getattr(item.type, "__metadata__", ())
         axis = -1 if SLOTS in marks else 0 if SLOT_ROWS in marks else None
-        out.append(FieldMarks(item.name, axis, GROWS in marks, OF_LOSSES in marks))
-    return tuple(out)
+        marks_of_fields.append(FieldMarks(item.name, axis, GROWS in marks, OF_LOSSES in marks))
+    return tuple(marks_of_fields)
 
 
-fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_fields_of)
+fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_field_marks)
 
 
 class Arrays:
@@ -126,43 +123,39 @@ class Arrays:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def copied(self, n_slots: int = 0) -> Self:
-        """Return a deep copy; of arrays with spare capacity, only the first n_slots entries are copied.
-
-        These are the slots in use. The copy has the same capacity.
-        """
+        """Return a deep copy of the same capacity. Of arrays with spare capacity only the first n_slots are copied."""
         copies: dict[str, Any] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value = value.copied(n_slots)
             elif isinstance(value, NDARRAY):
-                room = 0 if item.slot_axis is None else value.shape[item.slot_axis]
-                value = _with_room(value, item.slot_axis, n_slots, room) if room > n_slots else value.copy()
+                capacity = 0 if item.slot_axis is None else value.shape[item.slot_axis]
+                value = (
+                    copy_with_capacity(value, item.slot_axis, n_slots, capacity) if capacity > n_slots else value.copy()
+                )
             copies[item.name] = value
         return type(self)(**copies)
 
-    def widen(self, n_slots: int, room: int) -> None:
-        """Enlarge the arrays that have spare capacity to `room` entries, and keep their first n_slots entries."""
+    def widen(self, n_slots: int, capacity: int) -> None:
+        """Enlarge the arrays that have spare capacity to `capacity` entries, and keep their first n_slots entries."""
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
-                value.widen(n_slots, room)
+                value.widen(n_slots, capacity)
             elif isinstance(value, NDARRAY) and item.slot_axis is not None:
-                setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
+                setattr(self, item.name, copy_with_capacity(value, item.slot_axis, n_slots, capacity))
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name for a state file, without spare capacity.
-
-        Arrays with one entry per slot are views of the first n_slots.
-        """
-        out: dict[str, NDArray[Any]] = {}
+        """Return the arrays by name for a state file; those with one entry for each slot are cut to n_slots (views)."""
+        saved_arrays: dict[str, NDArray[Any]] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
-                out.update(value.saved(n_slots))
+                saved_arrays.update(value.saved(n_slots))
             elif isinstance(value, NDARRAY):
-                out[item.name] = _used(value, item.slot_axis, n_slots)
-        return out
+                saved_arrays[item.name] = first_slots(value, item.slot_axis, n_slots)
+        return saved_arrays
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the arrays by those of a state file, which have passed ``validate``."""
@@ -176,9 +169,8 @@ class Arrays:
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError if arrays of a state file have the wrong shape or dtype, or are not finite.
 
-        Returns the names of the arrays.
-
-        The fields may be outlines, because only their shapes and dtypes are used.
+        Returns the names of the arrays. Only the shapes and dtypes of the fields are compared, so that the fields may
+        be results of ``outline``.
         """
         names: set[str] = set()
         for item in fields_of(type(self)):
@@ -205,40 +197,40 @@ class Arrays:
         return self.validate(arrays)
 
 
-def _used(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
+def first_slots(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
     """Return the first n_slots entries of an array along an axis, as a view; with axis None the array itself."""
     return array if axis is None else array[..., :n_slots] if axis == -1 else array[:n_slots]
 
 
-def _with_room(array: NDArray[Any], axis: int | None, n_slots: int, room: int) -> NDArray[Any]:
-    """Return a copy with `room` entries along an axis: the first n_slots entries copied, the others zero."""
-    shape = (*array.shape[:-1], room) if axis == -1 else (room, *array.shape[1:])
-    out = np.zeros(shape, array.dtype)
-    _used(out, axis, n_slots)[...] = _used(array, axis, n_slots)
-    return out
+def copy_with_capacity(array: NDArray[Any], axis: int | None, n_slots: int, capacity: int) -> NDArray[Any]:
+    """Return a copy with `capacity` entries along an axis: the first n_slots entries copied, the others zero."""
+    shape = (*array.shape[:-1], capacity) if axis == -1 else (capacity, *array.shape[1:])
+    copied = np.zeros(shape, array.dtype)
+    first_slots(copied, axis, n_slots)[...] = first_slots(array, axis, n_slots)
+    return copied
 
 
 @dataclass(slots=True)
-class KeptRows(Arrays):
+class StoredRows(Arrays):
     """Sparse rows that a learner stores, as CSR arrays with spare capacity."""
 
     kept_data: Annotated[Floats, GROWS]
     kept_indices: Annotated[Places, GROWS]
     kept_indptr: Counts
 
-    def has_room(self, n_rows: int, more: int) -> bool:
-        """Return True if `more` nonzeros fit into the arrays after the first n_rows rows."""
-        return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + more
+    def has_capacity(self, n_rows: int, n_nonzeros: int) -> bool:
+        """Return True if `n_nonzeros` nonzeros fit into the arrays after the first n_rows rows."""
+        return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + n_nonzeros
 
-    def make_room(self, n_rows: int, more: int) -> None:
-        """Replace the arrays by longer ones, with capacity for at least `more` nonzeros after the first n_rows rows.
+    def enlarge_arrays(self, n_rows: int, n_nonzeros: int) -> None:
+        """Replace the arrays by longer ones, with capacity for n_nonzeros or more after the first n_rows rows.
 
         Kernel objects with pointers to the old arrays must be dropped before.
         """
         used = int(self.kept_indptr[n_rows])
-        more = max(more, used)  # doubled, so that a stream of single rows does not copy at every row
-        data = np.concatenate([self.kept_data[:used], np.zeros(more)])
-        indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
+        n_nonzeros = max(n_nonzeros, used)  # doubled, so that a stream of single rows does not copy at every row
+        data = np.concatenate([self.kept_data[:used], np.zeros(n_nonzeros)])
+        indices = np.concatenate([self.kept_indices[:used], np.zeros(n_nonzeros, np.int32)])
         self.kept_data, self.kept_indices = data, indices
 
     def as_csr(self, n_rows: int, d: int) -> Any:
@@ -252,10 +244,10 @@ class KeptRows(Arrays):
     def validate_rows(arrays: Mapping[str, NDArray[Any]], n_rows: int, d: int) -> None:
         """Raise ValueError if the first n_rows stored rows are not valid CSR rows with d columns."""
         starts, indices = arrays["kept_indptr"][: n_rows + 1], arrays["kept_indices"]
-        stored = int(starts[-1])
-        if not stored <= len(indices) == len(arrays["kept_data"]):
+        n_stored = int(starts[-1])
+        if not n_stored <= len(indices) == len(arrays["kept_data"]):
             raise ValueError("the rows that it keeps end beyond their last value")
-        checks.csr_rows(starts, indices, n_stored=stored, n_columns=d, name="the rows that it keeps")
+        checks.csr_rows(starts, indices, n_stored=n_stored, n_columns=d, name="the rows that it keeps")
 
 
 @dataclass(slots=True)
@@ -298,20 +290,20 @@ class LearnedState(Arrays, ABC):
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
         out = Arrays.saved(self, self.n_slots)
         if "kept_indptr" in out:  # without spare capacity, which depends on batches
-            stored = int(out["kept_indptr"][: self.n_kept() + 1].max(initial=0))
+            stored = int(out["kept_indptr"][: self.n_stored_rows() + 1].max(initial=0))
             out.update({name: out[name][:stored] for name in ("kept_data", "kept_indices")})
         return out
 
-    def n_kept(self) -> int:
+    def n_stored_rows(self) -> int:
         """Return the number of sparse rows that the state stores."""
         raise NotImplementedError
 
-    def reserve(self, n_rows: int, more: int) -> None:
-        """Ensure capacity for `more` nonzeros after the first n_rows stored sparse rows."""
-        rows = cast(KeptRows, self.kept_rows)
-        if not rows.has_room(n_rows, more):
+    def reserve(self, n_rows: int, n_nonzeros: int) -> None:
+        """Ensure capacity for `n_nonzeros` nonzeros after the first n_rows stored sparse rows."""
+        rows = cast(StoredRows, self.stored_rows)
+        if not rows.has_capacity(n_rows, n_nonzeros):
             self.rounds_now = None  # first: an interrupt must not leave rounds with pointers to the old arrays
-            rows.make_room(n_rows, more)
+            rows.enlarge_arrays(n_rows, n_nonzeros)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError if arrays of a state file are not a valid learner; return the names of the arrays.
@@ -332,7 +324,7 @@ class LearnedState(Arrays, ABC):
         """Convert the state in place to new feature scales."""
         raise NotImplementedError
 
-    def may_begin_anywhere(self) -> bool:
+    def accepts_initial_weights(self) -> bool:
         """Return True if nonzero initial weights may be written to `base` before the first row."""
         return False
 
@@ -354,24 +346,23 @@ class LearnedState(Arrays, ABC):
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        """Train several states of this class on the same rows, independently, and write to `scores`.
+        """Train k states of this class on the same n rows, independently. `states` and `scores` are changed.
 
-        targets and scores have shape (k, n) for k states.
-
-        scores (k, n) is written: the score of each row before it was learned. If a state refuses a row, its score is
-        NaN or infinite, and that state has learned the rows before it.
+        `targets` (k, n) has the targets of each state. `scores` (k, n) receives the score of each row before it was
+        learned. If a row makes the coefficients of a state overflow, its score is NaN or infinite, and that state has
+        learned only the rows before it.
         """
-        learn([state.rounds_for(batch) for state in states], *flat(batch), targets, sample_weight, scores)
+        learn([state.rounds_for(batch) for state in states], *as_flat_arrays(batch), targets, sample_weight, scores)
 
     def rounds_for(self, batch: RowBatch) -> Any:
-        """Return the compiled object that runs the updates, prepared for the given rows."""
+        """Return the compiled object that runs the updates, after preparing the state for the given rows."""
         return self.rounds
 
     @property
-    def kept_rows(self) -> KeptRows | None:
+    def stored_rows(self) -> StoredRows | None:
         """Return the sparse rows that the state stores; None for dense rows and diagonal methods."""
         rows = getattr(self, "rows", None)
-        return rows if isinstance(rows, KeptRows) else None
+        return rows if isinstance(rows, StoredRows) else None
 
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes)."""
@@ -387,16 +378,16 @@ class LearnedState(Arrays, ABC):
 
 
 def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str, Any]:
-    """Return initial values of the fields that all learner states have.
+    """Return initial values, by name, of the fields that all learner states have.
 
-    d: number of columns of dense rows, or capacity in slots.
+    `d` is the number of columns of dense rows, or for sparse rows the initial capacity in slots.
     """
     count = np.zeros(COUNTS, np.int64)
     count[SEEN] = 0 if sparse else d
     return {"setting": setting, "sparse": sparse, "base": zeros(d), "scalar": np.zeros(SCALARS), "count": count}
 
 
-def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
+def row_slice(batch: RowBatch, first: int, stop: int) -> RowBatch:
     """Return rows [first, stop) of a dense or sparse batch, without copying their values."""
     if not isinstance(batch, Csr):
         return batch[first:stop]
@@ -404,6 +395,6 @@ def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
     return Csr(batch.data[begin:end], batch.indices[begin:end], batch.indptr[first : stop + 1] - begin)
 
 
-def flat(batch: RowBatch) -> tuple[Floats, Places | None, Counts | None]:
+def as_flat_arrays(batch: RowBatch) -> tuple[Floats, Places | None, Counts | None]:
     """Return a batch as the arrays (data, indices, indptr) for compiled code; for dense rows the last two are None."""
     return batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)

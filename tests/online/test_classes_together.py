@@ -55,7 +55,7 @@ def test_bits_depend_on_neither_threads_nor_parts(monkeypatch, name, form):
     try:
         for threads, part in ((1, 1), (2, 7000), (3, 1 << 30)):
             pool.use(threads)
-            monkeypatch.setattr(_model_state, "PART", part)
+            monkeypatch.setattr(_model_state, "PART_BYTES", part)
             for wanted, found in zip(expected, everything(MODELS[name]().update(x, y)), strict=True):
                 np.testing.assert_array_equal(found, wanted)
     finally:
@@ -65,7 +65,7 @@ def test_bits_depend_on_neither_threads_nor_parts(monkeypatch, name, form):
 @pytest.mark.parametrize("part", [1, 1 << 20])
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_a_refused_row_is_named_and_leaves_all_classes_as_they_were(monkeypatch, form, part):
-    monkeypatch.setattr(_model_state, "PART", part)
+    monkeypatch.setattr(_model_state, "PART_BYTES", part)
     x, y = rows_of(form)
     model = SketchedNewton(5, scale=None).update(x, y)
     before = everything(model)
@@ -78,7 +78,7 @@ def test_a_refused_row_is_named_and_leaves_all_classes_as_they_were(monkeypatch,
 
 
 def test_features_beyond_the_range_are_named_by_row_in_any_part(monkeypatch):
-    monkeypatch.setattr(_model_state, "PART", 1)
+    monkeypatch.setattr(_model_state, "PART_BYTES", 1)
     x, y = rows_of("dense")
     x[33, 2] = 1e300
     with pytest.raises(FloatingPointError, match="features left the range of numbers in row 34"):

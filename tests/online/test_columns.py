@@ -100,7 +100,7 @@ def test_bits_depend_neither_on_room_nor_on_batches(name, monkeypatch):
     rows, y = stream()
     whole = arrays_of(learned(MODELS[name](), rows, y))
     for room, ends in ((1, (1, 2, 3, 50)), (7, tuple(range(1, 150))), (1000, (149,))):
-        monkeypatch.setattr(_row_inputs, "FEW_SLOTS", room)
+        monkeypatch.setattr(_row_inputs, "MAX_INITIAL_SLOTS", room)
         assert arrays_of(learned(MODELS[name](), rows, y, *ends)) == whole
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.online._labels import LOOK, ClassTally
+from fastsketch.online._labels import ROWS_PER_ORDER_CHECK, ClassTally
 from tests.helpers import papers
 
 SHARES = {"1%": (0.01, 0.99), "half": (0.5, 0.5), "three": (0.01, 0.2, 0.79), "twenty": (0.05,) * 20}
@@ -22,8 +22,8 @@ def stream(n=1000, k=2, seed=0):
 def looks(numbers, n_classes):
     """Whether each look at a stream takes it for sorted."""
     tally, out = ClassTally([0] * n_classes), []
-    for first in range(0, len(numbers), LOOK):
-        tally = tally.with_rows(numbers[first : first + LOOK], n_classes)
+    for first in range(0, len(numbers), ROWS_PER_ORDER_CHECK):
+        tally = tally.with_rows(numbers[first : first + ROWS_PER_ORDER_CHECK], n_classes)
         out.append(tally.is_sorted())
     return out
 

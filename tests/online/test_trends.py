@@ -143,7 +143,7 @@ def test_a_scale_that_moves_changes_no_answer(model, form):
     one = model[0](**model[1]).update(in_form(rows, form), y)
     other = one.copy()
     other._model_state = kept = one._model_state.copied()
-    kept.make_room()
+    kept.enlarge_arrays()
     # as if the present scale had been found when the columns varied less, or more
     kept.inputs.steady[0, :3] += [0.1, 0.0, -0.3]
     kept.inputs.steady[1, :3] = np.array([1.0, 0.6, 1.9]) * kept.inputs.steady[1, :3].mean()
