@@ -40,9 +40,9 @@ def test_two_classes(spread, weighted):
     w = w if weighted else None
     found = of_two(z, y, w)
     assert np.isclose(
-        found.figures()["accuracy"], accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=w), rtol=1e-12
+        found.summary()["accuracy"], accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=w), rtol=1e-12
     )
-    assert np.isclose(found.figures()["log_loss"], log_loss(y, expit(z), sample_weight=w), rtol=1e-9)
+    assert np.isclose(found.summary()["log_loss"], log_loss(y, expit(z), sample_weight=w), rtol=1e-9)
     assert np.isclose(found.auc, roc_auc_score(y, cut(z), sample_weight=w), rtol=1e-12)
 
 
@@ -88,9 +88,9 @@ def test_decay_weighs_rows_by_age(decay):
     aged = w * decay ** np.arange(len(z) - 1, -1, -1.0)
     aged[aged < 1e-290] = 0  # scikit-learn's own rounding
     assert np.isclose(
-        found.figures()["accuracy"], accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=aged), rtol=1e-9
+        found.summary()["accuracy"], accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=aged), rtol=1e-9
     )
-    assert np.isclose(found.figures()["log_loss"], log_loss(y, expit(z), sample_weight=aged), rtol=1e-9)
+    assert np.isclose(found.summary()["log_loss"], log_loss(y, expit(z), sample_weight=aged), rtol=1e-9)
     assert np.isclose(found.auc, roc_auc_score(y, cut(z), sample_weight=aged), rtol=1e-9)
 
 
@@ -110,10 +110,10 @@ def test_more_classes(loss, decay):
     p = np.where(total > 0, p / np.where(total > 0, total, 1), 0.2)
     aged = w * decay ** np.arange(499, -1, -1.0)
     assert np.isclose(
-        metrics.figures()["accuracy"], accuracy_score(y, shown.argmax(axis=1), sample_weight=aged), rtol=1e-10
+        metrics.summary()["accuracy"], accuracy_score(y, shown.argmax(axis=1), sample_weight=aged), rtol=1e-10
     )
     own = np.maximum(p[np.arange(500), y], 2.0**-52)
-    assert np.isclose(metrics.figures()["log_loss"], np.average(-np.log(own), weights=aged), rtol=1e-10)
+    assert np.isclose(metrics.summary()["log_loss"], np.average(-np.log(own), weights=aged), rtol=1e-10)
     assert metrics.auc is None
 
 
@@ -123,7 +123,7 @@ def test_scores_of_squared_hinge_stand_for_halves():
     metrics.add(z[None], y[None], w)
     p = 0.5 + 0.5 * np.clip(z, -1, 1)
     assert np.isclose(
-        metrics.figures()["log_loss"], log_loss(y, np.clip(p, 2.0**-52, 1 - 2.0**-52), sample_weight=w), rtol=1e-9
+        metrics.summary()["log_loss"], log_loss(y, np.clip(p, 2.0**-52, 1 - 2.0**-52), sample_weight=w), rtol=1e-9
     )
     assert np.isclose(metrics.auc, roc_auc_score(y, cut(z), sample_weight=w), rtol=1e-12)
 
@@ -132,9 +132,9 @@ def test_what_nobody_knew_and_what_is_clipped():
     metrics = start_metrics("logistic")
     z = np.array([[3.0, 3.0], [-3.0, -3.0], [5.0, -5.0]])
     metrics.add(z, None, None, signs=[1.0] * 3, numbers=np.array([2, 0]), is_new=True)
-    assert metrics.figures()["accuracy"] == 0.5
+    assert metrics.summary()["accuracy"] == 0.5
     certain = of_two(np.array([1e300]), np.array([-1.0]))
-    assert np.isclose(certain.figures()["log_loss"], 52 * np.log(2), rtol=1e-12)
+    assert np.isclose(certain.summary()["log_loss"], 52 * np.log(2), rtol=1e-12)
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.99])
@@ -144,9 +144,9 @@ def test_real_targets(decay):
     for i in range(0, 800, 90):
         metrics.add(z[None, i : i + 90], y[None, i : i + 90], w[i : i + 90])
     aged = w * decay ** np.arange(799, -1, -1.0)
-    assert np.isclose(metrics.figures()["mean_absolute_error"], np.average(np.abs(z - y), weights=aged), rtol=1e-11)
+    assert np.isclose(metrics.summary()["mean_absolute_error"], np.average(np.abs(z - y), weights=aged), rtol=1e-11)
     assert np.isclose(
-        metrics.figures()["root_mean_squared_error"], np.sqrt(np.average((z - y) ** 2, weights=aged)), rtol=1e-11
+        metrics.summary()["root_mean_squared_error"], np.sqrt(np.average((z - y) ** 2, weights=aged)), rtol=1e-11
     )
     assert metrics.auc is None
 
@@ -154,9 +154,9 @@ def test_real_targets(decay):
 def test_nothing_seen_and_rows_of_weight_zero():
     metrics = start_metrics("logistic")
     metrics.add(np.ones((1, 3)), np.ones((1, 3)), np.zeros(3))
-    assert set(metrics.figures().values()) == {None}
+    assert set(metrics.summary().values()) == {None}
     metrics.add(np.ones((1, 3)), np.ones((1, 3)), None)
-    assert metrics.figures()["accuracy"] == 1 and metrics.auc is None  # one class alone
+    assert metrics.summary()["accuracy"] == 1 and metrics.auc is None  # one class alone
 
 
 def test_the_order_of_two_classes_does_not_matter():
@@ -168,8 +168,8 @@ def test_weights_at_the_edge_of_their_range():
     z, y, w = scored(100)
     for size in (1e-300, 1e300):
         found = of_two(z, y, w * size)
-        assert found.figures()["accuracy"] is None or np.isclose(
-            found.figures()["accuracy"], of_two(z, y, w).figures()["accuracy"], rtol=1e-9
+        assert found.summary()["accuracy"] is None or np.isclose(
+            found.summary()["accuracy"], of_two(z, y, w).summary()["accuracy"], rtol=1e-9
         )
         assert found.auc is None or 0 <= found.auc <= 1
 
@@ -183,7 +183,7 @@ def test_decay_at_the_edge_of_its_range(decay):
         metrics.validate(metrics.saved(0))
         last = np.flatnonzero(w[some] > 0)[-1]
         if last + 1 == len(w[some]):  # the last row is all that counts
-            assert np.isclose(metrics.figures()["log_loss"], np.logaddexp(0, -y[last] * z[last]), rtol=1e-9)
+            assert np.isclose(metrics.summary()["log_loss"], np.logaddexp(0, -y[last] * z[last]), rtol=1e-9)
 
 
 def test_state_comes_back_and_strangers_are_refused():
@@ -192,7 +192,7 @@ def test_state_comes_back_and_strangers_are_refused():
     other = start_metrics("logistic")
     assert other.validate(arrays) == {"metric_sums", "auc_bins"}
     other.fill(arrays)
-    assert other.auc == metrics.auc and other.figures()["log_loss"] == metrics.figures()["log_loss"]
+    assert other.auc == metrics.auc and other.summary()["log_loss"] == metrics.summary()["log_loss"]
     for name, entry, value in (
         ("metric_sums", 0, 0.5),
         ("metric_sums", 0, 1e200),
