@@ -130,7 +130,7 @@ def test_one_sentence():
 
 # First words of the docstrings of functions. A verb that is not among them may be added; anything else is no beginning.
 VERBS = """
-Accept Add Adjust Allocate Answer Append Apply Approximate Ask Assign Average Begin Blend Block Bound Bring Call Centre
+Accept Add Adjust Allocate Answer Append Apply Approximate Ask Assign Average Begin Blend Block Bound Bring Calibrate Call Centre
 Check Choose Classify Clear Clip Close Collect Combine Compare Compile Complete Compute Concatenate Convert Copy Count
 Create Cut Decide Declare Decode Decorate Delay Delete Describe Detect Determine Discount Dispatch Divide Do Draw Drop
 Encode End Enlarge Ensure Escape Estimate Evaluate Execute Expand Express Extend Extract Feed Fetch Fill Filter Find
