@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from anndata import AnnData
 from scipy import io as scipy_io
 from scipy import sparse
 
 import fastsketch as fs
+import fastsketch.anndata
 import fastsketch.sklearn as S
 from fastsketch.data import TableRows, Triples
 from fastsketch.sketching._rereading import spectral_norm
@@ -162,6 +164,18 @@ def genes_by_cells(folder):
     fs.open_rows(folder / "matrix.mtx")
 
 
+def counts():
+    return AnnData(np.random.default_rng(0).poisson(3.0, (60, 20)).astype(np.float32))
+
+
+def components_of_counts():
+    fastsketch.anndata.pca(counts(), 3)
+
+
+def genes_of_counts():
+    fastsketch.anndata.highly_variable_genes(counts(), n_top_genes=5)
+
+
 def nothing_to_resume(folder):
     fs.run(fs.FrequentDirections(5), normal(50, 4), checkpoint=folder / "checkpoint", resume=True)
 
@@ -215,6 +229,8 @@ PROVOKED = {
     "data/sources/_table_text.py": [columns_of_words],
     "data/sources/_csv.py": [folder_of_a_column],
     "data/sources/_market.py": [genes_by_cells],
+    "anndata/_pca.py": [components_of_counts],
+    "anndata/_genes.py": [genes_of_counts],
     "jobs/_manifest.py": [nothing_to_resume],
     "jobs/_checkpoint.py": [damaged_node],
 }

@@ -58,7 +58,7 @@ def highly_variable_genes(
     inplace: bool = True,
     batch_key: str | None = None,
     check_values: bool = True,
-) -> pd.DataFrame | None:
+) -> Any:
     """Select highly variable genes, as ``scanpy.pp.highly_variable_genes`` does, from memory or from disk.
 
     The rows are read once, or twice for "seurat_v3", and are not made dense.

@@ -154,9 +154,9 @@ def as_matrices(
         shape = X.shape if hasattr(X, "shape") else as_array(X, "X").shape
         if len(shape) != 2 or (row_ids is None and column_ids is None):
             return FitArguments(X, sample_weight, require_matrix(validation), Ids(), names)
-        id_maps = (None if ids is None else as_id_map(ids, size, name) for ids, size, name in (
-            (row_ids, shape[0], "row_ids"), (column_ids, shape[1], "column_ids")))  # fmt: skip
-        return FitArguments(X, sample_weight, require_matrix(validation), Ids(*id_maps), names)
+        rows = None if row_ids is None else as_id_map(row_ids, shape[0], "row_ids")
+        column_map = None if column_ids is None else as_id_map(column_ids, shape[1], "column_ids")
+        return FitArguments(X, sample_weight, require_matrix(validation), Ids(rows, column_map), names)
     if row_ids is not None or column_ids is not None:
         raise ValueError("row_ids and column_ids are for matrices: X is a table, which has ids")
     if len(table) == 0:

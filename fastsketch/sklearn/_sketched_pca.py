@@ -325,10 +325,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             if self.solver == "auto":
                 k = min(rows.shape) if not isinstance(wanted, int) else wanted
                 problem = problem_of(rows, k=k, size=size)
-                exact = {"max_memory": self.max_memory, "exact": self.tol == 0}
-                way = choose(problem, pairs=isinstance(wanted, int), **exact)
+                limits: dict[str, Any] = {"max_memory": self.max_memory, "exact": self.tol == 0}
+                way = choose(problem, pairs=isinstance(wanted, int), **limits)
                 if way == "pairs" and not self._multiply_all(rows, weights, size, way=way):
-                    way = choose(problem, **exact)
+                    way = choose(problem, **limits)
             if way == "sketch":
                 self._sketch_all(rows, weights, size)
             elif way != "pairs":

@@ -171,11 +171,11 @@ def _select(model: Module, modules: Modules) -> dict[str, Module]:
     """Return the modules of the given names, patterns or classes, by name."""
     named = dict(model.named_modules())
     if isinstance(modules, type) or (isinstance(modules, tuple) and all(isinstance(kind, type) for kind in modules)):
-        chosen = {name: module for name, module in named.items() if isinstance(module, modules)}  # type: ignore[arg-type]
+        chosen = {name: module for name, module in named.items() if isinstance(module, modules)}
         if not chosen:
             raise ValueError(f"modules: the model has no module of {modules!r}")
         return chosen
-    patterns: list[Any] = [modules] if isinstance(modules, str) else list(modules)  # type: ignore[arg-type]
+    patterns: list[Any] = [modules] if isinstance(modules, str) else list(modules)
     found: dict[str, Module] = {}
     for pattern in patterns:
         names = matching(named, pattern)

@@ -27,7 +27,10 @@ from fastsketch.torch._base import UNTYPED
 
 Floats = NDArray[np.float64]
 
-NUMPY_DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+NUMPY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
 # Columns whose products are summed in the dtype of the rows; the sums of such parts are added in float64. This limits
 # the rounding error of a Gram matrix to that of a short sum, whatever the number of columns.
 PART_COLUMNS = 512
