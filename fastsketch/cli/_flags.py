@@ -55,7 +55,7 @@ def split_names(text: str) -> list[str]:
 
 
 def as_column(text: str) -> str | int:
-    """Convert a column to int if it is a number, which counts from 0; otherwise return its name."""
+    """Convert the text of a column option: a number becomes an int, the position from 0; a name stays a string."""
     try:
         return int(text)
     except ValueError:

@@ -126,7 +126,7 @@ def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Arr
 
 
 def _offset_by_nibble(encoder: BookEncoder) -> Array:
-    """Return how much each value of each nibble adds to the offset of a code, (2 n_bytes, 16).
+    """Return a table of shape (2 n_bytes, 16): what each value of each half byte of a code adds to its offset.
 
     Offsets that are not a sum over nibbles raise ValueError.
     """

@@ -280,7 +280,7 @@ def _root(core: Matrix) -> Matrix:
 
 
 def validate_refined(arrays: Arrays, most: int) -> None:
-    """Raise ValueError if the saved results of a second pass are invalid for a sketch of at most `most` rows."""
+    """Validate the results of a second pass that were read from a file. Raise ValueError if they are invalid."""
     if "regained" in arrays:
         checks.number_within(float(checks.array_of(arrays, "regained", (1,))[0]), "regained", 0.0, np.inf)
     for name in CERTAIN[1:]:

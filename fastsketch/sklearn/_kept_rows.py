@@ -103,7 +103,7 @@ class KeptRows:
 
     @property
     def n_held(self) -> int:
-        """Number of rows in memory, which may exceed `size` until the sample is read."""
+        """Number of rows in memory, surplus rows included, which are dropped when the sample is read."""
         return 0 if self._rows is None else self._rows.n_held
 
     def copy(self) -> Self:

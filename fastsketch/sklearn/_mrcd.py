@@ -168,7 +168,7 @@ class Scorer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Gaussian fitted to selected rows of a sample, with what cross-validation needs to refit it."""
+    """A Gaussian fitted to selected rows of a sample, and the sums from which cross-validation refits it."""
 
     scorer: Scorer
     moments: Moments  # of the selected rows

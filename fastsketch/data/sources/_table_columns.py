@@ -50,7 +50,7 @@ class Chosen:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, name[k] for entries of lists; None if they have no names."""
+        """Names of the features, or None. Entries of a column of lists are called name[0], name[1] and so on."""
         if not self.named or (len(self.widths) == 1 and (self.widths[0] or 1) > 1):
             return None
         return tuple(
