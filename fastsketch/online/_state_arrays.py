@@ -325,7 +325,7 @@ class LearnedState(Arrays, ABC):
         raise NotImplementedError
 
     def accepts_initial_weights(self) -> bool:
-        """Return True if the learner may start from nonzero weights, which are written to `base` before the first row."""
+        """Return True if the learner may start from nonzero weights, which the caller writes to `base`."""
         return False
 
     @property
