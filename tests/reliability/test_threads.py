@@ -81,7 +81,7 @@ class Log:
         cls = type(model)
         modules = {base.__module__ for base in cls.__mro__ if "update" in vars(base) or "fit" in vars(base)}
         for module in modules | {ROWS_OF[room] for room in ROWS_OF if cls.__module__.startswith(room)}:
-            for name in ("as_rows", "as_events", "observed"):
+            for name in ("as_rows", "as_events", "observed_entries"):
                 if hasattr(sys.modules[module], name):
                     self._hook(sys.modules[module], name, 0)
         if hasattr(model, "_names"):  # of rows with names, and of others
