@@ -22,10 +22,12 @@ PYTHON = ".venv/bin/python"
 TURNS, SANITIZED = 12, 3
 # Minutes after which a step hangs; seconds that one has to end what it has begun (tests/run.py's parts).
 LIMIT, GRACE = 30, 10
-# Why a test may be skipped: what it is parametrized by has no such case, or it is a comparison with rivals (bench/).
+# Why a test may be skipped: what it is parametrized by has no such case, it is a comparison with rivals (bench/), or
+# the machine has no GPU.
 NOTHING_TO_TEST = (
     r"tests/bench/test_commands\.py"
-    r"|: (?:no float32|no wider number here|needs alpha0|rounds that teach nothing .*|SCIPY_ARRAY_API is not set.*)$"
+    r"|: (?:no float32|no wider number here|needs alpha0|rounds that teach nothing .*|needs a CUDA device"
+    r"|SCIPY_ARRAY_API is not set.*)$"
 )
 
 Step = namedtuple("Step", "name cores after command")
