@@ -171,7 +171,7 @@ def _select(model: Module, modules: Modules) -> dict[str, Module]:
     """Return the modules of the given names, patterns or classes, by name."""
     named = dict(model.named_modules())
     if isinstance(modules, type) or (isinstance(modules, tuple) and all(isinstance(kind, type) for kind in modules)):
-        chosen = {name: module for name, module in named.items() if isinstance(module, modules)}
+        chosen = {name: module for name, module in named.items() if isinstance(module, cast("Any", modules))}
         if not chosen:
             raise ValueError(f"modules: the model has no module of {modules!r}")
         return chosen
