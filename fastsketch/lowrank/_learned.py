@@ -53,7 +53,7 @@ class SideSums(NamedTuple):
 
 
 class LearnedRidges:
-    """Ridge penalties that are learned for each factor of rows and of columns, and updated after each fit of either."""
+    """Learned ridge penalties, one per row factor and column factor, updated whenever either side is fitted again."""
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
         """Initialise the ridge penalties from balanced row and column factors, and from the loss of that model."""

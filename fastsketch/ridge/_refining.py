@@ -13,8 +13,8 @@ from fastsketch.ridge._path import RIDGE_RATIO
 from fastsketch.ridge._read_out import MAX_RIDGE_RATIO, MIN_RIDGE_RATIO, Choice
 from fastsketch.sketching._rereading import Product, StoredForm
 
-# Largest difference of a column's mean and standard deviation, in standard deviations, at which the rows of a further
-# pass are accepted as those learned.
+# A further pass must read the rows that were learned. It is refused if the mean or the standard deviation of a column
+# differs from the learned one by more than this share of the standard deviation.
 COLUMN_TOLERANCE = 1e-6
 # Largest residual of the normal equations, relative to Z, at which the error of a ridge can be judged.
 MAX_RESIDUAL = 0.03

@@ -533,7 +533,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return np.concatenate(parts) if parts else out
 
     def _project(self, rows: Any) -> NDArray[Any]:
-        """Project checked rows onto the principal components."""
+        """Project rows, which were already validated, onto the principal components."""
         # (X - mean) V' = X V' - (mean V')
         vt, scale = self.components_, self._column_scale()
         if scale is not None:

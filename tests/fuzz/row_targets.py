@@ -57,7 +57,8 @@ def reference_rows(data, header, separator, decimal):
     try:
         text = data.decode("utf-8-sig")
         # carriage returns and blanks at the end of a line belong to no cell
-        lines = [line.rstrip("\r ") for line in text.split("\r" if "\n" not in text else "\n")]
+        ignored = "\r " if separator == "\t" else "\r \t"
+        lines = [line.rstrip(ignored) for line in text.split("\r" if "\n" not in text else "\n")]
     except UnicodeDecodeError:
         return None
     lines = [line for line in lines if line.strip(" " if separator == "\t" else None)]

@@ -212,13 +212,14 @@ class Csv:
         """
         text = piece.decode(errors="replace").removesuffix(self.newline.decode())
         lines = iter(enumerate(text.split(self.newline.decode()), line + 1))
+        ignored = "\r " if self.separator == "\t" else "\r \t"  # at the end of a line, as polars reads it
         for number, row in lines:
             blank = not row.strip(" \r" if self.separator == "\t" else None)
             if blank or (self.dialect.comment and row.startswith(self.dialect.comment)):
                 continue
             while True:
                 try:
-                    cells = cells_of(row.rstrip("\r"), self.separator)
+                    cells = cells_of(row.rstrip(ignored), self.separator)
                     break
                 except OpenQuote as error:
                     following = next(lines, None) if self.dialect.multiline else None
@@ -227,7 +228,7 @@ class Csv:
                     row += f"\n{following[1]}"
                 except ValueError as error:
                     raise self.error(number, error) from None
-            if "\r" in row.rstrip("\r") and not self.dialect.multiline:
+            if "\r" in row.rstrip(ignored) and not self.dialect.multiline:
                 raise self.error(number, RETURN)
             yield number, cells
 

@@ -464,6 +464,14 @@ def test_columns_in_the_names_of_folders_are_not_lost_in_silence(tmp_path):
     assert rows == [{"x": 1.0}, {"x": 3.0}]
 
 
+@pytest.mark.parametrize("first", ["1", '"1"', " 1"])  # read by polars, and by the loop in Python
+def test_carriage_returns_and_blanks_at_the_end_of_a_line(tmp_path, first):
+    source = opened(tmp_path, f"{first};2\r\n3;4\r \t\n5;6 \r\r\n", header=False, separator=";")
+    np.testing.assert_array_equal(all_rows(source), [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    with pytest.raises(SourceError, match="line 2: a carriage return within the line"):
+        all_rows(opened(tmp_path, f"{first};2\n3;\r4\n", header=False, separator=";"))
+
+
 def test_quotes_in_files_whose_lines_end_in_a_carriage_return(tmp_path):
     with pytest.raises(SourceError, match="quote"):
         all_rows(opened(tmp_path, '""\r"', header=False, separator=",", fill=0.0))
