@@ -23,6 +23,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import (
+    MOST_SIZE,
     Rows,
     as_choice,
     as_flag,
@@ -660,7 +661,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if self.sketch_size is None:
             size = 2 * wanted + 10 if isinstance(wanted, int) else SIZE_OF_SHARE
             return wanted, max(2, min(size, d + 1))
-        size = as_integer(self.sketch_size, "sketch_size", 2) if in_use is None else in_use
+        size = as_integer(self.sketch_size, "sketch_size", 2, MOST_SIZE) if in_use is None else in_use
         if size <= least:
             raise ValueError(f"sketch_size={size} must be larger than n_components={wanted}")
         return wanted, size

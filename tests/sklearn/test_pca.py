@@ -904,3 +904,8 @@ def test_variances_that_one_pass_does_not_know_are_said_once(solver):
             SketchedPCA(3, solver=solver).fit(flat * 1e-170),
         ):
             assert np.isfinite(answer.explained_variance_).all()
+
+
+def test_a_sketch_size_without_bound_is_refused():
+    with pytest.raises(ValueError, match="sketch_size must be below"):
+        SketchedPCA(2, sketch_size=10**400).fit(np.eye(5))
