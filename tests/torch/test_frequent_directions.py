@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -217,9 +216,8 @@ def test_merges(dtype, center, unit):
         whole.merge(fs.FrequentDirections(8))
 
 
-def reduce_in_process(rank, size, port, path):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=size)
+def reduce_in_process(rank, size, path):
+    distributed.init_process_group("gloo", init_method=f"file://{path}/meet", rank=rank, world_size=size)
     for center in (False, True):
         sketch = FrequentDirections(8, center=center).all_reduce()
         assert sketch.n_rows == 0  # nobody has seen rows
@@ -231,15 +229,22 @@ def reduce_in_process(rank, size, port, path):
         FrequentDirections(8 + rank).all_reduce()
     except ValueError as error:
         Path(f"{path}/error-{rank}").write_text(str(error))
+    leave()
+
+
+def leave():
+    """End a process of a group: no process closes connections that another uses, and no thread outlives Python.
+
+    A thread of gloo that wants the interpreter's lock while the interpreter shuts down aborts the process.
+    """
+    distributed.barrier()
     distributed.destroy_process_group()
+    os._exit(0)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_all_reduce(size, tmp_path):
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    multiprocessing.spawn(reduce_in_process, (size, port, str(tmp_path)), nprocs=size)
+    multiprocessing.spawn(reduce_in_process, (size, str(tmp_path)), nprocs=size)
     rows = torch.cat([activations(seed=rank).float() for rank in range(size) if rank != 1])
     for center in (False, True):
         states = [torch.load(tmp_path / f"{int(center)}-{rank}.pt") for rank in range(size)]
@@ -254,7 +259,7 @@ def test_all_reduce(size, tmp_path):
         assert "must have the same sketch_size" in (tmp_path / f"error-{rank}").read_text()
 
 
-def test_a_sketch_on_a_model_is_not_changed_by_casts_and_wrappers():
+def test_a_sketch_on_a_model_is_not_changed_by_casts_and_wrappers(tmp_path):
     class Watched(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -270,11 +275,7 @@ def test_a_sketch_on_a_model_is_not_changed_by_casts_and_wrappers():
     model(rows[:100])
     assert not [name for name in model.state_dict() if "sketch" in name]
     model.to(torch.bfloat16).half().float().bfloat16()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        os.environ["MASTER_PORT"] = str(held.getsockname()[1])
-    distributed.init_process_group("gloo", rank=0, world_size=1)
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
         torch.nn.parallel.DistributedDataParallel(model)(rows[100:])
     finally:
