@@ -20,10 +20,12 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
 from fastsketch.streams._drift_tests import (
     DEPENDENCE_LEVEL,
+    EARLIER_SMALLEST_VARIANCE,
     MAX_VALUE,
     MAX_WATCHED,
     MOMENTS,
     SCORES,
+    SMALLEST_VARIANCE,
     Coordinates,
     Floats,
     are_dependent,
@@ -170,7 +172,7 @@ class BlockHistory(NamedTuple):
 class DriftMonitor(Model):
     """Detect changes in a stream of rows and the columns that changed, at a bounded rate of false alarms.
 
-    The first blocks of rows are the reference. After each later block a permutation test compares the latest 3 to 40
+    The first blocks of rows are the reference. After each later block a permutation test compares the latest 3 to 28
     blocks with all others: an alarm is raised if no random permutation of the blocks makes as large a difference. If
     blocks are exchangeable while nothing changes, ``run_length`` bounds the rate of false alarms, whatever the
     distribution of the rows. After an alarm the next blocks are the new reference.
@@ -210,8 +212,8 @@ class DriftMonitor(Model):
     -----
     For each block the monitor records the means and log variances of the columns (of more than 1,024 columns, those
     with the largest variance at the beginning), the means along the leading directions, the covariances of 16 of these,
-    and the variance outside of them. The averages of these numbers over the latest blocks are compared with those over
-    all blocks: the one that deviates most in each group, and each group as a whole. If blocks are exchangeable, the
+    and the variance outside of them. The averages of these numbers over the latest 3, 4, 6, 9, 13, 19 and 28
+    blocks are compared with those over all blocks: the one that deviates most in each group, and each group as a whole. If blocks are exchangeable, the
     observed difference is the largest among run_length random permutations once in run_length times [1]_. The monitor
     detects changes of means and covariances, and no other change of distribution: compute columns of your own for
     these. To watch a model, pass its residuals or scores as a column, (n, 1).
@@ -567,6 +569,7 @@ class DriftMonitor(Model):
             "span": history.span,
             "filled": self._n_filled,
             "tried": history.tried,
+            "smallest_variance": None if coordinates is None else coordinates.smallest_variance,
             "n_features": self._d,
             "sparse": self._sparse,
             "alarms": [[*alarm[:3], [list(carried) for carried in alarm.columns]] for alarm in history.alarms],
@@ -601,8 +604,10 @@ class DriftMonitor(Model):
         counts: dict[str, Any] = {name: state[name] for name in ("n_rows", "start", "span", "tried")}
         history = BlockHistory(**counts, sketch=reference_sketch, alarms=alarms, sides=tuple(sketches))
         if "watched" in arrays:
+            smallest_variance = state.get("smallest_variance", EARLIER_SMALLEST_VARIANCE)
+            unit = float(arrays["unit"][0])
             coordinates = Coordinates(
-                arrays["watched"], arrays["centre"], float(arrays["unit"][0]), arrays["directions"]
+                arrays["watched"], arrays["centre"], unit, arrays["directions"], smallest_variance
             )
             history = history._replace(coordinates=coordinates, table=arrays["table"])
         self._history = history._replace(first=arrays["first"]) if "first" in arrays else history
@@ -642,6 +647,9 @@ class DriftMonitor(Model):
                 checks.finite(arrays, "first", (n_blocks, d))
             return
         checks.only(arrays, *names, "first", "watched", "centre", "directions", "unit", "table")
+        smallest_variance = state.get("smallest_variance", EARLIER_SMALLEST_VARIANCE)
+        if smallest_variance not in (allowed := (SMALLEST_VARIANCE, EARLIER_SMALLEST_VARIANCE)):
+            raise ValueError(f"smallest_variance must be one of {allowed}, got {smallest_variance!r}")
         watched = checks.array_of(arrays, "watched", (min(d, MAX_WATCHED),), np.dtype(np.intp))
         if (np.diff(watched) <= 0).any() or watched[0] < 0 or watched[-1] >= d:
             raise ValueError(f"watched must be ascending columns of {d}")

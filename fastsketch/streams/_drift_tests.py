@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri, ndtri_exp
 
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch._core.validation import is_sparse
@@ -22,14 +22,13 @@ Places: TypeAlias = NDArray[np.intp]
 
 # Smallest number of latest blocks that is compared with all others, and the ratio of consecutive numbers.
 MIN_BLOCKS, LENGTH_RATIO = 3, 1.5
-# Deviations of a block are clipped here, so that no single block hides the others.
-LARGEST_DEVIATION = 4.0
+# Robust standard deviations at which a statistic of a block is clipped, so that no single block hides the others:
+# Hampel's identifier (Davies and Gather 1993).
+LARGEST_DEVIATION = 3.0
 # Standard deviation of a normal distribution in median absolute deviations; rounding of a constant statistic, in units.
 NORMAL_SPREAD, ROUNDING = 1.4826, 8.0
 # Arrangements that estimate the usual size of a statistic; those of the first batch of the test; numbers in memory.
 N_CALIBRATION, FIRST_BATCH, MAX_NUMBERS = 16, 8, 1 << 21
-# Weight of the maximum of a group: in units of its standard deviation its tail is longer than that of a sum of squares.
-MAXIMUM_WEIGHT = 0.7
 # Number of arrangements of the test of dependence, and its level.
 N_DEPENDENCE_PERMUTATIONS, DEPENDENCE_LEVEL = 499, 0.01
 
@@ -105,13 +104,26 @@ def deviations(z: Floats, orders: Places, lengths: Places) -> Floats:
 def deviation_sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
     """Measure how far each group of statistics deviates. Return (..., groups).
 
-    It is the cube root of the mean square of the group, or its largest absolute value.
+    It is the mean square of the group, or its largest absolute value, transformed such that the two can be compared:
+    for independent normal statistics both have an almost normal distribution. The cube root of a mean square has one
+    (Wilson and Hilferty 1931); the largest value becomes the normal quantile of its probability (Tippett 1931).
     """
     out = np.empty((*deviating.shape[:-1], len(families)))
     for i, family in enumerate(families):
         group = deviating[..., family.begin : family.end]
-        out[..., i] = np.cbrt((group**2).mean(axis=-1)) if family.by_mean_square else np.abs(group).max(axis=-1)
+        out[..., i] = np.cbrt((group**2).mean(axis=-1)) if family.by_mean_square else _quantile_of_largest(group)
     return out
+
+
+def _quantile_of_largest(group: Floats) -> Floats:
+    """Return the standard normal quantile of the largest absolute value of each row of a group, (..., f) to (...).
+
+    Its probability is that of f independent normal variables that are all smaller.
+    """
+    tail = 2.0 * ndtr(-np.abs(group).max(axis=-1))
+    # where all statistics are 0 the quantile would be infinite
+    log_smaller = group.shape[-1] * np.log1p(-np.minimum(tail, 1.0 - float(np.finfo(float).eps)))
+    return -ndtri_exp(np.minimum(np.log(-np.expm1(log_smaller)), -float(np.finfo(float).tiny)))
 
 
 def random_permutations(seed: int, moment: int, batch: int, n: int, width: int) -> Places:
@@ -144,9 +156,7 @@ def permutation_test(
     # depends on the set of blocks only, not on their order: the test stays valid
     calibration = deviations_in(random_permutations(seed, moment, 0, N_CALIBRATION, width)).reshape(-1, len(families))
     centre, spread = calibration.mean(axis=0), calibration.std(axis=0)
-    spread = np.where(spread > 0.0, spread, 1.0) / [
-        1.0 if family.by_mean_square else MAXIMUM_WEIGHT for family in families
-    ]
+    spread = np.where(spread > 0.0, spread, 1.0)
     observed = (deviations_in(latest_first(width))[0] - centre) / spread
     length, family = np.unravel_index(np.argmax(observed), observed.shape)
     largest = observed.max()
@@ -197,10 +207,11 @@ MAX_DIRECTIONS = 16
 MOMENTS = ("mean", "variance", "direction")
 # Largest number of columns that an alarm names, and their smallest deviation as a share of the largest.
 MAX_NAMED_COLUMNS, MIN_DEVIATION_SHARE = 5, 0.5
-# An alarm names means and variances of columns unless a covariance deviates more, by this factor.
-DIRECTION_FACTOR = 1.25
-# Share of the mean variance of all columns that is added to variances before their logarithm is taken.
-VARIANCE_FLOOR = 1e-3
+# Level at which the mean or variance of a single column deviates, divided by the number of these (Bonferroni).
+SIGNIFICANCE_LEVEL = 0.05
+# What is added to variances before their logarithm is taken, in units of the mean variance of all columns: now the
+# smallest number, and in monitors that an earlier version saved a share, which hides small columns.
+SMALLEST_VARIANCE, EARLIER_SMALLEST_VARIANCE = float(np.finfo(float).tiny), 1e-3
 # Scaled rows and statistics are clipped to this, so that their squares are finite.
 MAX_VALUE = 1e100
 
@@ -212,6 +223,7 @@ class Coordinates(NamedTuple):
     centre: Floats  # (d,)
     unit: float  # square root of the mean variance of the columns
     directions: Floats  # (q, d) leading
+    smallest_variance: float = SMALLEST_VARIANCE  # added to variances before their logarithm is taken
 
     @classmethod
     def from_sketch(cls, sketch: FrequentDirections) -> Self:
@@ -276,8 +288,8 @@ class Coordinates(NamedTuple):
         outside = trace - (u**2).sum() / n
         # 0 where only rounding is left, as the directions span all rows (the tolerance of numpy.linalg.matrix_rank)
         outside = outside if outside > max(rows.shape) * float(np.finfo(float).eps) * trace else 0.0
-        beyond = np.log(outside + VARIANCE_FLOOR)
-        variances = np.log(x.var(axis=0) + VARIANCE_FLOOR)
+        beyond = np.log(outside + self.smallest_variance)
+        variances = np.log(x.var(axis=0) + self.smallest_variance)
         parts = [x.mean(axis=0), variances, along, inside[np.triu_indices(c)], [beyond]]
         return np.clip(np.concatenate(parts), -MAX_VALUE, MAX_VALUE)
 
@@ -292,16 +304,19 @@ class Coordinates(NamedTuple):
     def most_changed_columns(self, table: Floats, length: int, score: str) -> list[tuple[int, str, float, float]]:
         """Find the columns that changed most in the `length` latest blocks of a table of statistics.
 
-        Return a list of (column, what, before, after).
+        They are those whose own mean or variance deviates significantly; where none does and the directions deviate,
+        those with large entries in the direction whose variance changed most. Return a list of (column, what, before,
+        after).
         """
         k, (means, variances, along, inside, _) = len(self.watched), self.ends
         before, after = table[:-length].mean(axis=0), table[-length:].mean(axis=0)
         z = np.abs(deviations(standardised(table), latest_first(len(table)), np.array([length]))[0, 0])
-        if score != "directions" or z[along:inside].max(initial=0.0) <= DIRECTION_FACTOR * z[:variances].max():
-            column_deviations = z[: means if score == "means" else variances]
+        column_deviations = z[: means if score == "means" else variances]
+        significant = -float(ndtri(SIGNIFICANCE_LEVEL / 2.0 / len(column_deviations)))
+        if score != "directions" or column_deviations.max() >= significant:
             return [
                 (int(self.watched[f % k]), MOMENTS[f // k], self._moment_of(before, f), self._moment_of(after, f))
-                for f in _largest_indices(column_deviations, -float(ndtri(0.025 / len(column_deviations)))).tolist()
+                for f in _largest_indices(column_deviations, significant).tolist()
             ]
         c = min(len(self.directions), MAX_DIRECTIONS)
         covariance_before, covariance_after = (_symmetric(side[along:inside], c) for side in (before, after))
@@ -323,7 +338,7 @@ class Coordinates(NamedTuple):
         k, value = len(self.watched), float(features[f])
         if f < k:
             return float(self.centre[self.watched[f]]) + value * self.unit
-        return max(float(np.exp(value)) - VARIANCE_FLOOR, 0.0) * self.unit**2
+        return max(float(np.exp(value)) - self.smallest_variance, 0.0) * self.unit**2
 
 
 def _symmetric(upper: Floats, c: int) -> Floats:
