@@ -212,11 +212,11 @@ class DriftMonitor(Model):
     -----
     For each block the monitor records the means and log variances of the columns (of more than 1,024 columns, those
     with the largest variance at the beginning), the means along the leading directions, the covariances of 16 of these,
-    and the variance outside of them. The averages of these numbers over the latest 3, 4, 6, 9, 13, 19 and 28
-    blocks are compared with those over all blocks: the one that deviates most in each group, and each group as a whole. If blocks are exchangeable, the
-    observed difference is the largest among run_length random permutations once in run_length times [1]_. The monitor
-    detects changes of means and covariances, and no other change of distribution: compute columns of your own for
-    these. To watch a model, pass its residuals or scores as a column, (n, 1).
+    and the variance outside of them. The averages of these numbers over the latest 3, 4, 6, 9, 13, 19 and 28 blocks are
+    compared with those over all blocks: the one that deviates most in each group, and each group as a whole. If blocks
+    are exchangeable, the observed difference is the largest among run_length random permutations once in run_length
+    times [1]_. The monitor detects changes of means and covariances, and no other change of distribution: compute
+    columns of your own for these. To watch a model, pass its residuals or scores as a column, (n, 1).
 
     Rows may depend on the rows before them within a block, but blocks that are correlated with the block before are not
     exchangeable. A season must be shorter than a block.
