@@ -1,10 +1,11 @@
 """The experiments of the four papers, one after the other: ``make papers``, or ``python bench/papers.py [PAPER ...]``.
 
 What belongs to a paper stands on its page, docs/papers/PAPER.md, as `bench COMMAND`. Results are kept in a folder of
-their own; what is there, of this version of the library, is not measured again, so that a run that was stopped, killed
-or interrupted goes on where it was, within the longest commands too. A result of another version is named and measured
-anew, and so is one that lacks a set which is there by now. A set that is absent is named with its origin by the command
-that wants it, and the run goes on; so it does after a command that fails, which the last lines name.
+their own; what is there, of this version and code of the library, is not measured again, so that a run that was
+stopped, killed or interrupted goes on where it was, within the longest commands too. A result of another version, or of
+code that has changed since, is named and measured anew, and so is one that lacks a set which is there by now. A set
+that is absent is named with its origin by the command that wants it, and the run goes on; so it does after a command
+that fails, which the last lines name.
 """
 
 import argparse
@@ -12,6 +13,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import provenance
 
 import run
 from bench_data import DATA
@@ -44,6 +47,10 @@ def stale(name, folder):
         return "absent"
     if record["fastsketch"] != version_of_library():
         return f"there is one of version {record['fastsketch']}"
+    if "code" not in record:
+        return "there is one of code that was not recorded"
+    if older := provenance.changed(record["code"]["modules"]):
+        return f"there is one of other code: {', '.join(older)}"
     come = [file for file in record.get("absent", ()) if (DATA / file).exists()]
     return f"there is one without {', '.join(come)}" if come else ""
 

@@ -157,7 +157,8 @@ PICTURED = {
     "errors": [
         Lines("curves", "examples", ("online error",), by=("method",), each="set", log="xy", along="examples",
               axis="online error", across=3, height=2.5),
-        Bars("main", ("method",), ("online error, best",), each="set", ours="RFD", across=2, axis="online error, %"),
+        Bars("main", ("method",), ("online error, best",), where={"m": ("10", "30", "any")}, each="set", ours="RFD",
+             across=2, axis="online error, %"),
     ],
     "regression": [
         Lines("curves", "rounds", ("ADA-FULL, mirror_descent", "ADA-FFD, mirror_descent", "ADA-FD, mirror_descent",

@@ -92,12 +92,12 @@ COMMANDS = {
 }
 # Of some commands a part can be measured; its results are kept apart.
 PARTS = {
-    "--only": {"headline": "jobs"},
+    "--only": {"headline": "jobs", "regression": "tau, for the table of sizes"},
     "--sets": {"biases": "names of sets", "catalogues": "names of sets", "wide": "names of cases"},
 }
-JOIN = ("headline", "biases", "wide")
+JOIN = ("headline", "biases", "wide", "regression")
 KEEP = ("biases", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
-KEEP += ("wiberg", "optimizers", "paths")
+KEEP += ("wiberg", "optimizers", "paths", "errors")
 
 
 def parser():

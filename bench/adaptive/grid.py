@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import fastsketch as fs
-from bench_papers import PLAIN
+from bench_papers import adaptive
 from fastsketch._kernels.online.numbers import RANK, ROWS
 
 
@@ -40,8 +39,8 @@ class AdaptiveGrid:
             self.losses, self.rounds = np.zeros(len(self.points)), None
             self.setting = method, form, sketch_size
         else:
-            more = {"method": method, "form": form, "loss": "absolute", **PLAIN}
-            self.models = [fs.AdaptiveSubgradient(sketch_size, **point._asdict(), **more) for point in self.points]
+            more = {"form": form, "loss": "absolute"}
+            self.models = [adaptive(method, sketch_size, **point._asdict(), **more) for point in self.points]
 
     def update(self, rows, y):
         """Learn from dense rows (n, d), at all points."""
@@ -94,7 +93,7 @@ def _rounds(d, points, method, form, sketch_size):
 
 def _whole(d, _):
     """Of all of G, as a model turns them from one round to the next: a third of the time of `eigh`."""
-    model = fs.AdaptiveSubgradient(2, method="ada_full", loss="absolute", learning_rate=1.0, delta=1.0, **PLAIN)
+    model = adaptive("ada_full", 2, loss="absolute", learning_rate=1.0, delta=1.0)
 
     def eigenpairs(x):
         model.update(x[np.newaxis], np.ones(1))

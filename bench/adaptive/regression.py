@@ -4,10 +4,9 @@ import time
 
 import numpy as np
 
-import fastsketch as fs
 from adaptive.grid import TOGETHER, AdaptiveGrid
 from bench_data import matlab, mnist
-from bench_papers import PLAIN
+from bench_papers import adaptive
 from bench_tools import few, seconds, spread, table
 from fastsketch import reference
 from store import Parts
@@ -46,11 +45,11 @@ TARGETS = {
 }
 STREAMS = {"ada_full": 1, "ada_lr": 2}  # where five take minutes; --quick: one of each
 SIZES = {  # with a buffer of twice as many directions ADA-FFD never shrinks from 251 on, ADA-FD not from 501 on
-    "ada_ffd": (20, 40, 80, 250, 251),
-    "ada_fd": (20, 40, 80, 250, 501),
+    "ada_ffd": (20, 40, 60, 80, 250, 251),
+    "ada_fd": (20, 40, 60, 80, 250, 501),
     "ada_lr": (20, 40),
-    "radagrad": (20, 40, 80),
-    "fd_son": (20, 40, 80),
+    "radagrad": (20, 40, 60, 80),
+    "fd_son": (20, 40, 60, 80),
 }
 EVERY = 500  # rounds between two points of a curve
 CASES = [
@@ -78,7 +77,17 @@ def stream(seed, rounds=10_000):
 
 def regression(args):
     """Total regret (the best weights have none) with the best step sizes of the papers' grids; time of a round."""
-    parts, out, by_eta, curves = Parts(args), [], {}, {}
+    if args.only not in ("", "tau"):
+        raise SystemExit(f"--only {args.only}: there is tau")
+    parts = Parts(args)
+    if args.only != "tau":
+        _streams(args, parts)
+    _sizes(args, parts)
+
+
+def _streams(args, parts):
+    """Regrets of all streams by method, step size and round, and the time beside NumPy (Figures 1 and 2)."""
+    out, by_eta, curves = [], {}, {}
     for method, form in CASES[: few(99, 2)]:
         of_streams = [
             parts.of(f"{method} {form} {seed}", _of_stream, method, form, seed)
@@ -117,7 +126,6 @@ def regression(args):
     )
     columns = ["method", "us a round", "NumPy, us", "ratio"]
     table(parts.of("NumPy", _speed), columns, "numpy", runs="the least of 3 (NumPy: of 2)")
-    _sizes(args, parts)
 
 
 def _of_stream(method, form, seed):
@@ -143,7 +151,7 @@ def _round(rows, y, n, tau=20, **options):
         grid = AdaptiveGrid([options["learning_rate"]], [options["delta"]], method=options["method"], sketch_size=tau)
         grid.update(rows[:1], y[:1])
         return seconds(lambda: grid.update(rows[1 : n + 1], y[1 : n + 1])) / n
-    model = fs.AdaptiveSubgradient(tau, loss="absolute", **PLAIN, **options).update(rows[:600], y[:600])
+    model = adaptive(sketch_size=tau, loss="absolute", **options).update(rows[:600], y[:600])
     return min(seconds(lambda: model.copy().update(rows[:n], y[:n])) for _ in range(3)) / n
 
 
@@ -304,8 +312,7 @@ def _mistakes(x, y, classes, method, form, eta, delta):
             total += mistakes
             coefs.append(coef)
             continue
-        steps = {"method": method, "form": form, "learning_rate": eta, "delta": delta}
-        model = fs.AdaptiveSubgradient(20, loss="squared_hinge", **PLAIN, **steps)
+        model = adaptive(method, 20, loss="squared_hinge", form=form, learning_rate=eta, delta=delta)
         try:
             model.update(x, np.where(y == label, 1.0, -1.0))
             total += round(model.progress["error_rate"] * len(x))

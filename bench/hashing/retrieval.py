@@ -11,6 +11,7 @@ import bench_data
 import fastsketch as fs
 from bench_data import sift5k
 from bench_tools import few, interleaved, least, rival, seconds, spread, table
+from fastsketch import papers
 from fastsketch.reference import baselines
 from hashing.gist import cifar10_gist
 from hashing.ordinal import OrdinalConstraint
@@ -98,7 +99,7 @@ def methods(n_bits, rows, seed):
         "OSH": sketch(method="fd", rotation="random"),
         "FROSH": sketch(rotation="random"),
         "DFROSH(5)": lambda: dfrosh(n_bits, rows, seed=seed)[0],
-        "FROSH, no rotation": sketch(rotation=None),
+        "FROSH, no rotation": lambda: papers.frosh(n_bits, seed=seed).update(rows),
         "FROSH, itq": sketch(rotation="itq"),
         "exact, itq": sketch(method="exact", rotation="itq"),
         "ITQ": lambda: baselines.ITQ(n_bits, seed=seed).update(rows),

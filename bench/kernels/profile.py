@@ -37,12 +37,21 @@ def work():
     "Faster Frequent Directions": """
 rows = rng.standard_normal((n, 1024))
 def work():
-    papers.faster_frequent_directions(64, solver="gram").update(rows).sketch()
+    for _ in range(10):
+        papers.faster_frequent_directions(64, solver="gram").update(rows).sketch()
+""",
+    "Walsh-Hadamard transform": """
+rows = rng.standard_normal((4096, 784))
+def work():
+    for _ in range(50):
+        fs.sketching.fwht(rows)
+        rows[...] /= 64  # as long as before
 """,
     "hash": """
 rows = rng.standard_normal((n, 1024))
 def work():
-    fs.SketchHash(32).update(rows).encode(rows)
+    for _ in range(10):
+        fs.SketchHash(32).update(rows).encode(rows)
 """,
     "sparse sketch": """
 rows = sparse.random_array((n, 20_000), density=1e-3, format="csr", random_state=np.random.RandomState(0))
@@ -65,6 +74,11 @@ def work():
 cells = sparse.random_array((n, 1000), density=0.02, format="csr", random_state=np.random.RandomState(0))
 def work():
     fs.LowRankModel(5).fit(cells)
+""",
+    "GLRL": """
+cells = sparse.random_array((n, 1000), density=0.02, format="csr", random_state=np.random.RandomState(0))
+def work():
+    papers.glrl(5, loss="square").fit(cells)
 """,
 }
 SCRIPT = """import numpy as np, fastsketch as fs

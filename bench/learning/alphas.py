@@ -1,15 +1,11 @@
 """RFD paper, Table 2: accuracy of sketched Newton learners over the paper's whole grid of alpha0, five splits."""
 
-from functools import partial
-
 import numpy as np
 
-import fastsketch as fs
-from bench_papers import NEWTON, PLAIN, RFD0
+from bench_papers import adaptive, newton
 from bench_tools import few, spread, table
-from learning.newton import accuracy, labelled, split
+from learning.newton import ALPHAS, accuracy, labelled, split
 
-ALPHAS = tuple(10.0**k for k in range(-3, 7))
 SPLITS = 5
 SKETCH = {"a9a": 10, "farm-ads": 30}  # the middle one of the paper's three
 # Table 2, %, of that size.
@@ -21,11 +17,10 @@ PAPER = {
 
 def learners(size):
     """Return {method: [a model for each alpha0, of ADAGRAD for each step size]}."""
-    models = {"RFD0": [fs.SketchedNewton(size, **RFD0)]}
-    for method in ("rfd", "fd", "pfd"):
-        models[method] = [fs.SketchedNewton(size, method=method, alpha0=alpha, **NEWTON) for alpha in ALPHAS]
-    steps = partial(fs.AdaptiveSubgradient, size, method="ada_diag", loss="square", loss_scale=2.0, **PLAIN)
-    return {**models, "ADAGRAD": [steps(learning_rate=alpha) for alpha in ALPHAS]}
+    models = {"RFD0": [newton("rfd", size, alpha0=0.0)]}
+    models |= {method: [newton(method, size, alpha0=alpha) for alpha in ALPHAS] for method in ("rfd", "fd", "pfd")}
+    steps = [adaptive("ada_diag", size, loss="square", loss_scale=2.0, learning_rate=alpha) for alpha in ALPHAS]
+    return {**models, "ADAGRAD": steps}
 
 
 def tried(models, x, y, test, truth):

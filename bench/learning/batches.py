@@ -4,8 +4,9 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from bench_papers import PLAIN, RFD0
+from bench_papers import PLAIN
 from bench_tools import few, least, rival, table
+from fastsketch import papers
 
 SIZES = (1, 2, 5, 10, 50, 200, 1000)
 REPEATS = 7
@@ -27,7 +28,7 @@ def batches(args):
         "FrequentDirections(20)": _updates(fs.FrequentDirections(20), dense),
         "FrequentDirections(20), CSR": _updates(fs.FrequentDirections(20), csr),
         "SketchHash(32)": _updates(fs.SketchHash(32), dense),
-        "SketchedNewton, the paper's RFD0": _updates(fs.SketchedNewton(10, **RFD0), dense, 2 * labels - 1),
+        "SketchedNewton, the paper's RFD0": _updates(papers.rfd_son(10), dense, 2 * labels - 1),
         "SketchedNewton()": _updates(fs.SketchedNewton(), dense, labels),
         "SketchedNewton(), CSR": _updates(fs.SketchedNewton(), csr, labels),
         "ADA-FFD, as in the paper": _updates(fs.AdaptiveSubgradient(10, **PLAIN), dense, labels),

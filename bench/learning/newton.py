@@ -7,15 +7,18 @@ import numpy as np
 
 import fastsketch as fs
 from bench_data import farm_ads, matlab, mnist, svmlight
-from bench_papers import NEWTON, PLAIN, RFD0
+from bench_papers import adaptive
+from bench_papers import newton as newton_of
 from bench_tools import few, seconds, spread, table
+from fastsketch import papers
 from fastsketch.reference import full_online_newton
 from learning.sketched_steps import Oja, RandomProjection
+from store import Parts
 
 SPLITS = 5
 SIZES = {"a9a": (5, 10, 20), "mushrooms": (5, 10, 20), "farm-ads": (20, 30, 50), "farm-ads, unit rows": (20, 30, 50)}
-ALPHAS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
-METHODS = {method: partial(fs.SketchedNewton, method=method, **NEWTON) for method in ("rfd", "fd", "pfd")}
+ALPHAS = tuple(10.0**k for k in range(-3, 7))
+METHODS = {method: partial(newton_of, method) for method in ("rfd", "fd", "pfd")}
 METHODS |= {"rp": RandomProjection, "oja": Oja}
 
 
@@ -74,7 +77,7 @@ def newton(args):
             scores, times = {}, {}
             for seed in range(few(SPLITS, 1)):
                 x, y, test, truth = split(*found, seed)
-                models = {"RFD0": fs.SketchedNewton(size, **RFD0)}
+                models = {"RFD0": papers.rfd_son(size)}
                 for method, make in METHODS.items():
                     for alpha0 in (1.0, 100.0):
                         models[f"{method}, alpha0 = {alpha0:g}"] = make(size, alpha0=alpha0)
@@ -96,7 +99,7 @@ def newton(args):
             cells = []
             for alpha0 in ALPHAS:
                 try:
-                    model = fs.SketchedNewton(SIZES[name][1], method=method, alpha0=alpha0, **NEWTON).update(x, y)
+                    model = METHODS[method](SIZES[name][1], alpha0=alpha0).update(x, y)
                     cells.append(f"{100 * accuracy(model, test, truth):.2f}")
                 except FloatingPointError:
                     cells.append("diverges")
@@ -112,8 +115,10 @@ def _sparse(rows):
     return csr_array(np.hstack([rows, np.zeros((len(rows), 60))]))
 
 
-# Sets of the RFD paper, or what is nearest to those that are not free.
+# Sets of the RFD paper, or what is nearest to those that are not free, and the sizes of its sketches.
 FIGURES = ("a9a", "mushrooms", "farm-ads", "news20", "Isolet", "MNIST")
+WIDE = ("farm-ads", "news20")
+POINTS = 25  # of a curve
 
 
 def two_classes(name):
@@ -131,49 +136,57 @@ def two_classes(name):
 
 def errors(args):
     """RFD paper, Figures 3 to 11: test error against alpha0, online error curves, RFD0 against FULL-ON."""
-    out, curves = [], {}
-    square = {"loss": "square", "loss_scale": 2.0, **PLAIN}
+    parts, out, lines = Parts(args), [], []
     for name in FIGURES[:1] if args.quick else FIGURES:
         found = two_classes(name)
         if found is None:
             continue
-        size = 20 if name in ("farm-ads", "news20") else 10
-        x, y, test, truth = split(*found, 0)
-        full = x.shape[1] <= 1000
-        curves[name], run = {}, {"RFD0-SON": [fs.SketchedNewton(size, **RFD0)]}
-        for method, make in METHODS.items():
-            run[f"{method.upper()}-SON"] = [make(size, alpha0=alpha) for alpha in ALPHAS]
-        if full:
-            run["FULL-ON"] = [FullNewton(alpha) for alpha in ALPHAS]
-        run["ADAGRAD"] = [
-            fs.AdaptiveSubgradient(size, method="ada_diag", learning_rate=alpha, **square) for alpha in ALPHAS
-        ]
-        for label, models in run.items():
-            cells, best = [], None
-            for model in models:
-                try:
-                    model.update(x, y)
-                    wrong = np.cumsum(model.last_scores * y <= 0) / np.arange(1, len(y) + 1)
-                    cells.append(f"{100 * (1 - accuracy(model, test, truth)):.2f}")
-                    if best is None or wrong[-1] < best[-1]:
-                        best = wrong
-                except FloatingPointError:
-                    cells.append("diverges")
-            if best is not None:
-                curves[name][label] = best
-            cells += ["same"] * (len(ALPHAS) - len(cells))
-            out.append([name, size, label, f"{100 * best[-1]:.2f}" if best is not None else "", *cells])
+        parted = split(*found, 0)
+        sizes = SIZES["farm-ads" if name in WIDE else "a9a"][: 1 if args.quick else None]
+        cases = [(size, label) for size in sizes for label in ("RFD0", *METHODS)]
+        cases += [("any", label) for label in ("full", "adagrad")[name in WIDE :]]
+        for size, label in cases:
+            online, cells, curve = parts.of(f"{name} {size} {label}", _grid, parted, size, label)
+            out.append([name, size, SHOWN[label], online, *cells])
             print(*out[-1], flush=True)
-    table(
-        out, ["set", "m", "method", "online error, best", *(f"alpha0 = {a:g}" for a in ALPHAS)], "main", runs="1 split"
-    )
-    lines = []
-    for name, found in curves.items():
-        n = len(next(iter(found.values())))
-        for at in np.unique(np.geomspace(20, n, 25).astype(int)):
-            lines += [[name, at, label, f"{curve[at - 1]:.5f}"] for label, curve in found.items()]
-    note = "Share of mistakes so far, with the best alpha0."
+            if size in (sizes[len(sizes) // 2], "any"):
+                lines += [[name, at, SHOWN[label], f"{share:.5f}"] for at, share in curve]
+    heads = [f"alpha0 = {a:g}" for a in ALPHAS]
+    table(out, ["set", "m", "method", "online error, best", *heads], "main", runs="1 split")
+    note = "Share of mistakes so far, with the best alpha0 and the middle one of the sizes."
     table(lines, ["set", "examples", "method", "online error"], "curves", runs="1 split", note=note)
+
+
+SHOWN = {"RFD0": "RFD0-SON", **{method: f"{method.upper()}-SON" for method in METHODS}}
+SHOWN |= {"full": "FULL-ON", "adagrad": "ADAGRAD"}
+
+
+def _grid(parted, size, label):
+    """(the least online error in %, test errors in % for every alpha0, [(rows, share of mistakes until then)])."""
+    x, y, test, truth = parted
+    if label == "RFD0":
+        models = [papers.rfd_son(size)]
+    elif label == "full":
+        models = [FullNewton(alpha) for alpha in ALPHAS]
+    elif label == "adagrad":
+        models = [adaptive("ada_diag", 2, loss="square", loss_scale=2.0, learning_rate=alpha) for alpha in ALPHAS]
+    else:
+        models = [METHODS[label](size, alpha0=alpha) for alpha in ALPHAS]
+    cells, best = [], None
+    for model in models:
+        try:
+            model.update(x, y)
+        except FloatingPointError:
+            cells.append("diverges")
+            continue
+        wrong = np.cumsum(model.last_scores * y <= 0) / np.arange(1, len(y) + 1)
+        cells.append(f"{100 * (1 - accuracy(model, test, truth)):.2f}")
+        best = wrong if best is None or wrong[-1] < best[-1] else best
+    cells += ["same"] * (len(ALPHAS) - len(cells))
+    if best is None:
+        return "", cells, []
+    places = np.unique(np.geomspace(20, len(y), POINTS).astype(int))
+    return f"{100 * best[-1]:.2f}", cells, [(int(at), float(best[at - 1])) for at in places]
 
 
 def cost(args):
@@ -182,7 +195,7 @@ def cost(args):
 
     rng, n = np.random.default_rng(0), few(600, 20)
     makers = {
-        "SketchedNewton": lambda m: fs.SketchedNewton(m, **RFD0),
+        "SketchedNewton": papers.rfd_son,
         "ADA-FFD": lambda m: fs.AdaptiveSubgradient(m, loss="absolute"),
         "ADA-DIAG": lambda m: fs.AdaptiveSubgradient(m, method="ada_diag", loss="absolute"),
     }

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from bench_papers import RFD0
+from fastsketch import papers
 from learning.sets import found_of, subset, task_of, within
 
 RIVER_ROWS = {"news20": 4000, "MNIST": 4000}  # training rows, where all would take minutes an order
@@ -349,7 +349,7 @@ CONSTANT = "the constant"
 LEARNERS = (
     Learner(NEWTON, ours(fs.SketchedNewton), "ours"),
     Learner(ADAPTIVE, ours(fs.AdaptiveSubgradient), "ours"),
-    Learner("SketchedNewton, the paper's RFD0, m = 20", by_hand(fs.SketchedNewton, **RFD0), "ours"),
+    Learner("SketchedNewton, the paper's RFD0, m = 20", by_hand(papers.rfd_son, sketch_size=20), "ours"),
     Learner(OF_NUMBERS[NEWTON], ours(fs.SketchedNewton, loss="square"), "ours", kinds="numbers"),
     Learner(OF_NUMBERS[ADAPTIVE], ours(fs.AdaptiveSubgradient, loss="square"), "ours", kinds="numbers"),
     Learner(CONSTANT, constant, passes="none", kinds="both"),

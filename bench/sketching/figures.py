@@ -1,18 +1,21 @@
 """Accuracy: the RFD paper's Figures 1 and 2 on real data, and streams on which truncation fails or wins."""
 
+from functools import partial
+
 import numpy as np
 
 import fastsketch as fs
 from bench_data import dataset
 from bench_tools import table
 from benchmarks.rows import frosh_rows
+from fastsketch import papers
 
 SETS = ("a9a", "farm-ads", "Isolet", "news20", "MNIST")
-CURVES = {  # label: method, beta
-    "FD": ("fd", None),
-    "CFD": ("cfd", None),
-    "RFD": ("rfd", None),
-    **{f"PFD {beta}": ("pfd", beta) for beta in (0.2, 0.4, 0.6, 0.8)},
+CURVES = {  # label: sketch of a size, all with a doubled buffer
+    "FD": papers.fast_frequent_directions,
+    "CFD": partial(fs.FrequentDirections, method="cfd"),
+    "RFD": papers.fast_robust_frequent_directions,
+    **{f"PFD {beta}": partial(fs.FrequentDirections, method="pfd", beta=beta) for beta in (0.2, 0.4, 0.6, 0.8)},
 }
 
 
@@ -59,11 +62,10 @@ def figures(args):
         rng, multiply = np.random.default_rng(0), products_of(rows)
         total = spectral_error(multiply, d, np.zeros((1, d)), 0.0, rng)
         results[name] = {"shape": (n, d), "sizes": sizes, "errors": {}}
-        for label, (method, beta) in CURVES.items():
+        for label, make in CURVES.items():
             errors = []
             for size in sizes:
-                sketch = fs.FrequentDirections(size, method=method, beta=beta, buffer_size=size, solver="gram")
-                sketch.update(rows)
+                sketch = make(size, solver="gram").update(rows)
                 error = spectral_error(multiply, d, sketch.sketch(), sketch.alpha, rng)
                 if error > sketch.error_bound * 1.001:
                     raise SystemExit(f"{name}, {label}, l = {size}: error {error} beyond {sketch.error_bound}")

@@ -62,6 +62,20 @@ def test_the_hours_on_the_page_are_those_of_all_commands():
     assert set(named.split()) == set(papers.commands())
 
 
+def test_a_result_of_other_code_is_measured_anew(started, tmp_path, capsys):
+    first, second, *_ = papers.commands(["glrl"])
+    started("glrl")
+    for name, modules in ((first, {"fastsketch.sketching": "0" * 12}), (second, None)):
+        record = store.read(tmp_path / f"{name}.json")
+        record["code"]["modules"] = modules
+        if modules is None:  # as results of before were stored
+            del record["code"]
+        store.write(record, tmp_path / f"{name}.json")
+    assert started("glrl") == (0, [first, second])
+    out = capsys.readouterr().out
+    assert "there is one of other code: sketching" in out and "there is one of code that was not recorded" in out
+
+
 def test_an_interrupted_run_goes_on(started, tmp_path, capsys):
     first, second, *others = papers.commands(["frosh"])
     assert started("frosh", answers={second: KeyboardInterrupt()}) == (130, [first, second])
