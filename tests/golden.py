@@ -74,6 +74,7 @@ EARLIER = {
     "quantizer-anchored-weighted-sample": "quantizer-anchored",
     "ease-chosen-decayed-no-popularity-power": "ease-chosen-decayed",
     "ease-by-ids-no-popularity-power": "ease-by-ids",
+    "monitor-variance-share": "monitor",
 }
 
 

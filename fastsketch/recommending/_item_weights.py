@@ -37,7 +37,7 @@ from fastsketch.ridge._gram_model import (
     scaled_diagonal,
 )
 from fastsketch.ridge._held_out import HeldOut, hash_integers
-from fastsketch.ridge._path import RIDGE_RATIO, hill_climb, is_as_good, standard_error, steps_as_good_as_best
+from fastsketch.ridge._path import RIDGE_RATIO, best_step, hill_climb, standard_error
 from fastsketch.sketching._engines import AnyEngine, SparseEngine, by_column
 from fastsketch.sketching._read_out import reads_by_feature
 
@@ -267,10 +267,7 @@ class RidgeTrial(NamedTuple):
         return ndcg_at(items, self.hidden)
 
     def choose_walk_weight(self, ridge: float, walks: Walks) -> float:
-        """Choose the smallest weight of random walks whose NDCG@20 is close to the best.
-
-        It is one of ``WALK_WEIGHTS``. Close means within SLACK standard errors of the difference.
-        """
+        """Choose the weight of random walks with the best NDCG@20, one of ``WALK_WEIGHTS``; ties go to the smallest."""
         weights, step = item_weights(self.gram, ridge), max(1, MAX_SCORES // len(self.gram.z))
         values_by_weight: list[list[NDArray[np.float64]]] = [[] for _ in WALK_WEIGHTS]
         for start in range(0, self.shown.shape[0], step):
@@ -281,9 +278,8 @@ class RidgeTrial(NamedTuple):
                 total_scores = scores + np.float32(weight) * added
                 items, _ = top_scores(total_scores, NDCG_DEPTH, [csr_structure(shown)], allowed=self.open_items)
                 values.append(ndcg_at(items, hidden))
-        ndcgs = [np.concatenate(values) for values in values_by_weight]
-        best = max(ndcgs, key=lambda values: values.mean())
-        return next(weight for weight, values in zip(WALK_WEIGHTS, ndcgs, strict=True) if is_as_good(best - values))
+        ndcgs = [np.concatenate(values).mean() for values in values_by_weight]
+        return WALK_WEIGHTS[int(np.argmax(ndcgs))]
 
 
 def split_items(users: HeldOut, share: float) -> Split:
@@ -309,19 +305,18 @@ def evaluate_ridges(trial: RidgeTrial, ridges: Sequence[float]) -> RidgePath:
 def search_ridge(trial: RidgeTrial, unit: float) -> RidgePath:
     """Choose a ridge penalty by hill climbing on a geometric grid.
 
-    The grid has steps of sqrt(10) and starts at three times `unit`. A few hundred users determine the best ridge only
-    roughly. Of the ridges whose score is below the best one by at most SLACK standard errors of the difference, the
-    nearest to the start is chosen.
+    The grid has steps of sqrt(10) and starts at three times `unit`. The ridge with the best NDCG is chosen; ties go to
+    the largest.
     """
     evaluated = hill_climb(
         lambda step: trial.scores(START_RIDGE * unit * RIDGE_RATIO**step),
         SMALLEST_RIDGE / START_RIDGE,
         LARGEST_RIDGE / START_RIDGE,
     )
-    best_step = min(steps_as_good_as_best(evaluated), key=lambda step: (abs(step), -step))
     steps = sorted(evaluated)
     return _ridge_path(
-        [(START_RIDGE * unit * RIDGE_RATIO**step, evaluated[step]) for step in steps], steps.index(best_step)
+        [(START_RIDGE * unit * RIDGE_RATIO**step, evaluated[step]) for step in steps],
+        steps.index(best_step(evaluated)),
     )
 
 

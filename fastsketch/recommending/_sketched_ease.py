@@ -44,8 +44,8 @@ class SketchedEASE(ItemLearner):
         In squared units of the weighted rows. By default it is chosen when the weights are first needed, by the
         ``NDCG@20`` of hidden items of the users in the reservoir, who are excluded from the sketch until then. The
         ridges are a geometric path in steps of sqrt(10) around three times the mean of ``popularity``, within 1e-3 and
-        1e6 times that mean. Of those within half a standard error of the best the nearest to the start is chosen. With
-        fewer than 100 users the start is taken. ``select_ridge`` chooses the ridge on users of your own.
+        1e6 times that mean, and the one with the best score is taken. With fewer than 100 users it is the start.
+        ``select_ridge`` chooses the ridge on users of your own.
     method : {"isvd", "rfd"}, default "isvd"
         Method of the sketch. Iterative SVD ("isvd") ranked best on all data that we tried. Robust Frequent Directions
         ("rfd") is guaranteed not to lose tastes that appear late, and is about as good if l is large for the data.

@@ -1,7 +1,4 @@
-"""Hill-climbing search for the ridge penalty with the best held-out score, and a test which other ones are as good.
-
-A few hundred rows determine the best ridge only roughly. A deficit below its standard error is therefore ignored.
-"""
+"""Hill-climbing search for the ridge penalty with the best held-out score."""
 
 from collections.abc import Callable
 
@@ -12,8 +9,6 @@ Values = NDArray[np.float64]
 
 # Ratio of neighbouring ridges in a search.
 RIDGE_RATIO = 10.0**0.5
-# Mean deficits of at most this many standard errors against the best ridge are ignored.
-SLACK_STANDARD_ERRORS = 0.5
 
 
 def hill_climb(
@@ -59,17 +54,6 @@ def hill_climb(
 def best_step(scores_by_step: dict[float, Values]) -> float:
     """Return the grid step of the highest mean score; among equal ones the largest step."""
     return max(scores_by_step, key=lambda step: (scores_by_step[step].mean(), step))
-
-
-def steps_as_good_as_best(scores_by_step: dict[float, Values]) -> list[float]:
-    """Return the steps whose scores are as good as the best by ``is_as_good``, in ascending order."""
-    best = scores_by_step[best_step(scores_by_step)]
-    return [step for step in sorted(scores_by_step) if is_as_good(best - scores_by_step[step])]
-
-
-def is_as_good(deficits: Values) -> bool:
-    """Return True if the mean of the rows' deficits (n,) against the best score is at most half a standard error."""
-    return deficits.mean() <= SLACK_STANDARD_ERRORS * standard_error(deficits)
 
 
 def standard_error(values: Values) -> float:

@@ -20,7 +20,7 @@ from fastsketch._kernels.guard import changes, reads
 from fastsketch.ridge._cross_validation import GeneralisedCrossValidation, LeaveOneOut
 from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._moments import TINY, ExcludedRowsGram, Moments, column_lengths
-from fastsketch.ridge._path import RIDGE_RATIO, is_as_good, standard_error
+from fastsketch.ridge._path import RIDGE_RATIO, standard_error
 from fastsketch.ridge._read_out import (
     MIN_ROWS,
     Choice,
@@ -778,8 +778,8 @@ class SketchedRidge(RidgeLearner):
                 steps = steps.step((yield from images(steps.direction)), solve)
         if if_better and (column_lengths(steps.residual) > tolerance * lengths).any():
             sketch_errors = self._errors_on_residual_rows(None, self._residual_ridge(sketch_choice or choice))
-            deficits = sketch_errors - self._errors_on_residual_rows(steps.solution[:, c:])
-            if len(deficits) and is_as_good(deficits):
+            refined_errors = self._errors_on_residual_rows(steps.solution[:, c:])
+            if len(refined_errors) and sketch_errors.mean() <= refined_errors.mean():
                 return None
         return Refined(steps, choice, n_choosing if refined is None else refined.to_choose)
 
