@@ -165,7 +165,9 @@ def fast_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirectio
     >>> papers.fast_frequent_directions(4).update(rows).sketch().shape
     (3, 8)
     """
-    return FrequentDirections(sketch_size, **_sketch("Algorithm 4", {"method": "fd", "buffer_size": None}, given))
+    return FrequentDirections(
+        sketch_size, **_sketch("Algorithm 4", {"method": "fd", "buffer_size": sketch_size}, given)
+    )
 
 
 def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> FrequentDirections:
@@ -200,7 +202,7 @@ def fast_robust_frequent_directions(sketch_size: int, *, alpha0: float = 0.0, **
     >>> papers.fast_robust_frequent_directions(4).update(rows).sketch().shape
     (3, 8)
     """
-    printed = _sketch("Algorithm 5", {"method": "rfd", "buffer_size": None}, given)
+    printed = _sketch("Algorithm 5", {"method": "rfd", "buffer_size": sketch_size}, given)
     return FrequentDirections(sketch_size, alpha0=alpha0, **printed)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from fastsketch import papers, reference
 from fastsketch._core.losses import LOSSES
@@ -49,6 +50,14 @@ def test_doubled_buffers_are_algorithms_4_and_5(n):
     assert abs(plain.shrinkage - delta) <= 1e-11 * SQUARES
     assert np.abs(gram(other.sketch()) - gram(robust)).max() <= 1e-11 * SQUARES
     assert abs(other.alpha - alpha) <= 1e-11 * SQUARES
+
+
+@pytest.mark.parametrize("make", [papers.fast_frequent_directions, papers.fast_robust_frequent_directions])
+def test_doubled_buffers_are_no_larger_for_sparse_rows(make):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 300)) * (rng.random((200, 300)) < 0.02)
+    dense, sparse = (make(6, solver="gram").update(each) for each in (rows, csr_array(rows)))
+    assert abs(sparse.shrinkage - dense.shrinkage) <= 1e-11 * np.square(rows).sum()
 
 
 def _flushed(b, m):
