@@ -47,7 +47,7 @@ STREAMS = {"ada_full": 1, "ada_lr": 2}  # where five take minutes; --quick: one 
 SIZES = {  # with a buffer of twice as many directions ADA-FFD never shrinks from 251 on, ADA-FD not from 501 on
     "ada_ffd": (20, 40, 60, 80, 250, 251),
     "ada_fd": (20, 40, 60, 80, 250, 501),
-    "ada_lr": (20, 40),
+    "ada_lr": (20, 40, 60, 80),
     "radagrad": (20, 40, 60, 80),
     "fd_son": (20, 40, 60, 80),
 }
