@@ -12,7 +12,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._core.validation import as_flag, as_integer
+from fastsketch._core.validation import as_flag, as_integer, is_sparse
 from fastsketch._core.warning import warn_caller
 from fastsketch.anndata._rows import CellRows, Operations, are_counts, as_mask, column_of, matrix_of
 from fastsketch.data.files._replacing import same_file
@@ -245,7 +245,16 @@ def _find(rows: "Selection", n_comps: int | None, *, zero_center: bool, dtype: n
 
 def _centred(source: Source, k: int, dtype: np.dtype[Any]) -> Components:
     is_exact = SketchedPCA(k)._template(source.n_rows, source.n_features, source.dtype).solver == "exact"
-    model = SketchedPCA(k).fit(source if is_exact else _in_memory(source))
+    rows = _in_memory(source)
+    is_csr = is_sparse(rows) and rows.format == "csr"
+    model = SketchedPCA(k)
+    try:
+        # The products of sparse rows are faster in memory than chunk by chunk.
+        model = (
+            SketchedPCA(k, solver="exact").fit(rows) if is_exact and is_csr else model.fit(source if is_exact else rows)
+        )
+    except ValueError:
+        model.fit(source)  # its error names the cell
     scores = model._transform_source(source, dtype)
     interval = model.explained_variance_interval_
     return Components(scores, model.components_, model.explained_variance_, model.explained_variance_ratio_, interval)

@@ -75,9 +75,11 @@ def by_columns(p: FitProblem) -> Route:
     products = float(p.n) * p.d**2
     if p.stored is not None:
         products = min(products, 2.0 * p.row_steps)
-    # without a gap in the spectrum LAPACK decomposes a copy of the matrix
+    # Without a gap in the spectrum LAPACK decomposes a copy of the matrix. Sparse rows are summed up with their columns
+    # in another order, and products of dense columns separately.
+    copies = 2 if p.stored is None else 3
     work = 8.0 * 256 * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
-    return Route("columns", products + _eigen(p.d, p.k + 1), 8.0 * 2 * p.d * p.d + work)
+    return Route("columns", products + _eigen(p.d, p.k + 1), 8.0 * copies * p.d * p.d + work)
 
 
 def _eigen(m: int, k: int) -> float:

@@ -64,15 +64,19 @@ def expected(rows, weights, center):
 @pytest.mark.parametrize("block", [64, 1 << 20])
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
-@pytest.mark.parametrize("layout", ["dense", "csr", "csr-through-dense"])
+@pytest.mark.parametrize("layout", ["dense", "csr", "csr-some-dense", "csr-through-dense"])
 @pytest.mark.parametrize("way", ["rows", "columns"])
 @pytest.mark.parametrize("method", ["tfd", "rfd"])
 def test_engines_of_all_rows(monkeypatch, method, way, layout, weights, center, block):
     monkeypatch.setattr(_exact_products, "BLOCK_BYTES", block)
     monkeypatch.setattr(_exact_products, "LEAST", 7)
-    monkeypatch.setattr(_exact_products, "SPARSE_STEP", 1e-9 if layout == "csr" else 1e9)
+    monkeypatch.setattr(_exact_products, "BLOCK_ENTRIES", block)
+    step = {"csr": 1e-9, "csr-some-dense": 50.0}.get(layout, 1e9)
+    monkeypatch.setattr(_exact_products, "INDEXED_STEP", step)
     plain = DENSE if layout == "dense" else SPARSE
     rows = plain if layout == "dense" else sparse.csr_array(plain)
+    if layout == "csr-some-dense":
+        assert 0 < _exact_products.columns_by_density(rows)[1] < 45
     mean, settled = expected(plain, weights, center)
     real = np.linalg.svd(settled, compute_uv=False) ** 2
     solver = "exact" if way == "columns" else "gram"

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,3 +13,11 @@ def turned_rows_times(
     a: NDArray[np.float64],
     n_features: int,
 ) -> NDArray[np.float64]: ...
+def add_csr_gram(
+    indptr_in: NDArray[Any],
+    indices_in: NDArray[Any],
+    data: NDArray[np.float64],
+    rank: NDArray[np.int32],
+    dense: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None: ...

@@ -88,3 +88,88 @@ def turned_rows_times(const int64_t[::1] indptr, const int32_t[::1] indices, con
         transpose_csr(w.n, w.d, &indptr[0], &indices[0], &data[0], w.stop, w.row, w.value, &place[0])
         fs_pool_run(w.n_parts, turned_part, &w, NULL, 0)
     return out
+
+
+# -- X'X -------------------------------------------------------------------------------------------------------------
+cdef struct Gram:
+    Py_ssize_t n_parts, d, n_dense
+    # the sorted rows, and the entries of each column: their rows, and their positions in the sorted rows
+    const int64_t* indptr
+    const int64_t* first_sparse
+    const int32_t* column
+    const double* value
+    const int64_t* start
+    const int32_t* row
+    const int64_t* position
+    double* out
+
+
+cdef void gram_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    # out[i, j] += sum_r X[r, i] X[r, j] for j >= i, unless both are dense columns
+    cdef Gram* w = <Gram*> context
+    cdef Py_ssize_t i, start = fs_pool_from(w.d, w.n_parts, part, 8), stop = fs_pool_from(w.d, w.n_parts, part + 1, 8)
+    cdef int64_t t, p, end
+    cdef double x
+    cdef double* to
+    for i in range(start, stop):
+        to = w.out + i * w.d
+        for t in range(w.start[i], w.start[i + 1]):
+            x, end = w.value[w.position[t]], w.indptr[w.row[t] + 1]
+            p = w.first_sparse[w.row[t]] if i < w.n_dense else w.position[t]
+            while p + 4 <= end:
+                to[w.column[p]] += x * w.value[p]
+                to[w.column[p + 1]] += x * w.value[p + 1]
+                to[w.column[p + 2]] += x * w.value[p + 2]
+                to[w.column[p + 3]] += x * w.value[p + 3]
+                p += 4
+            while p < end:
+                to[w.column[p]] += x * w.value[p]
+                p += 1
+
+
+def add_csr_gram(indptr_in, indices_in, const double[::1] data, const int32_t[::1] rank, double[:, ::1] dense,
+                 double[:, ::1] out):
+    """Add X'X to `out` for a block of CSR rows X without duplicates, in the order of columns `rank`.
+
+    Column j of X is column rank[j] of `out`, whose upper triangle alone is changed. Products of two of the first m
+    columns are not added: these columns are written to `dense` (n, m), which must be zero before.
+    """
+    cdef int64_t[::1] indptr = np.ascontiguousarray(indptr_in, np.int64)
+    cdef int32_t[::1] indices = np.ascontiguousarray(indices_in, np.int32)
+    cdef Py_ssize_t n = indptr.shape[0] - 1, d = out.shape[0], m = dense.shape[1], r, c
+    cdef int64_t nnz = indptr[n], t, p
+    if nnz == 0:
+        return
+    cdef int64_t[::1] start = np.zeros(d + 1, np.int64), place = np.empty(d, np.int64), position = np.empty(nnz, np.int64)
+    cdef int64_t[::1] filled = np.array(indptr[:n]), first = np.empty(n, np.int64)
+    cdef int32_t[::1] row = np.empty(nnz, np.int32), column = np.empty(nnz, np.int32)
+    cdef double[::1] by_column = np.empty(nnz), value = np.empty(nnz)
+    cdef Gram w
+    w.d, w.n_dense, w.indptr, w.first_sparse, w.column = d, m, &indptr[0], &first[0], &column[0]
+    w.value, w.start, w.row, w.position, w.out = &value[0], &start[0], &row[0], &position[0], &out[0, 0]
+    with nogil:
+        for p in range(nnz):
+            start[rank[indices[p]] + 1] += 1
+        for c in range(d):
+            start[c + 1] += start[c]
+            place[c] = start[c]
+        for r in range(n):
+            for p in range(indptr[r], indptr[r + 1]):
+                c = rank[indices[p]]
+                t = place[c]
+                row[t], by_column[t] = <int32_t> r, data[p]
+                place[c] = t + 1
+        for c in range(d + 1):
+            if c == m:
+                first[:] = filled
+            if c == d:
+                break
+            for t in range(start[c], start[c + 1]):
+                r = row[t]
+                p = filled[r]
+                column[p], value[p], position[t] = <int32_t> c, by_column[t], p
+                filled[r] = p + 1
+                if c < m:
+                    dense[r, c] = by_column[t]
+        w.n_parts = min(d, fs_pool_parts(<double> nnz * (nnz / n), LEAST))
+        fs_pool_run(w.n_parts, gram_part, &w, NULL, 0)
