@@ -1,5 +1,6 @@
 """The same as scanpy 1.11.5 on generated counts: expected.npz has its answers, expected.py has computed them."""
 
+import inspect
 import sys
 import types
 from pathlib import Path
@@ -13,6 +14,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
 import fastsketch.anndata as fa  # noqa: E402
+from fastsketch.anndata._pca import DEFAULT, REMOVED  # noqa: E402
 from tests.anndata.cells import CASES, counts  # noqa: E402
 
 EXPECTED = np.load(Path(__file__).with_name("expected.npz"))
@@ -120,3 +122,24 @@ def test_genes(case, flavor, batch_key, form, n_top_genes, monkeypatch):
         else:
             np.testing.assert_allclose(found, theirs, rtol=1e-5, atol=1e-9, err_msg=column)
     assert not tied or (flavor == "seurat_v3" and batch_key)
+
+
+# The parameters of scanpy.pp.pca in scanpy 1.12, with their defaults.
+SCANPY_1_12 = (
+    "data, n_comps=None, *, layer=None, obsm=None, zero_center=True, svd_solver=None, chunked=False, chunk_size=None, "
+    "random_state=0, return_info=False, mask_var=_empty, use_highly_variable=None, dtype='float32', key_added=None, "
+    "copy=False"
+)
+
+
+def test_the_signature_is_that_of_scanpy():
+    theirs, ours = {}, inspect.signature(fa.pca).parameters
+    exec(f"def pca({SCANPY_1_12}): ...", {"_empty": DEFAULT}, theirs)
+    left = dict(inspect.signature(theirs["pca"]).parameters)
+    for name in REMOVED:
+        del left[name]  # fails for an argument that scanpy does not have
+        with pytest.raises(TypeError, match=name):
+            fa.pca(np.eye(3), **{name: None})
+    found = {name: (each.kind, each.default) for name, each in ours.items() if name in left}
+    assert list(found.items()) == [(name, (each.kind, each.default)) for name, each in left.items()]
+    assert set(ours) - set(left) == {"output", "convert", "removed"}
