@@ -27,7 +27,7 @@ from fastsketch.torch._base import UNTYPED
 from fastsketch.torch._frequent_directions import SETTINGS, FrequentDirections
 
 Mask = str | Callable[[Any], Tensor] | None
-Modules = str | Iterable[str] | type[Module] | tuple[type[Module], ...]
+Modules = str | type[Module] | Iterable[str | type[Module]]
 
 
 def collect(
@@ -59,7 +59,7 @@ def collect(
         ``all_reduce`` merges.
     batches : iterable
         Of mappings (keyword arguments of the model), tuples or lists (positional arguments), or single arguments.
-    modules : str, iterable of str, or type
+    modules : str, type, or iterable of these
         Names as ``model.named_modules()`` has them, with wildcards as in a shell, or classes of modules.
     of : {"inputs", "outputs", "gradients"}, default "inputs"
         What is sketched: the first tensor among the arguments or the results of the module, or the gradient of the
@@ -170,21 +170,19 @@ def collect(
 def _select(model: Module, modules: Modules) -> dict[str, Module]:
     """Return the modules of the given names, patterns or classes, by name."""
     named = dict(model.named_modules())
-    if isinstance(modules, type) or (isinstance(modules, tuple) and all(isinstance(kind, type) for kind in modules)):
-        chosen = {name: module for name, module in named.items() if isinstance(module, cast("Any", modules))}
-        if not chosen:
-            raise ValueError(f"modules: the model has no module of {modules!r}")
-        return chosen
-    patterns: list[Any] = [modules] if isinstance(modules, str) else list(modules)
-    found: dict[str, Module] = {}
-    for pattern in patterns:
-        names = matching(named, pattern)
+    chosen: dict[str, Module] = {}
+    wanted: list[Any] = [modules] if isinstance(modules, str | type) else list(modules)
+    for kind in wanted:
+        if isinstance(kind, type):
+            names = [name for name, module in named.items() if isinstance(module, kind)]
+        else:
+            names = matching(named, kind)
         if not names:
-            near = get_close_matches(pattern, named, 1)
+            near = get_close_matches(str(kind), named, 1)
             hint = f": did you mean {near[0]!r}?" if near else ": model.named_modules() lists them"
-            raise ValueError(f"modules: the model has no module {pattern!r}{hint}")
-        found |= {name: named[name] for name in names}
-    return found
+            raise ValueError(f"modules: the model has no module {kind!r}{hint}")
+        chosen |= {name: named[name] for name in names}
+    return chosen
 
 
 def _in_backward() -> bool:
@@ -204,19 +202,14 @@ def _first_tensor(value: Any) -> Tensor | None:
 def _rows(x: Tensor, name: str, reduce: str, mask: Tensor | None) -> Tensor:
     """Return the rows of a tensor (batch, tokens, d) that count, or their means over the tokens of each sequence."""
     if mask is not None and mask.shape != x.shape[:-1]:
-        raise ValueError(
-            f"mask must have the shape (batch, tokens) of module {name!r}, {tuple(x.shape[:-1])}, "
-            f"got {tuple(mask.shape)}"
-        )
-    kept = None if mask is None else mask.to(x.device) != 0
+        shapes = f"{tuple(x.shape[:-1])}, got {tuple(mask.shape)}"
+        raise ValueError(f"mask must have the shape (batch, tokens) of module {name!r}, {shapes}")
+    kept = x.new_ones(x.shape[:-1], dtype=torch.bool) if mask is None else mask.to(x.device) != 0
     if reduce == "tokens":
-        return x if kept is None else x[kept]
+        return x if mask is None else x[kept]
     if x.ndim != 3:
         raise ValueError(f"reduce='mean' needs tensors (batch, tokens, d), module {name!r} has {tuple(x.shape)}")
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    if kept is None:
-        return wide.mean(1)
-    count = kept.sum(1)
+    wide, count = x.to(torch.promote_types(x.dtype, torch.float32)), kept.sum(1)
     total = wide.masked_fill(kept.logical_not()[..., None], 0.0).sum(1)
     return total[count > 0] / count[count > 0, None]
 
@@ -274,11 +267,9 @@ def save_sketches(sketches: Mapping[str, FrequentDirections], path: "str | PathL
     >>> loaded["layers.0"].n_rows
     100
     """
-    if not isinstance(cast("Any", sketches), Mapping):
-        raise TypeError(f"sketches must be a dict of sketches, got {type(sketches).__name__}")
-    for name, sketch in sketches.items():
-        if not isinstance(cast("Any", sketch), FrequentDirections):
-            raise TypeError(f"sketches must have sketches only, got {type(sketch).__name__} for {name!r}")
+    given: Any = sketches
+    if not isinstance(given, Mapping) or not all(isinstance(sketch, FrequentDirections) for sketch in given.values()):
+        raise TypeError(f"sketches must be a dict of sketches by name, as collect returns it, got {sketches!r}")
     states = {name: sketch.state_dict() for name, sketch in sketches.items()}
     if not fspath(path).endswith(".safetensors"):
         with replacing(path) as file:
@@ -286,11 +277,8 @@ def save_sketches(sketches: Mapping[str, FrequentDirections], path: "str | PathL
         return
     from safetensors.torch import save
 
-    tensors: dict[str, Tensor] = {}
-    settings: dict[str, Any] = {}
-    for name, state in states.items():
-        tensors |= {f"{name}/{key}": value.contiguous() for key, value in state.items() if isinstance(value, Tensor)}
-        settings[name] = {key: value for key, value in state.items() if not isinstance(value, Tensor)}
+    tensors = {f"{name}/{key}": x for name in states for key, x in states[name].items() if isinstance(x, Tensor)}
+    settings = {name: {k: x for k, x in states[name].items() if not isinstance(x, Tensor)} for name in states}
     with replacing(path) as file:
         file.write(save(tensors, {"fastsketch": json.dumps(settings)}))
 
@@ -343,8 +331,8 @@ def load_sketches(
         raise TypeError(f"{path} does not have the states of sketches: save_sketches writes them")
     out = {}
     for name, state in states.items():
-        settings = {key: state.get(key) for key in SETTINGS}
-        dtype = settings.pop("dtype") == "float64"
-        out[name] = FrequentDirections(**settings, dtype=torch.float64 if dtype else torch.float32)
+        dtype = torch.float64 if state.get("dtype") == "float64" else torch.float32
+        settings: dict[str, Any] = {key: state.get(key) for key in SETTINGS} | {"dtype": dtype}
+        out[name] = FrequentDirections(**settings)
         out[name].load_state_dict(state)
     return out

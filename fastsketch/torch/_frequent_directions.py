@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fastsketch._core.validation import MOST_SIZE, as_choice, as_flag, as_integer, as_real, not_finite
 from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch._kernels.sketching.state import SketchState
 from fastsketch.sketching import FrequentDirections as HostSketch
 from fastsketch.sketching._engines import DenseEngine, EngineSetting
 from fastsketch.sketching._methods import METHODS, MethodName
@@ -23,7 +22,6 @@ from fastsketch.torch._row_buffer import NUMPY_DTYPES, RowBuffer, full_precision
 DEVICE_METHODS = tuple(name for name, method in METHODS.items() if not method.tracks)
 # Rows collected between shrinks, in units of sketch_size: each shrink waits for the device once.
 BUFFER_RATIO = 5
-N_BOOK, N_COUNT = len(SketchState.SUMS), len(SketchState.COUNTS)
 SETTINGS = ("sketch_size", "method", "center", "buffer_size", "dtype")
 
 
@@ -98,7 +96,8 @@ class FrequentDirections:
 
     Memory on the device: (2 l + b) d numbers, and 2 d in float64; (l + b) d more while a batch is added that may cause
     a shrink, which is rolled back if the batch is refused or interrupted. Each shrink transfers one matrix of l + b
-    rows and columns to the CPU, and one of l rows back; each batch transfers its smallest and largest entry.
+    rows and columns to the CPU, and one of l rows back; each batch transfers its smallest and largest entry. Read-outs,
+    merges and a change of the power of two by which rows are divided copy the rows to the CPU.
 
     Rows on a device without float64 (MPS) are sketched on the CPU.
 
@@ -173,17 +172,25 @@ class FrequentDirections:
         -------
         int
         """
-        d, rows = as_integer(n_features, "n_features", 1), self.sketch_size + self.buffer_size
-        m = max(rows, 2 * self.sketch_size + 1)  # a merge stacks two sketches
-        numbers = (rows + m + self.sketch_size) * d * self.dtype.itemsize
-        return numbers + 8 * (self.sketch_size + 8) * d + 16 * m * m
+        d, m = as_integer(n_features, "n_features", 1), self.sketch_size + self.buffer_size
+        return (2 * m + self.sketch_size) * d * self.dtype.itemsize + 8 * (self.sketch_size + 8) * d + 16 * m * m
 
-    def _setting(self) -> EngineSetting:
-        share = METHODS[self.method].share_lowered
-        return EngineSetting(self.sketch_size, share, buffer_size=self.buffer_size, solver="gram", center=self.center)
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameters by name, the dtype as a string."""
+        return {name: getattr(self, name) for name in SETTINGS} | {"dtype": str(self.dtype).removeprefix("torch.")}
+
+    def _check_settings(self, settings: dict[str, Any], owner: str) -> None:
+        """Raise ValueError if the parameters of another sketch differ, or the widths of two that have seen rows."""
+        for name, value in {**self._settings(), "n_features": self.n_features}.items():
+            if settings[name] != value and not (name == "n_features" and None in (settings[name], value)):
+                raise ValueError(f"{owner} must have {name}={value!r} as this sketch, got {settings[name]!r}")
 
     def _new_buffer(self, d: int, device: torch.device) -> RowBuffer:
-        return RowBuffer.empty(self._setting(), d, dtype=self.dtype, device=device)
+        share = METHODS[self.method].share_lowered
+        setting = EngineSetting(
+            self.sketch_size, share, buffer_size=self.buffer_size, solver="gram", center=self.center
+        )
+        return RowBuffer.empty(setting, d, dtype=self.dtype, device=device)
 
     # -- rows ------------------------------------------------------------------------------------------------------
     @uncompiled
@@ -227,10 +234,11 @@ class FrequentDirections:
             buffer = self._buffer
             if buffer is None:
                 buffer = self._new_buffer(flat.shape[1], flat.device)
-            before = buffer.copy() if len(flat) >= buffer.room or buffer.would_rescale(largest) else None
+            scale = buffer.scale_for(largest)
+            before = buffer.copy() if len(flat) >= buffer.room or scale[0] != buffer.exponent else None
             self._reading = None
             try:
-                buffer.take(flat, largest)
+                buffer.take(flat, scale)
             except BaseException:
                 buffer = self._buffer if before is None or self._buffer is None else before
                 raise
@@ -263,7 +271,7 @@ class FrequentDirections:
         if self._reading is None:
             if self._buffer is None:
                 raise ValueError("the sketch has seen no rows: call update first")
-            model = self.to_fastsketch()
+            model = self._model()
             wide = {"dtype": torch.float64, "device": self._buffer.rows.device}
             s, vt = (UNTYPED.from_numpy(x.astype(np.float64)) for x in (model.singular_values, model.components))
             self._reading = model, s.to(**wide), vt.to(**wide)
@@ -349,11 +357,6 @@ class FrequentDirections:
         outside = (alpha / scale) ** power if len(s) < vt.shape[1] else 0.0
         return outside * (x - inside @ vt) + (((s.square() + alpha) / scale) ** power * inside) @ vt
 
-    def _centred(self, rows: Tensor) -> Tensor:
-        """Return rows minus the mean as a matrix of float64."""
-        flat = self._flat(rows).to(torch.float64)
-        return flat if self.mean is None else flat - self.mean
-
     @torch.no_grad()
     def solve(self, v: Tensor, *, alpha: float | None = None) -> Tensor:
         """Solve (B'B + alpha I) x = v for the sketch matrix B, by the Woodbury identity.
@@ -405,12 +408,12 @@ class FrequentDirections:
         TypeError, ValueError
             If the rows have another width, or C is singular.
         """
-        self._read()
+        model = self._read()[0]
+        x, mean = self._flat(rows).to(torch.float64), 0.0 if self.mean is None else self.mean
         if as_flag(inverse, "inverse"):
-            out = self._apply(self._flat(rows).to(torch.float64), alpha, self.n_rows, 0.5)
-            out = out if self.mean is None else out + self.mean
+            out = self._apply(x, alpha, model.total_weight, 0.5) + mean
         else:
-            out = self._apply(self._centred(rows), alpha, self.n_rows, -0.5)
+            out = self._apply(x - mean, alpha, model.total_weight, -0.5)
         return out.to(self.dtype).reshape(rows.shape)
 
     @torch.no_grad()
@@ -433,9 +436,7 @@ class FrequentDirections:
         TypeError, ValueError
             If the rows have another width, or C is singular.
         """
-        self._read()
-        white = self._apply(self._centred(rows), alpha, self.n_rows, -0.5)
-        return white.square().sum(1).to(self.dtype).reshape(rows.shape[:-1])
+        return self.whiten(rows, alpha=alpha).square().sum(-1, dtype=torch.float64).to(self.dtype)
 
     # -- merges ----------------------------------------------------------------------------------------------------
     @changes
@@ -458,33 +459,21 @@ class FrequentDirections:
         """
         if not isinstance(cast("Any", other), FrequentDirections):
             raise TypeError(f"other must be a fastsketch.torch.FrequentDirections, got {type(other).__name__}")
-        for name in SETTINGS:
-            if getattr(self, name) != getattr(other, name):
-                raise ValueError(
-                    f"other must have {name}={getattr(self, name)!r} as this sketch, got {getattr(other, name)!r}"
-                )
-        if other._buffer is not None:
-            self._merge_buffer(other._buffer.copy())
+        self._check_settings({**other._settings(), "n_features": other.n_features}, "other")
+        if other.device is not None:
+            self._set_model(self._model().merge(other._model()), self.device or other.device)
         return self
 
-    def _merge_buffer(self, theirs: RowBuffer) -> None:
-        """Merge a buffer, which may change, into a copy of this sketch's buffer."""
-        buffer = theirs
-        if self._buffer is not None:
-            buffer = self._buffer.copy()
-            if theirs.rows.shape[1] != buffer.rows.shape[1]:
-                raise ValueError(f"other must have {buffer.rows.shape[1]} columns, got {theirs.rows.shape[1]}")
-            device = buffer.rows.device
-            with full_precision(device):
-                buffer.merge(theirs.to(device))
-        self._buffer, self._reading = buffer, None
+    def _set_model(self, model: HostSketch, device: torch.device) -> None:
+        """Replace the state by that of a ``fs.FrequentDirections`` of the same parameters."""
+        self._buffer, self._reading = RowBuffer.from_engine(cast("DenseEngine", model._engine), device), None
 
     @changes
     def all_reduce(self, group: Any = None) -> Self:
         """Merge the sketches of all processes of a group, so that all hold bitwise the same sketch of all rows.
 
-        The sketches are merged along a binary tree, and the result is broadcast. Every process calls this method, also
-        one whose sketch has seen no rows.
+        The sketches are merged along a binary tree on the CPU, and the result is broadcast, as pickled objects. Every
+        process calls this method, also one whose sketch has seen no rows.
 
         Parameters
         ----------
@@ -508,50 +497,27 @@ class FrequentDirections:
             raise TypeError(f"group must be a torch.distributed.ProcessGroup, got {type(group).__name__}")
         rank, size = dist.get_rank(group), dist.get_world_size(group)
         members = [rank_ if group is None else dist.get_global_rank(group, rank_) for rank_ in range(size)]
-        on_cpu = any(name in dist.get_backend(group) for name in ("gloo", "mpi"))
-        device = torch.device("cpu") if on_cpu else self.device or UNTYPED.accelerator.current_accelerator()
-        n_features = self._agreed_width(group, size, device)
-        if not n_features:
+        device = None if self.device is None else self.device.type
+        everyone: list[Any] = [None] * size
+        mine = {**self._settings(), "n_features": self.n_features, "device": device}
+        dist.all_gather_object(everyone, mine, group)
+        for settings in everyone:
+            self._check_settings(settings, "all sketches of the group")
+        devices = [settings["device"] for settings in everyone if settings["device"] is not None]
+        if not devices:
             return self
-        buffer = self._new_buffer(n_features, device) if self._buffer is None else self._buffer.copy().to(device)
-        rows = torch.empty(self.sketch_size, n_features, dtype=self.dtype, device=device)
-        step = 1
-        with full_precision(device):
-            while step < size and rank % (2 * step) == 0:
-                if rank + step < size:
-                    received = self._new_buffer(n_features, device)
-                    message = (rows, torch.empty_like(buffer.packed()[1]))
-                    for part in message:
-                        dist.recv(part, members[rank + step], group=group)
-                    received.unpack(*message)
-                    buffer.merge(received)
-                step *= 2
-            message = buffer.packed()
-            if rank:
-                for part in message:
-                    dist.send(part, members[rank - step], group=group)
-            for part in message:
-                dist.broadcast(part, members[0], group=group)
-            buffer.unpack(*message)
-        self._buffer, self._reading = buffer.to(self.device or device), None
+        box, step = [self._model()], 1
+        while step < size and rank % (2 * step) == 0:
+            if rank + step < size:
+                received: list[Any] = [None]
+                dist.recv_object_list(received, members[rank + step], group)
+                box[0].merge(received[0])
+            step *= 2
+        if rank:
+            dist.send_object_list(box, members[rank - step], group)
+        dist.broadcast_object_list(box, members[0], group)
+        self._set_model(box[0], self.device or torch.device(devices[0]))
         return self
-
-    def _agreed_width(self, group: Any, size: int, device: torch.device) -> int:
-        """Return the number of columns that the sketches of a group have, 0 if none has seen rows."""
-        from torch import distributed as dist
-
-        settings = (self.sketch_size, self.buffer_size, DEVICE_METHODS.index(self.method), self.center)
-        mine = torch.tensor([*settings, self.dtype == torch.float64, self.n_features or 0], device=device)
-        gathered = [torch.empty_like(mine) for _ in range(size)]
-        dist.all_gather(gathered, mine, group=group)
-        both = torch.stack(gathered).cpu()
-        widths = set(both[:, -1].tolist()) - {0}
-        if len(widths) > 1 or not (both[:, :-1] == both[0, :-1]).all():
-            raise ValueError(
-                "the sketches of a group must have the same sketch_size, buffer_size, method, center, dtype and width, "
-                f"got widths {sorted(widths)}"
-            )
-        return widths.pop() if widths else 0
 
     # -- the state -------------------------------------------------------------------------------------------------
     def to(self, device: "torch.device | str | int") -> Self:
@@ -567,7 +533,7 @@ class FrequentDirections:
         """
         target = as_device(device)
         if self._buffer is not None:
-            self._buffer, self._reading = self._buffer.to(target), None
+            self._set_model(self._model(), target)
         return self
 
     @reads
@@ -576,8 +542,7 @@ class FrequentDirections:
 
         Large tensors are copies on the device of the sketch; small ones are float64 or int64 on the CPU.
         """
-        out: dict[str, Any] = {name: getattr(self, name) for name in SETTINGS}
-        out |= {"dtype": str(self.dtype).removeprefix("torch."), "n_features": self.n_features}
+        out = {**self._settings(), "n_features": self.n_features}
         if self._buffer is not None:
             out |= {name: tensor.clone() for name, tensor in self._buffer.arrays().items()}
         return out
@@ -600,21 +565,18 @@ class FrequentDirections:
         """
         if not isinstance(cast("Any", state_dict), dict) or not {*SETTINGS, "n_features"} <= state_dict.keys():
             raise TypeError("state_dict must be what state_dict() returned, with the parameters and 'n_features'")
-        mine = {name: getattr(self, name) for name in SETTINGS} | {"dtype": str(self.dtype).removeprefix("torch.")}
-        for name, value in mine.items():
-            if state_dict[name] != value:
-                raise ValueError(f"state_dict has {name}={state_dict[name]!r}, this sketch {name}={value!r}")
-        arrays = {name: value for name, value in state_dict.items() if isinstance(value, Tensor)}
+        self._check_settings({**state_dict, "n_features": None}, "state_dict")
         buffer = None
         if state_dict["n_features"] is not None:
             d = as_integer(state_dict["n_features"], "n_features", 1)
-            host = {name: value.cpu().numpy() for name, value in arrays.items()}
+            arrays = {name: value for name, value in state_dict.items() if isinstance(value, Tensor)}
             try:
-                DenseEngine.validate(host, self._setting(), d, dtype=NUMPY_DTYPES[self.dtype])
+                buffer = self._new_buffer(d, self.device or arrays["buffer"].device)
+                host = {name: value.cpu().numpy() for name, value in arrays.items()}
+                DenseEngine.validate(host, buffer.setting, d, dtype=NUMPY_DTYPES[self.dtype])
             except KeyError as error:
                 raise ValueError(f"state_dict has no array {error}") from None
-            buffer = self._new_buffer(d, self.device or arrays["buffer"].device)
-            buffer.restore(arrays)
+            buffer.restore(host)
         self._buffer, self._reading = buffer, None
 
     @reads
@@ -626,6 +588,9 @@ class FrequentDirections:
         fs.FrequentDirections
             With solver="gram" and the same parameters.
         """
+        return self._model()
+
+    def _model(self) -> HostSketch:
         out = HostSketch(
             self.sketch_size,
             method=self.method,
@@ -635,9 +600,7 @@ class FrequentDirections:
             dtype=NUMPY_DTYPES[self.dtype],
         )
         if self._buffer is not None:
-            engine = DenseEngine(out._setting, self._buffer.rows.shape[1], dtype=NUMPY_DTYPES[self.dtype])
-            engine.restore({name: tensor.cpu().numpy() for name, tensor in self._buffer.arrays().items()})
-            out._replace(engine, 0.0)
+            out._replace(self._buffer.to_engine(), 0.0)
         return out
 
     @classmethod
@@ -675,15 +638,8 @@ class FrequentDirections:
         engine = engine.clone()
         if model.center and (engine.root[engine.new_rows()] != 1.0).any():
             engine.flush()
-        dtype = {numpy: name for name, numpy in NUMPY_DTYPES.items()}[engine.dtype]
         size = engine.setting.sketch_size
-        out = cls(
-            size,
-            method=model.method,
-            center=model.center,
-            buffer_size=engine.capacity - size,
-            dtype=dtype,
-        )
-        out._buffer = out._new_buffer(engine.n_features, as_device(device))
-        out._buffer.restore({name: UNTYPED.from_numpy(array.copy()) for name, array in engine.arrays().items()})
+        dtype = {numpy: name for name, numpy in NUMPY_DTYPES.items()}[engine.dtype]
+        out = cls(size, method=model.method, center=model.center, buffer_size=engine.capacity - size, dtype=dtype)
+        out._buffer = RowBuffer.from_engine(engine, as_device(device))
         return out

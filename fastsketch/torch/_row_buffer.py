@@ -11,9 +11,10 @@ Retained row i is stored as it was computed, and represents gain[i] times itself
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from math import frexp, ldexp, sqrt
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import NOTHING_SEEN, ROUNDING_PER_SHRINK, SketchState
 from fastsketch.sketching._engines import DenseEngine, EngineSetting, exponent_for
+from fastsketch.sketching._scalars import set_scalars
 from fastsketch.torch._base import UNTYPED
 
 Floats = NDArray[np.float64]
@@ -78,6 +80,8 @@ class RowBuffer:
     (`exponent`, as ``sketching/_engines`` has it).
     """
 
+    SUMS, COUNTS = SketchState.SUMS, SketchState.COUNTS  # names of the scalars, in the order of saved arrays
+
     setting: EngineSetting
     rows: Tensor  # (capacity, d)
     mean: Tensor  # (d,) float64, as is mean_low, the part that mean loses to rounding; both empty without centring
@@ -91,7 +95,8 @@ class RowBuffer:
     n_rows: int = 0
     exponent: int = 0
     top: int = NOTHING_SEEN
-    settled_rows: float = 0.0  # number of rows that have been centred, that is, which the mean includes
+    weight: float = 0.0  # of all rows, 1 each, except in a state of fs.FrequentDirections
+    settled_weight: float = 0.0  # of the rows that have been centred, that is, which the mean includes
     shrinkage: float = 0.0  # Delta
     rounding: float = 0.0  # square of the allowance for rounding in the certificate
     # Squared norms of the coefficients of the last shrink (r,), largest direction first, and of the rows that it
@@ -129,32 +134,24 @@ class RowBuffer:
         """Return how many more rows fit into the buffer before it is shrunk; centring needs one row itself."""
         return self.first - self.setting.center
 
-    def copy(self) -> "RowBuffer":
+    def copy(self) -> Self:
         """Return an independent copy."""
-        other = type(self)(**self.__dict__)
-        for name, value in self.__dict__.items():
-            if isinstance(value, Tensor | np.ndarray):
-                setattr(other, name, value.clone() if isinstance(value, Tensor) else value.copy())
-        return other
-
-    def to(self, device: torch.device) -> "RowBuffer":
-        """Return the buffer with its tensors on a device: this one, if they are there already."""
-        if device == self.rows.device:
-            return self
-        fields: dict[str, Any] = {**self.__dict__}
-        fields |= {name: value.to(device) for name, value in fields.items() if isinstance(value, Tensor)}
+        fields: Any = {name: x.clone() if isinstance(x, Tensor) else deepcopy(x) for name, x in self.__dict__.items()}
         return type(self)(**fields)
 
     # -- a batch ---------------------------------------------------------------------------------------------------
-    def would_rescale(self, largest: float) -> bool:
-        """Return True if rows of this largest absolute entry change the power of two by which rows are divided."""
+    def scale_for(self, largest: float) -> tuple[int, int]:
+        """Return `exponent` and `top` for a sketch that also has rows of this largest absolute entry."""
         top = max(frexp(largest)[1], self.top) if largest else self.top
-        return top != NOTHING_SEEN and exponent_for(top, NUMPY_DTYPES[self.rows.dtype]) != self.exponent
+        return self.exponent if top == NOTHING_SEEN else exponent_for(top, NUMPY_DTYPES[self.rows.dtype]), top
 
-    def take(self, rows: Tensor, largest: float) -> None:
-        """Add finite rows (n, d), whose largest absolute entry is given. The buffer is shrunk whenever it is full."""
-        if largest:
-            self.rescale(max(frexp(largest)[1], self.top))
+    def take(self, rows: Tensor, scale: tuple[int, int]) -> None:
+        """Add finite rows (n, d), of which `scale` is ``scale_for``. The buffer is shrunk whenever it is full."""
+        if scale[0] != self.exponent:  # which is rare: the CPU multiplies everything by a power of two
+            engine = self.to_engine()
+            engine.scale_all(ldexp(1.0, max(-1022, min(1022, self.exponent - scale[0]))))
+            self.restore(engine.arrays())
+        self.exponent, self.top = scale
         start, n = 0, len(rows)
         while start < n:
             count = min(self.room, n - start)
@@ -166,24 +163,10 @@ class RowBuffer:
                 self.squared_norm += squares(block).sum()
             self.fill += count
             self.n_rows += count
+            self.weight += count
             start += count
             if not self.room:
                 self.flush()
-
-    def rescale(self, top: int) -> None:
-        """Adjust the power of two by which rows are divided to the binary exponent of the largest entry."""
-        exponent = exponent_for(top, NUMPY_DTYPES[self.rows.dtype])
-        if exponent != self.exponent:
-            self.fetch_lengths()
-            factor = ldexp(1.0, max(-1022, min(1022, self.exponent - exponent)))
-            for values in (self.new, self.gain, self.mean, self.mean_low):
-                values *= factor
-            for _ in range(2):  # the square of a factor may overflow where the product does not
-                self.lam *= factor
-                self.shrinkage *= factor
-                self.squared_norm *= factor
-                self.rounding *= factor * factor if 1e-150 < factor < 1e150 else factor
-        self.exponent, self.top = exponent, top
 
     # -- a shrink --------------------------------------------------------------------------------------------------
     def settle(self) -> None:
@@ -206,18 +189,8 @@ class RowBuffer:
         shift /= count
         self.squared_norm -= count * squares(shift)
         fresh -= shift.to(fresh.dtype)
-        row = self.include_mean(base, shift, count)
-        self.rows[self.first - 1] = row
-        self.fill += 1
-        self.squared_norm += squares(row)
-
-    def include_mean(self, base: Tensor, shift: Tensor, count: float) -> Tensor:
-        """Include `count` rows of mean base + shift in the mean of all rows, and return the correction row (d,) in
-        float64, sqrt(n count / (n + count)) times the difference of the two means.
-
-        The mean is moved from that of the larger group, so that the rounding is small relative to the move.
-        """
-        before, total = self.settled_rows, self.settled_rows + count
+        # the mean is moved from that of the larger group, so that the rounding is small relative to the move
+        before, total = self.settled_weight, self.settled_weight + count
         block, rest = two_sum(base.to(torch.float64), shift)
         move = (block - self.mean) + (rest - self.mean_low)
         start, low = (block, rest) if count > before else (self.mean, self.mean_low)
@@ -226,20 +199,20 @@ class RowBuffer:
         error += low
         self.mean = moved + error
         self.mean_low = error - (self.mean - moved)
-        self.settled_rows = total
-        return sqrt(before / total) * sqrt(count) * move
+        self.settled_weight = total
+        row = sqrt(before / total) * sqrt(count) * move
+        self.rows[self.first - 1] = row
+        self.fill += 1
+        self.squared_norm += squares(row)
 
     def flush(self) -> None:
-        """Centre the new rows, and shrink the buffer to sketch_size - 1 rows."""
-        self.settle()
-        self.rows[len(self.rows) - self.setting.sketch_size :] = self.shrunk(self.rows[self.first :])
+        """Centre the new rows, and shrink the buffer to sketch_size - 1 rows.
 
-    def shrunk(self, rows: Tensor) -> Tensor:
-        """Shrink rows (m, d), of which the last `kept` are the retained ones, and account for it. Return the rows
-        (sketch_size, d), the longest last, of which the first serves to compute delta only.
-
-        The Gram matrix comes to the CPU, and a matrix of coefficients goes back.
+        The Gram matrix comes to the CPU, and a matrix of coefficients goes back. One more row than remains is computed,
+        for delta.
         """
+        self.settle()
+        rows = self.rows[self.first :]
         m, d, r = len(rows), rows.shape[1], self.setting.sketch_size
         half = m // 2
         gram = torch.zeros(m, m, dtype=torch.float64, device=rows.device)
@@ -248,147 +221,55 @@ class RowBuffer:
             part = rows[:, start : start + step]
             gram[:half] += part[:half] @ part.T
             gram[half:, half:] += part[half:] @ part[half:].T  # the eigensolver reads the upper triangle only
-        self.fetch_lengths(gram.view(-1), out := np.empty((m, m)))
+        products = self.fetch_lengths(gram.view(-1)).reshape(m, m)
         gain = np.ones(m)
         gain[m - self.kept :] = self.gain[: self.kept][::-1]
-        values, vectors = top_eigh(out * gain * gain[:, np.newaxis], r)
+        values, vectors = top_eigh(products * gain * gain[:, np.newaxis], r)
         vectors = vectors.astype(NUMPY_DTYPES[rows.dtype])
         self.coefficient_squares = np.square(vectors, dtype=np.float64).sum(axis=1)[::-1]
         turn = UNTYPED.from_numpy((vectors * gain).astype(vectors.dtype)).to(rows.device)
         rotated = turn @ rows
         self.row_squares = squares(rotated)
         eps = torch.finfo(rows.dtype).eps
-        self.rounding = self.joint_rounding((ROUNDING_PER_SHRINK * eps * float(values[-1])) ** 2)
+        allowance = ROUNDING_PER_SHRINK * eps * float(values[-1])
+        # errors in float32 have random signs, as lengths are summed in float64; those of float64 may have the same one
+        summed = rows.dtype == torch.float64
+        self.rounding = (sqrt(self.rounding) + allowance) ** 2 if summed else self.rounding + allowance**2
         self.fill = self.kept = r - 1
         self.age = -1
-        return rotated
+        self.rows[len(self.rows) - r :] = rotated
 
-    def joint_rounding(self, other: float) -> float:
-        """Combine two allowances for rounding, given as squares: float32 errors have random signs, as lengths are
-        summed in float64; those of float64 may have the same sign in every shrink.
-        """
-        if self.rows.dtype == torch.float32:
-            return self.rounding + other
-        return (sqrt(self.rounding) + sqrt(other)) ** 2
-
-    def fetch_lengths(self, gram: Tensor | None = None, out: Floats | None = None) -> None:
+    def fetch_lengths(self, *gram: Tensor) -> Floats:
         """Fetch the lengths of the rows that the last shrink computed, if they are pending, and set lam and gain.
 
-        A Gram matrix of the next shrink is fetched into `out` by the same transfer.
+        The Gram matrix (m * m,) of the next shrink is fetched by the same transfer, and returned.
 
         Eigenvalues are taken from the rows, not from the eigensolver, whose rounding would shift them in the same
         direction in every shrink (``shorten`` in shrink.pyx).
         """
-        parts = [part for part in (gram, self.row_squares) if part is not None]
-        if not parts:
-            return
-        numbers = to_host(torch.cat(parts))
-        if out is not None:
-            out[:] = numbers[: out.size].reshape(out.shape)
         if self.row_squares is None:
-            return
-        square = numbers[len(numbers) - len(self.row_squares) :][::-1]
-        lam = square / self.coefficient_squares
-        n_keep = len(lam) - 1
-        delta = lam[n_keep]
+            return to_host(gram[0]) if gram else np.zeros(0)
+        numbers, square = np.split(to_host(torch.cat([*gram, self.row_squares])), [-len(self.row_squares)])
+        lam = square[::-1] / self.coefficient_squares
+        delta = lam[-1]
         lam[self.setting.rows_spared :] -= delta
-        lam = np.maximum(lam[:n_keep], 0.0)
+        lam, square = np.maximum(lam[:-1], 0.0), square[:0:-1]
         self.lam[:], self.gain[:] = 0.0, 0.0
-        self.lam[:n_keep] = lam
-        np.divide(lam, square[:n_keep], out=self.gain[:n_keep], where=square[:n_keep] > 0)
+        self.lam[: len(lam)] = lam
+        np.divide(lam, square, out=self.gain[: len(lam)], where=square > 0)
         np.sqrt(self.gain, out=self.gain)
         self.shrinkage += float(delta)
         self.row_squares = None
-
-    # -- merges ----------------------------------------------------------------------------------------------------
-    def reduce(self) -> Tensor:
-        """Reduce the buffer to at most sketch_size rows of their true lengths, by a shrink if there are more, and
-        return a view of them.
-        """
-        most = min(self.setting.sketch_size, len(self.rows) - 1 - self.setting.center)
-        if self.fill + (self.setting.center and self.fill > self.kept) > most:
-            self.flush()
-        self.settle()
-        self.fetch_lengths()
-        self.replace(self.rows[self.first :] * self.gains(self.fill)[:, None])
-        return self.rows[self.first :]
-
-    def gains(self, m: int) -> Tensor:
-        """Return the factors of the last m rows of the buffer, 1 for new rows, on the device in the rows' dtype."""
-        gain = np.ones(m)
-        gain[m - self.kept :] = self.gain[: self.kept][::-1]
-        return UNTYPED.from_numpy(gain).to(self.rows.device, self.rows.dtype)
-
-    def replace(self, rows: Tensor) -> None:
-        """Replace the contents of the buffer by these rows, at most sketch_size, as rows left by a shrink."""
-        self.rows[len(self.rows) - len(rows) :] = rows
-        self.fill = self.kept = len(rows)
-        self.gain[:] = 1.0
-        self.age = -1
-
-    def merge(self, other: "RowBuffer") -> None:
-        """Merge another buffer of the same setting, which is reduced: stack the rows of both and the correction row
-        between their means, and shrink them if they are too many.
-        """
-        low, high = sorted((self, other), key=lambda buffer: buffer.top)
-        low.rescale(high.top)
-        rows = [self.reduce(), other.reduce()]
-        if self.setting.center and other.settled_rows:
-            row = self.include_mean(other.mean, other.mean_low, other.settled_rows)
-            self.squared_norm += squares(row)
-            rows.append(row.to(self.rows.dtype)[None])
-        self.squared_norm += other.squared_norm
-        self.shrinkage += other.shrinkage
-        self.rounding = self.joint_rounding(other.rounding)
-        self.n_rows += other.n_rows
-        stacked = torch.cat(rows)
-        if len(stacked) > min(self.setting.sketch_size, len(self.rows) - 1 - self.setting.center):
-            self.kept = 0
-            stacked = self.shrunk(stacked)[1:]
-            self.fetch_lengths()
-            stacked = stacked * self.gains(len(stacked))[:, None]
-        self.replace(stacked)
-
-    def packed(self) -> tuple[Tensor, Tensor]:
-        """Reduce the buffer, and return its rows (sketch_size, d), padded with zeros in front, and all other numbers as
-        a vector of float64.
-
-        The shapes depend on the setting only.
-        """
-        rows = torch.zeros_like(self.rows[: self.setting.sketch_size])
-        kept = self.reduce()
-        rows[len(rows) - len(kept) :] = kept
-        named = self.arrays()
-        order = ("book", "count", "mean", "mean_low")
-        return rows, torch.cat([named[name].to(rows.device, torch.float64) for name in order])
-
-    def unpack(self, rows: Tensor, numbers: Tensor) -> None:
-        """Set the state from what ``packed`` returned."""
-        sizes = (len(SketchState.SUMS), len(SketchState.COUNTS), len(self.mean), len(self.mean))
-        book, count, mean, mean_low = numbers.split(sizes)
-        lam, gain = torch.zeros(len(self.lam), dtype=torch.float64), torch.ones(len(self.gain), dtype=torch.float64)
-        count = count.to("cpu", torch.int64)
-        fill = int(count[SketchState.COUNTS.index("fill")])
-        self.restore(
-            {"book": book, "count": count, "lam": lam, "gain": gain, "mean": mean, "mean_low": mean_low}
-            | {"buffer": rows[len(rows) - fill :]}
-        )
+        return numbers
 
     # -- the state -------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, Tensor]:
         """Return the state as tensors under the names of ``DenseEngine.arrays``; large ones are views."""
         self.fetch_lengths()
-        known = {
-            "shrinkage": self.shrinkage,
-            "squared_norm": float(self.squared_norm),
-            "weight": float(self.n_rows),
-            "settled_weight": self.settled_rows,
-            "rounding": self.rounding,
-        }
-        named = {**self.__dict__, **known}
+        known = {**self.__dict__, "squared_norm": float(self.squared_norm)}
         return {
-            "book": torch.tensor([named[name] for name in SketchState.SUMS], dtype=torch.float64),
-            "count": torch.tensor([named[name] for name in SketchState.COUNTS], dtype=torch.int64),
+            "book": torch.tensor([known[name] for name in self.SUMS], dtype=torch.float64),
+            "count": torch.tensor([known[name] for name in self.COUNTS], dtype=torch.int64),
             "lam": UNTYPED.from_numpy(self.lam.copy()),
             "gain": UNTYPED.from_numpy(self.gain.copy()),
             "root": torch.ones(self.fill - self.kept, dtype=torch.float64),
@@ -398,18 +279,28 @@ class RowBuffer:
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Set the state from tensors that ``arrays`` returned, or which ``DenseEngine.validate`` has accepted."""
-        named = dict(zip(SketchState.SUMS, arrays["book"].tolist(), strict=True))
-        named |= dict(zip(SketchState.COUNTS, arrays["count"].tolist(), strict=True))
-        self.settled_rows = named["settled_weight"]
-        for name in ("shrinkage", "rounding", "fill", "kept", "age", "n_rows", "exponent", "top"):
-            setattr(self, name, named[name])
-        self.squared_norm.fill_(named["squared_norm"])
-        self.lam[:], self.gain[:] = arrays["lam"].numpy(), arrays["gain"].numpy()
-        self.mean.copy_(arrays["mean"])
-        self.mean_low.copy_(arrays["mean_low"])
-        self.rows[self.first :] = arrays["buffer"]
+        """Set the state from arrays or tensors of ``arrays``, or which ``DenseEngine.validate`` has accepted."""
+        set_scalars(cast("Any", self), arrays)
+        self.squared_norm = torch.tensor(self.squared_norm, dtype=torch.float64, device=self.rows.device)
+        self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
+        for name in ("mean", "mean_low"):
+            getattr(self, name).copy_(torch.as_tensor(arrays[name]))
+        self.rows[self.first :] = torch.as_tensor(arrays["buffer"])
         self.row_squares = None
+
+    def to_engine(self) -> DenseEngine:
+        """Return the state as an engine of ``fs.FrequentDirections``, which is on the CPU."""
+        engine = DenseEngine(self.setting, self.rows.shape[1], dtype=NUMPY_DTYPES[self.rows.dtype])
+        engine.restore({name: tensor.cpu().numpy() for name, tensor in self.arrays().items()})
+        return engine
+
+    @classmethod
+    def from_engine(cls, engine: DenseEngine, device: torch.device) -> Self:
+        """Return the state of an engine whose rows have weight 1, or have been centred."""
+        dtype = {numpy: name for name, numpy in NUMPY_DTYPES.items()}[engine.dtype]
+        out = cls.empty(engine.setting, engine.n_features, dtype=dtype, device=device)
+        out.restore(engine.arrays())
+        return out
 
 
 def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,8 @@
-"""Frequent Directions sketch of the decayed sum of G G' over the gradients G of a matrix, with an error bound."""
+"""Frequent Directions sketch of the decayed sum of G G' over the gradients G of a matrix, with an error bound.
+
+The row buffer of the sketches of tensors is not used here: it has no decay, it holds several times as many rows as the
+sketch keeps, and every shrink waits for the CPU, while an optimizer needs the directions after each step.
+"""
 
 import torch
 from torch import Tensor

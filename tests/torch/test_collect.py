@@ -143,7 +143,8 @@ def test_modules_without_rows():
         collect(model, batches(), modules=["first", "second"], of="gradients", forward=lambda m, x: m(x).sum())
     for modules, message in (
         ("frist", "did you mean 'first'"),
-        (nn.Conv2d, "no module of"),
+        (nn.Conv2d, "no module <class"),
+        ([nn.Linear, "zz"], "no module 'zz'"),
         (["zz*"], "named_modules"),
     ):
         with pytest.raises(ValueError, match=message):

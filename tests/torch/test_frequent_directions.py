@@ -141,7 +141,7 @@ def test_state_dicts_and_copies(tmp_path):
     empty = FrequentDirections(8)
     empty.load_state_dict(FrequentDirections(8).state_dict())
     assert empty.n_rows == 0
-    with pytest.raises(ValueError, match="sketch_size=8, this sketch sketch_size=9"):
+    with pytest.raises(ValueError, match="state_dict must have sketch_size=9 as this sketch, got 8"):
         FrequentDirections(9).load_state_dict(sketch.state_dict())
     state = sketch.state_dict()
     state["buffer"][0, 0] = float("nan")
@@ -208,7 +208,7 @@ def test_merges(dtype, center, unit):
         torch.testing.assert_close(whole.mean, rows.double().mean(0), rtol=1e-6, atol=0.0)
     whole.update(rows)
     assert bound_holds(whole, torch.cat([rows, rows]))
-    with pytest.raises(ValueError, match="must have 60 columns, got 3"):
+    with pytest.raises(ValueError, match="must have n_features=60 as this sketch, got 3"):
         whole.merge(made(rows[:, :3], center=center, dtype=dtype))
     with pytest.raises(ValueError, match="other must have sketch_size=8"):
         whole.merge(FrequentDirections(9))
@@ -256,7 +256,7 @@ def test_all_reduce(size, tmp_path):
         sketch.load_state_dict(states[0])
         assert bound_holds(sketch, rows)
     for rank in range(size):
-        assert "must have the same sketch_size" in (tmp_path / f"error-{rank}").read_text()
+        assert f"must have sketch_size={8 + rank} as this sketch" in (tmp_path / f"error-{rank}").read_text()
 
 
 def test_a_sketch_on_a_model_is_not_changed_by_casts_and_wrappers(tmp_path):
