@@ -8,11 +8,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-MODULES = ("torch", "torch.optim", "torch.optim.optimizer")
+MODULES = ("torch", "torch.nn", "torch.nn.parallel", "torch.optim", "torch.optim.optimizer")
 
 
 class Anything:
-    """Stand-in that a class can inherit from and a method be decorated with."""
+    """Stand-in that a class can inherit from and a method be decorated with, with and without parentheses."""
+
+    def __new__(cls, decorated: Any = None) -> Any:
+        return decorated if callable(decorated) else super().__new__(cls)
 
     def __call__(self, decorated: Any) -> Any:
         return decorated

@@ -1,7 +1,9 @@
 """What docs/_ext does to pages: links, figures, names of other projects, formulas, BibTeX entries, examples not run."""
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 import types
 import zlib
@@ -126,6 +128,17 @@ def test_a_stand_in_is_no_package(stored, monkeypatch):
     monkeypatch.setitem(sys.modules, "no_such_package", without_torch.StandIn("no_such_package"))
     (example,) = stored.examples()
     assert stored.missing(example) == ["no_such_package"]
+
+
+def test_the_torch_module_is_imported_with_a_stand_in():
+    code = "import importlib.util as u; find = u.find_spec"
+    code += "; u.find_spec = lambda name: None if name == 'torch' else find(name)"
+    code += "; import without_torch; without_torch.stand_in(); import fastsketch.torch; print(fastsketch.torch.__all__)"
+    path = os.pathsep.join([str(DOCS / "_ext"), *filter(None, sys.path)])
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert "FrequentDirections" in run.stdout, run.stderr
 
 
 def test_an_example_that_is_not_run_shows_its_stored_picture(stored):
