@@ -8,6 +8,7 @@
 #include "fs_level.h"
 #include "fs_panel.h"
 #include "fs_project.h"
+#include "fs_ql.h"
 #include "fs_quantize.h"
 #include "fs_rows.h"
 #include "fs_scan.h"
@@ -301,6 +302,40 @@ static void secular(ptrdiff_t n)
         }
     free(d), free(z), free(poles), free(w), free(tau), free(v), free(turn), free(s), free(fs), free(order);
     free(keep), free(type), free(pair), free(origin), free(place);
+}
+
+static void ql(ptrdiff_t n)
+{
+    const ptrdiff_t ld = n + 3;
+    double *d = space((size_t)n, 8), *e = space((size_t)n, 8), *values = space((size_t)n, 8);
+    double *z = space((size_t)(n * ld), 8), trace = 0;
+    float *fd = space((size_t)n, 4), *fe = space((size_t)n, 4), *fz = space((size_t)(n * ld), 4);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        fd[i] = (float)(d[i] = i % 3 ? uniform() : 0);
+        fe[i] = (float)(e[i] = i % 5 == 4 ? 1e-300 : uniform()); /* blocks that split */
+        trace += d[i];
+    }
+    memset(z, 0, (size_t)(n * ld) * 8), memset(fz, 0, (size_t)(n * ld) * 4);
+    check(fs_ql_s(n, fd, fe, values, fz, ld) == 0 && fs_ql_d(n, d, e, values, z, ld) == 0, "QL converges");
+    note(values, (size_t)n * 8), note(z, (size_t)(n * ld) * 8), note(fz, (size_t)(n * ld) * 4);
+    for (ptrdiff_t a = 0; a < n; a++) {
+        check(a == 0 || values[a - 1] <= values[a], "eigenvalues ascend");
+        trace -= values[a];
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double residual = (d[i] - values[a]) * z[a * ld + i];
+            residual += i > 0 ? e[i - 1] * z[a * ld + i - 1] : 0;
+            residual += i + 1 < n ? e[i] * z[a * ld + i + 1] : 0;
+            check(fabs(residual) < 1e-14, "eigenvectors");
+        }
+        for (ptrdiff_t b = 0; b <= a; b++) {
+            double sum = a == b ? -1 : 0;
+            for (ptrdiff_t i = 0; i < n; i++)
+                sum += z[a * ld + i] * z[b * ld + i];
+            check(fabs(sum) < 1e-13, "eigenvectors are orthonormal");
+        }
+    }
+    check(fabs(trace) < 1e-13, "the trace remains");
+    free(d), free(e), free(values), free(z), free(fd), free(fe), free(fz);
 }
 
 static void tridiagonal(ptrdiff_t n)
@@ -684,6 +719,8 @@ static void every_kernel(void)
         adagrad(sizes[a]);
     for (int a = 1; a < n_sizes; a++) {
         secular(sizes[a]);
+        if (sizes[a] <= FS_QL_MOST)
+            ql(sizes[a]);
         tridiagonal(sizes[a]);
         for (int b = 1; b < 5; b++)
             hamming(sizes[a] * 9, sizes[b]);

@@ -125,20 +125,6 @@ cdef inline void larft(Py_ssize_t n, Py_ssize_t k, const real* v, Py_ssize_t ldv
         cl.dlarft(&direct, &store, &n_, &k_, <real*> v, &ldv_, <real*> tau, t, &ldt_)
 
 
-cdef inline void larfb(Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, const real* v, Py_ssize_t ldv, const real* t,
-                       Py_ssize_t ldt, real* c, Py_ssize_t ldc, real* work) noexcept nogil:
-    # c (m x n) = (I - V t V') c;  work: n k reals
-    cdef char side = c'L', trans = c'N', direct = c'F', store = c'C'
-    cdef blas_int m_ = <blas_int> m, n_ = <blas_int> n, k_ = <blas_int> k, ldv_ = <blas_int> ldv
-    cdef blas_int ldt_ = <blas_int> ldt, ldc_ = <blas_int> ldc, ldwork_ = <blas_int> n
-    if real is float:
-        cl.slarfb(&side, &trans, &direct, &store, &m_, &n_, &k_, <real*> v, &ldv_, <real*> t, &ldt_, c, &ldc_, work,
-                  &ldwork_)
-    else:
-        cl.dlarfb(&side, &trans, &direct, &store, &m_, &n_, &k_, <real*> v, &ldv_, <real*> t, &ldt_, c, &ldc_, work,
-                  &ldwork_)
-
-
 cdef inline int gesdd(char jobz, Py_ssize_t m, Py_ssize_t n, real* a, Py_ssize_t lda, real* s, real* u,
                       Py_ssize_t ldu, real* vt, Py_ssize_t ldvt, real* work, Py_ssize_t lwork,
                       blas_int* iwork) noexcept nogil:

@@ -6,7 +6,7 @@ from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport (
-    NOT_FINITE, real, blas_int, converged, sytrd, stedc, ormtr, larfb, larft, gesdd)
+    NOT_FINITE, real, blas_int, converged, sytrd, stedc, ormtr, gemm, larft, gesdd)
 from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.householder cimport fs_tridiagonal_pays, tridiagonalise
@@ -55,44 +55,70 @@ cdef double LEAST_BACK = 4e5  # smallest number of products of a part
 
 cdef struct Back:
     Py_ssize_t m, k, n_blocks, n_parts
-    const void* g
+    void* g
     const void* tau
-    void* t
+    void* v
     void* z
 
 
-cdef void reflectors(Back* job, ptrdiff_t part, real* unused) noexcept nogil:
-    """Compute the triangular factor of one block of reflectors."""
-    cdef Py_ssize_t i = part * TOGETHER, m = job.m, n = m - 1 - i
-    larft(n, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m, <const real*> job.tau + i,
-          <real*> job.t + part * TOGETHER * TOGETHER, TOGETHER)
+cdef inline Py_ssize_t before_block(Py_ssize_t m, Py_ssize_t b) noexcept nogil:
+    """Return the reals of V in blocks 0 .. b - 1, of m - 1, m - 1 - TOGETHER, .. rows."""
+    return TOGETHER * (b * (m - 1) - TOGETHER * (b * (b - 1) // 2))
 
 
-cdef void turn_columns(Back* job, ptrdiff_t part, real* work) noexcept nogil:
-    """Apply all blocks of reflectors, the last first, to some columns of z."""
-    cdef Py_ssize_t first = fs_pool_from(job.k, job.n_parts, part, 1), m = job.m, b, i, n
+cdef void reflectors(Back* job, ptrdiff_t part, real* t) noexcept nogil:
+    """Compute V and U = V T of one block, the product of whose reflectors is I - U V'. U replaces its columns of g.
+
+    V gets the unit diagonal and the zeros above it that LAPACK omits, so that V'Z is one product, where its larfb has
+    three and two copies. Both are stored without gaps: in columns m reals apart, m a power of two, rows of a product
+    would share the few places of one set of the L1 cache.
+    """
+    cdef Py_ssize_t i = part * TOGETHER, m = job.m, n = m - 1 - i, count = min(TOGETHER, n), j
+    cdef real* g = <real*> job.g + i * m
+    cdef real* v = <real*> job.v + before_block(m, part)
+    for j in range(count):
+        memset(v + j * n, 0, j * sizeof(real))
+        v[j * n + j] = 1.0
+        memcpy(v + j * n + j + 1, g + j * m + i + j + 2, (n - j - 1) * sizeof(real))
+    larft(n, count, v, n, <const real*> job.tau + i, t, TOGETHER)
+    for j in range(count):
+        memset(t + j * TOGETHER + j + 1, 0, (count - j - 1) * sizeof(real))
+    gemm(c'N', c'N', n, count, count, <real> 1.0, v, n, t, TOGETHER, <real> 0.0, g, n)
+
+
+cdef void turn_columns(Back* job, ptrdiff_t part, real* w) noexcept nogil:
+    """Apply all blocks of reflectors, the last first, to some columns of z: Z -= U (V'Z)."""
+    cdef Py_ssize_t first = fs_pool_from(job.k, job.n_parts, part, 1), m = job.m, b, i, n, together
     cdef Py_ssize_t count = fs_pool_from(job.k, job.n_parts, part + 1, 1) - first
+    cdef real* z
     for b in range(job.n_blocks - 1, -1, -1):
         i = b * TOGETHER
         n = m - 1 - i
-        larfb(n, count, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m,
-              <const real*> job.t + b * TOGETHER * TOGETHER, TOGETHER, <real*> job.z + first * m + i + 1, m, work)
+        together = min(TOGETHER, n)
+        z = <real*> job.z + first * m + i + 1
+        gemm(c'T', c'N', together, count, n, <real> 1.0, <const real*> job.v + before_block(m, b), n, z, m, <real> 0.0,
+             w, TOGETHER)
+        gemm(c'N', c'N', n, count, together, <real> -1.0, <const real*> job.g + i * m, n, w, TOGETHER, <real> 1.0, z, m)
 
 
 cdef int turn_back(Py_ssize_t m, Py_ssize_t k, real* g, real* tau, real* z, real* work,
                    Py_ssize_t lwork) noexcept nogil:
-    """Set z (m x k) = Q @ z, Q the product of the reflectors below the subdiagonal of g; lwork >= m^2 + 5m + 1."""
+    """Set z (m x k) = Q @ z, Q the product of the reflectors below the subdiagonal of g; lwork >= m^2 + 5m + 1.
+
+    g is overwritten.
+    """
     cdef Back job
     cdef Py_ssize_t widest
+    cdef real* scratch
     if m < BACK_FROM:
         return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z, m, work, lwork)
-    job.m, job.k, job.g, job.tau, job.t, job.z = m, k, g, tau, work, z
+    job.m, job.k, job.g, job.tau, job.v, job.z = m, k, g, tau, work, z
     job.n_blocks = (m - 1 + TOGETHER - 1) // TOGETHER
-    fs_pool_run(job.n_blocks, <fs_part> reflectors[real], &job, NULL, 0)
+    scratch = work + before_block(m, job.n_blocks)
+    fs_pool_run(job.n_blocks, <fs_part> reflectors[real], &job, scratch, TOGETHER * TOGETHER * sizeof(real))
     job.n_parts = min(fs_pool_parts(<double> m * m * k, LEAST_BACK), 1 + k // TOGETHER)
     widest = fs_pool_from(k, job.n_parts, 1, 1)
-    fs_pool_run(job.n_parts, <fs_part> turn_columns[real], &job, work + job.n_blocks * TOGETHER * TOGETHER,
-                widest * TOGETHER * sizeof(real))
+    fs_pool_run(job.n_parts, <fs_part> turn_columns[real], &job, scratch, widest * TOGETHER * sizeof(real))
     return 0
 
 

@@ -11,8 +11,6 @@ cdef void sormtr(char*, char*, char*, int*, int*, s*, int*, s*, s*, int*, s*, in
 cdef void dormtr(char*, char*, char*, int*, int*, d*, int*, d*, d*, int*, d*, int*, int*) noexcept nogil
 cdef void slarft(char*, char*, int*, int*, s*, int*, s*, s*, int*) noexcept nogil
 cdef void dlarft(char*, char*, int*, int*, d*, int*, d*, d*, int*) noexcept nogil
-cdef void slarfb(char*, char*, char*, char*, int*, int*, int*, s*, int*, s*, int*, s*, int*, s*, int*) noexcept nogil
-cdef void dlarfb(char*, char*, char*, char*, int*, int*, int*, d*, int*, d*, int*, d*, int*, d*, int*) noexcept nogil
 cdef void sgesdd(char*, int*, int*, s*, int*, s*, s*, int*, s*, int*, s*, int*, int*, int*) noexcept nogil
 cdef void dgesdd(char*, int*, int*, d*, int*, d*, d*, int*, d*, int*, d*, int*, int*, int*) noexcept nogil
 cdef void ssyevd(char*, char*, int*, s*, int*, s*, s*, int*, int*, int*, int*) noexcept nogil
