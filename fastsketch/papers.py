@@ -38,8 +38,8 @@ __all__ = [
     "robust_frequent_directions",
 ]
 
-# The learners of the papers take rows as they come, and have no intercept; their scores are read as they are.
-_ROWS_AS_THEY_COME = {"scale": None, "fit_intercept": False, "calibrate": False}
+# The learners of the papers neither scale rows nor calibrate scores, and have no intercept.
+_UNPREPARED_ROWS = {"scale": None, "fit_intercept": False, "calibrate": False}
 # No biases, no scales of rows and columns, whole steps, no sweeps; singular vectors to rounding.
 _PURSUIT: dict[str, Any] = {
     "biases": False,
@@ -241,7 +241,7 @@ def rfd_son(sketch_size: int, *, alpha0: float = 0.0, **given: Any) -> SketchedN
     0
     """
     printed = {
-        **_ROWS_AS_THEY_COME,
+        **_UNPREPARED_ROWS,
         "method": "rfd",
         "loss": "square",
         "loss_scale": 2.0,
@@ -370,7 +370,7 @@ def _adaptive(
     algorithm: str, method: Any, size: int, loss: Any, learning_rate: float, delta: float, given: dict[str, Any]
 ) -> AdaptiveSubgradient:
     own = {"loss": loss, "learning_rate": learning_rate, "delta": delta}
-    printed = _settings(algorithm, {**_ROWS_AS_THEY_COME, "method": method}, given)
+    printed = _settings(algorithm, {**_UNPREPARED_ROWS, "method": method}, given)
     return AdaptiveSubgradient(size, **own, **printed)
 
 

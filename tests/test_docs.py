@@ -1,11 +1,13 @@
 """Docstrings: every public name has one, its parameters stand in it, and an example that runs; a page lists it."""
 
 import ast
+import difflib
 import doctest
 import functools
 import importlib
 import importlib.util
 import inspect
+import itertools
 import pkgutil
 import re
 from pathlib import Path
@@ -130,19 +132,20 @@ def test_one_sentence():
 
 # First words of the docstrings of functions. A verb that is not among them may be added; anything else is no beginning.
 VERBS = """
-Accept Add Adjust Allocate Answer Append Apply Approximate Ask Assign Average Begin Blend Block Bound Bring Calibrate
-Call Centre Check Choose Classify Clear Clip Close Collect Combine Compare Compile Complete Compute Concatenate Convert
-Copy Count Create Cut Decide Declare Decode Decorate Delay Delete Describe Detect Determine Discount Dispatch Divide Do
-Draw Drop Encode End Enlarge Ensure Escape Estimate Evaluate Execute Expand Express Extend Extract Feed Fetch Fill
-Filter Find Finish Fit Flip Fold Forget Format Freeze Give Go Group Halve Handle Hash Hold Identify Import Include
-Increase Initialise Iterate Join Keep Learn Leave Let Limit Link List Load Locate Lock Log Look Lower Make Map Mark
-Match Measure Merge Minimise Mix Monitor Move Multiply Name Normalise Note Offer Open Orthogonalise Override Pack Pad
-Parse Permute Play Plot Predict Prefetch Prepare Print Process Project Propagate Provide Put Query Raise Rank Read
-Rebuild Recommend Record Recover Redirect Reduce Refine Refuse Reject Release Remove Rename Repeat Replace Report
-Rescale Reset Restore Resume Retry Return Rotate Round Run Sample Save Say Scale Schedule Score Seal Search See Select
-Send Serialise Set Settle Show Shrink Shuffle Silence Simulate Sketch Skip Solve Sort Split Spread Stack Standardise
-Start Stop Store Strip Submit Subsample Subtract Sum Suppress Swap Symmetrise Sync Take Tell Test Track Train Transform
-Traverse Truncate Try Undo Unpack Update Use Validate Verify Visit Wait Warn Whiten Wrap Write Yield
+Accept Adapt Add Adjust Allocate Answer Append Apply Approximate Ask Assign Average Begin Blend Block Bound Bring
+Calibrate Call Centre Change Check Choose Classify Clear Clip Close Collect Combine Compare Compile Complete Compute
+Concatenate Convert Copy Count Create Cut Decide Declare Decode Decorate Delay Delete Describe Detect Determine Discount
+Dispatch Divide Do Draw Drop Encode End Enlarge Ensure Escape Estimate Evaluate Execute Expand Express Extend Extract
+Feed Fetch Fill Filter Find Finish Fit Flip Fold Forget Format Freeze Give Go Group Halve Handle Hash Hold Identify
+Import Improve Include Increase Initialise Install Iterate Join Keep Learn Leave Let Limit Link List Load Locate Lock
+Log Look Lower Make Map Mark Match Measure Merge Minimise Mix Monitor Move Multiply Name Normalise Note Offer Open
+Orthogonalise Override Pack Pad Parse Permute Play Plot Predict Prefetch Prepare Print Process Project Propagate Provide
+Put Query Raise Rank Read Rebuild Recommend Record Recover Redirect Reduce Refine Refuse Reject Release Remove Rename
+Reorder Repeat Replace Report Rescale Reset Restore Resume Retry Return Rotate Round Run Sample Save Say Scale Schedule
+Score Seal Search See Select Send Serialise Set Settle Show Shrink Shuffle Silence Simulate Sketch Skip Solve Sort Split
+Spread Stack Standardise Start Stop Store Strip Submit Subsample Subtract Sum Suppress Swap Symmetrise Sync Take Tell
+Test Track Train Transform Traverse Truncate Try Undo Unpack Update Use Validate Verify Visit Wait Warn Whiten Wrap
+Write Yield
 """
 
 
@@ -221,6 +224,75 @@ def test_parameters_are_documented():
         if missing or not (handed_on or stated <= asked):
             wrong[name] = {"not stated": missing, "not asked for": stated - asked}
     assert wrong == {}
+
+
+# Sentences about one parameter that are nearly the same, and differ for a reason.
+MAY_DIFFER = {
+    "allow": "items, or columns or rows of any matrix",
+    "buffer_size": "0 is allowed on the CPU alone",
+    "decay": "the reference methods decay S'S before a round, or H after it",
+    "header": "TableRows reads text that is no csv file, too",
+    "mask_var": "pca also takes a mask",
+    "passes": "each estimator names the one of scikit-learn with the same coefficients",
+    "retries": "run counts the losses of a part, map_merge those of a task",
+    "rescore": "stored rows, or the rows that are given",
+}
+
+
+def sentences_by_parameter():
+    """{parameter: {sentence of six words or more: where it stands}} of all public docstrings."""
+    found = {}
+    for name, item in public_names().items():
+        members = [(name, item)]
+        if inspect.isclass(item):
+            own = vars(item).items()
+            members += [(f"{name}.{key}", value) for key, value in own if callable(value) and not key.startswith("_")]
+        for where, member in members:
+            for parameter, entry in section(inspect.getdoc(member) or "", "Parameters").items():
+                text = " ".join(entry.partition("    ")[2].split())
+                for sentence in re.split(r"[.;:] (?=\S)", text.rstrip(".;:")):
+                    if len(sentence.split()) >= 6 and not sentence.startswith("As for "):
+                        sentence = sentence[0].lower() + sentence[1:]
+                        found.setdefault(parameter, {}).setdefault(sentence, []).append(where)
+    return found
+
+
+def test_equal_parameters_have_equal_texts():
+    """A parameter that means the same in several classes is explained in the same words."""
+    unlike = {}
+    for parameter, texts in sentences_by_parameter().items():
+        for one, other in itertools.combinations(texts, 2):
+            alike = difflib.SequenceMatcher(None, one.split(), other.split(), autojunk=False).ratio()
+            if alike >= 0.75:
+                unlike.setdefault(parameter, []).append((one, texts[one], other, texts[other]))
+    assert {name: pairs for name, pairs in unlike.items() if name not in MAY_DIFFER} == {}
+    assert set(MAY_DIFFER) <= set(unlike) or not all(map(is_there, NEEDS)), "a reason is no longer needed"
+
+
+def test_names_in_docstrings_are_those_of_the_code():
+    """What stands in `backticks` in the docstring of a function is in its code, or in that of its class."""
+    unknown = []
+    for path in Path(fastsketch.__file__).parent.rglob("*.py"):
+        homes = [(ast.parse(path.read_text(encoding="utf-8")), set())]
+        while homes:
+            home, names_of_class = homes.pop()
+            for node in ast.iter_child_nodes(home):
+                if isinstance(node, ast.ClassDef):
+                    homes.append((node, names_in_code(node)))
+                elif isinstance(node, ast.FunctionDef) and "`" in (doc := ast.get_docstring(node) or ""):
+                    named = set(re.findall(r"(?<!`)`(\w+)`(?!`)", doc))
+                    lacking = sorted(named and named - names_of_class - names_in_code(node))
+                    unknown += [f"{path.name}: {node.name}: {name}" for name in lacking]
+    assert unknown == []
+
+
+def names_in_code(node):
+    """The names and short strings in the code of a function or class."""
+    names = set()
+    for part in ast.walk(node):
+        own = (getattr(part, field, None) for field in ("id", "attr", "arg", "name", "value"))
+        names |= {name for name in own if isinstance(name, str) and len(name) < 50}
+    return names
 
 
 def own_members():

@@ -15,3 +15,14 @@ def test_a_subpackage_has_a_short_readme_whose_links_exist(folder):
     assert len(re.sub(r"\]\([^)]*\)", "]", text).split()) <= 350
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("https:")]
     assert links and all((folder / link).exists() for link in links), [p for p in links if not (folder / p).exists()]
+
+
+def test_names_in_readmes_are_those_of_the_code():
+    """`Coordinates.features` in a README is the name of a class and its method."""
+    sources = [path for path in (ROOT / "fastsketch").rglob("*") if path.suffix in {".py", ".pyx", ".pxd"}]
+    words = set().union(*(re.findall(r"\w+", path.read_text(encoding="utf-8")) for path in sources))
+    words |= {path.name for path in sources}
+    for readme in (ROOT / "fastsketch").rglob("README.md"):
+        named = re.findall(r"`(\w+(?:\.\w+)*)`", readme.read_text(encoding="utf-8"))
+        unknown = [name for name in named if name not in words and not set(name.split(".")) <= words]
+        assert unknown == [], readme

@@ -146,7 +146,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yield the rows of all pieces in the same order, in pieces of about COPIED_ROWS rows."""
+    """Split and concatenate pieces to new ones of about COPIED_ROWS rows, and yield these. The order stays."""
     group: list[Piece] = []
     n = 0
     for piece in pieces:
@@ -161,7 +161,7 @@ def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def _concatenate_pieces(group: list[Piece]) -> Piece:
-    """Concatenate pieces to one."""
+    """Concatenate a list of pieces to one piece, with the rows in the same order."""
     if len(group) == 1:
         return group[0]
     weights = [piece.weight for piece in group if piece.weight is not None]

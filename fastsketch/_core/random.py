@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 
 class Key(IntEnum):
-    """Identifiers of the purposes of random numbers; each forms the generator's key together with the seed.
+    """The purposes for which random numbers are drawn, one number each. Different purposes never share random numbers.
 
-    The meaning of a number never changes.
+    The number and the seed are the key of the generator. The meaning of a number never changes.
     """
 
     SRHT = 0
@@ -34,9 +34,9 @@ class Key(IntEnum):
 
 
 class Normal(IntEnum):
-    """Identifiers of the random streams that ``random_normal`` generates.
+    """The purposes for which ``random_normal`` draws numbers, one independent stream each.
 
-    Above 2**32 they are families, whose members the lower 32 bits count.
+    A value above 2**32 is the first of a family of streams, which are numbered by the lower 32 bits.
     """
 
     ROTATION = 0

@@ -72,7 +72,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
 def _checked(csr: Any) -> tuple[Any, bool]:
     """Validate a CSR matrix; return it, and whether the columns of every row ascend.
 
-    The same object is returned if its arrays are fine. Inconsistent arrays raise _Fault.
+    The same object is returned if its arrays are fine. Inconsistent arrays raise _InconsistentMatrix.
     """
     indptr, indices, data = csr.indptr, csr.indices, csr.data
     plain = _is_index(indptr) and _is_index(indices) and indptr.dtype == indices.dtype and _is_data(data, 1)
@@ -118,7 +118,7 @@ def _check_compressed(
 
 # -- the other formats -------------------------------------------------------------------------------------------------
 def _convert_to_csr(matrix: Any) -> Any:
-    """Convert a sparse matrix of another format to CSR; raise _Fault if its arrays are inconsistent.
+    """Convert a sparse matrix of another format to CSR; raise _InconsistentMatrix if its arrays are inconsistent.
 
     Duplicates may remain, and the result must still be validated.
     """

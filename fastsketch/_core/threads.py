@@ -135,7 +135,7 @@ class _Limit:
 
 
 def _drop_limits_after_fork() -> None:
-    """Drop the limits of threads that do not exist in a forked child process."""
+    """Remove thread limits that other threads have set, in a forked child process, where these threads do not exist."""
     global _lock
     _lock = threading.RLock()
     for entry in [e for e in _limits if e.thread != threading.get_ident()]:

@@ -84,12 +84,12 @@ def names_in(rows: Any) -> FeatureNames | None:
 def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> None:
     """Raise ValueError if rows have column names that differ from the learned ones or are in another order.
 
-    Every method that takes rows calls this function, or ``agreed``. Rows without column names (arrays, sparse matrices,
-    lists) are accepted. If `feature_names` is None everything is accepted, except a data frame whose columns are
-    numbered in another order: see ``names_of_labels``.
+    Every method that takes rows calls this function, or ``require_same_names``. Rows without column names (arrays,
+    sparse matrices, lists) are accepted. If `feature_names` is None everything is accepted, except a data frame whose
+    columns are numbered in another order: see ``names_of_labels``.
     """
     if type(rows) not in (np.ndarray, list, dict):
-        agreed(names_in(rows), feature_names, name)
+        require_same_names(names_in(rows), feature_names, name)
 
 
 def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> list[int] | None:
@@ -112,7 +112,7 @@ def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "row
         return None
     position = {label: index for index, label in enumerate(names)}
     if len(position) < len(names) or position.keys() != set(feature_names):
-        agreed(names, feature_names, name)
+        require_same_names(names, feature_names, name)
     return [position[label] for label in feature_names]
 
 
@@ -123,10 +123,12 @@ def with_columns(rows: Any, order: list[int] | None, name: str = "rows") -> Any:
     return open_rows(rows, columns=order) if isinstance(rows, Source) else as_rows(rows, name=name)[:, order]
 
 
-def agreed(names: FeatureNames | None, learned_names: FeatureNames | None, owner: str = "rows") -> FeatureNames | None:
-    """Check that two sets of rows have the same column names, and return these names.
+def require_same_names(
+    names: FeatureNames | None, learned_names: FeatureNames | None, owner: str = "rows"
+) -> FeatureNames | None:
+    """Check that new rows have the column names of earlier ones, and return the names. ValueError if they differ.
 
-    If only one set has names, its names are returned. ValueError explains what differs, and what to do.
+    Names that are None match any names. The error explains what differs, and what to do.
     """
     if names is None or learned_names is None or names == learned_names:
         return learned_names if names is None else names

@@ -120,7 +120,7 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
 
 @contextlib.contextmanager
 def state_being_read(name: str) -> Generator[None]:
-    """Limit how deeply states are nested while one is read in a ``with`` block; StateError if it is too deep.
+    """Count how deeply state files are nested in each other, in a ``with`` block. Raise StateError if it is too deep.
 
     A model may contain the states of others, as a window or an estimator does, but these contain no further ones. A
     file with deeper nesting would take many times its size of memory before it is refused.
@@ -208,9 +208,9 @@ def home_of(cls: type) -> str:
 
 
 def import_home(home: Any) -> None:
-    """Import a public package of this library by its name, and ignore any other name.
+    """Import the package of this library that a file names, so that its classes are known. Other names are ignored.
 
-    The name may come from an untrusted file.
+    The file may be untrusted.
     """
     if isinstance(home, str) and re.fullmatch(r"fastsketch(\.[a-z]+){1,2}", home):
         with contextlib.suppress(ImportError):

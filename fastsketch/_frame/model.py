@@ -51,24 +51,24 @@ from fastsketch._core.validation import is_sparse
 from fastsketch._frame.batches import (
     FeatureNames,
     WeightedChunks,
-    agreed,
     as_names,
     as_source,
     column_order,
     names_in,
     names_of,
+    require_same_names,
 )
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
 from fastsketch._frame.parameters import (
     Parametrized,
     choice,
+    equal_in_type_and_value,
     flag,
     float_dtype,
     integer,
     parameter,
     plain,
     real,
-    same,
     seed,
 )
 from fastsketch._kernels.guard import Guard, changes, reads
@@ -194,10 +194,10 @@ class Model(Parametrized, abstract=True):
         source = as_source(rows)
         if source is None:
             names = names_of(rows)  # without any those before stay
-            with contextlib.nullcontext() if names is None else self._named(names, "rows"):
+            with contextlib.nullcontext() if names is None else self._using_column_names(names, "rows"):
                 self._update(rows, sample_weight)
             return self
-        names = agreed(source.feature_names, self._feature_names, source.name)
+        names = require_same_names(source.feature_names, self._feature_names, source.name)
         if self.n_features is not None and source.n_features != self.n_features:
             raise ValueError(
                 f"{source.name} must have {self.n_features} columns as the rows before, got {source.n_features}"
@@ -212,7 +212,7 @@ class Model(Parametrized, abstract=True):
                 if working_copy is not None:
                     working_copy._update(rows_chunk, weights)
                     continue
-                with self._named(names, source.name):
+                with self._using_column_names(names, source.name):
                     self._update(rows_chunk, weights)
         if working_copy is not None:
             working_copy._feature_names = names
@@ -225,11 +225,11 @@ class Model(Parametrized, abstract=True):
     def _require_columns(self, rows: Any) -> None:
         """Raise ValueError if rows for prediction have other column names than the learned ones, or another order."""
         if type(rows) not in (np.ndarray, list, dict):
-            self._agreed(names_in(rows), "rows")
+            self._require_same_names(names_in(rows), "rows")
 
-    def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
-        """Return the column names after comparing new and earlier ones; ValueError if they differ."""
-        return agreed(names, self._feature_names, whose)
+    def _require_same_names(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
+        """Check that rows have the column names of earlier rows, and return the names. ValueError if they differ."""
+        return require_same_names(names, self._feature_names, whose)
 
     def _column_order(self, rows: Any, name: str = "rows") -> list[int] | None:
         """Return the positions in `rows` of the learned columns, matched by name; None if no reordering is needed.
@@ -244,16 +244,16 @@ class Model(Parametrized, abstract=True):
 
         For a model that no other thread knows yet.
         """
-        self._feature_names = agreed(source.feature_names, self._feature_names, source.name)
+        self._feature_names = require_same_names(source.feature_names, self._feature_names, source.name)
 
     @contextlib.contextmanager
-    def _named(self, names: FeatureNames | None, owner: str) -> Generator[None]:
+    def _using_column_names(self, names: FeatureNames | None, owner: str) -> Generator[None]:
         """Set the column names for a ``with`` block; restore them if it fails before any row is learned.
 
         ValueError if earlier rows had other names.
         """
         n_rows_before, names_before = self.n_rows, self._feature_names
-        self._feature_names = self._agreed(names, owner)
+        self._feature_names = self._require_same_names(names, owner)
         try:
             yield
         except BaseException:
@@ -483,7 +483,7 @@ class MergeableModel(Model, abstract=True):
         """Merge another model into this one, or raise ValueError if the two do not match."""
         mine, theirs = self._must_agree(), other._must_agree()
         for name in {**mine, **theirs}:
-            if not same(theirs.get(name), mine.get(name)):
+            if not equal_in_type_and_value(theirs.get(name), mine.get(name)):
                 raise ValueError(
                     f"other has {name}={plain(theirs.get(name))!r}, this model has {plain(mine.get(name))!r}: "
                     "they cannot be merged"
@@ -496,7 +496,7 @@ class MergeableModel(Model, abstract=True):
         joins = self._joins_columns(other)
         if self.n_features not in (None, other.n_features) and not joins:
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
-        with self._named(None if joins else other._feature_names, "the columns of other"):
+        with self._using_column_names(None if joins else other._feature_names, "the columns of other"):
             if self.n_features is None:
                 self._adopt(other)
             else:
@@ -504,9 +504,10 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned separately and merged ---------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return the index of each piece's first block, if merged pieces give the same bits as one pass; else None.
+        """Return the number of each piece's first block, if models of the pieces of a stream can be merged exactly.
 
-        None if it does not (the default). lengths: numbers of rows of consecutive pieces of one stream.
+        Merged exactly means bitwise identical to one pass over the stream. The default is None: this kind of model
+        cannot. `lengths` are the numbers of rows of consecutive pieces.
         """
         return None
 
@@ -514,7 +515,7 @@ class MergeableModel(Model, abstract=True):
         return None
 
     def _part_rows(self, n_features: int) -> int:
-        """Return the required block size: the number of rows in every part of a job must be a multiple of it."""
+        """Return the number of which the rows in every part of a job must be a multiple (default: 1)."""
         return 1
 
     def _state_bytes(self, n_features: int) -> int:
@@ -526,9 +527,9 @@ class MergeableModel(Model, abstract=True):
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _passes_again(self, passes: int) -> Generator[Any, Any, Any]:
-        """Yield models that must read the rows again, at most `passes`, and return the better model.
+        """Improve the model by further passes over the rows, at most `passes`, as a generator that returns the result.
 
-        The caller sends every model back when it has read the rows.
+        It yields a model for every pass. The caller lets that model learn all rows, and sends it back.
         """
         raise NotImplementedError
 

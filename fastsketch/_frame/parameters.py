@@ -203,7 +203,7 @@ class Parametrized:
         return ", ".join(
             f"{name}={plain(value)!r}"
             for name, value in self.parameters.items()
-            if not same(value, self._declared[name].default)
+            if not equal_in_type_and_value(value, self._declared[name].default)
         )
 
 
@@ -328,7 +328,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def same(a: Any, b: Any) -> bool:
+def equal_in_type_and_value(a: Any, b: Any) -> bool:
     """Return True if two values are equal and of the same type."""
     return type(a) is type(b) and bool(a == b)
 

@@ -1,4 +1,4 @@
-"""One thread at a time may change a model, and none reads it meanwhile: the flag that says so, and who sets it.
+"""A lock for models: one thread at a time may change a model, and no thread may read it meanwhile.
 
 A method that changes its model in place is decorated with ``changes``, one that reads what such methods change with
 ``reads``. Their calls enter the model's ``Guard`` or raise RuntimeError at once; nobody waits. Between entering and
@@ -43,7 +43,7 @@ if hasattr(os, "register_at_fork"):
 
 @cython.final
 cdef class Guard:
-    """Of one object, which holds it as ``_guard``. A copy or a pickle of it is a new one, that nobody has entered."""
+    """The lock of one object, in its attribute ``_guard``. A copy or a pickle of a lock is a new, open lock."""
 
     cdef fs_guard word
 
@@ -55,12 +55,12 @@ cdef class Guard:
 
 
 def changes(method):
-    """Decorate a method that changes its object in place: RuntimeError while any other call is at work in it."""
+    """Decorate a method that changes its object in place. It raises RuntimeError if another guarded call is running."""
     return _guarded(method, False)
 
 
 def reads(method):
-    """Decorate a method that reads what others change: RuntimeError while one of them is at work."""
+    """Decorate a method that reads an object. It raises RuntimeError while a ``changes`` method is running."""
     return _guarded(method, True)
 
 
@@ -83,7 +83,7 @@ def _guarded(method, bint share):
 
 
 def update_with(model, tuple arguments, dict owner, dict values):
-    """Call model.update(*arguments), which learns in place, and put `values` into `owner`: both or neither.
+    """Call model.update(*arguments) and then owner.update(values), atomically: both happen, or neither.
 
     If an interrupt ends the call after the model has learned the rows, so that its ``n_rows`` has changed, `values` are
     put into `owner` before the exception is raised again.
@@ -99,7 +99,7 @@ def update_with(model, tuple arguments, dict owner, dict values):
 
 
 cdef object refusal(object owner, int found):
-    """The error of a call that was refused."""
+    """Create the RuntimeError for a call that was refused."""
     kind = type(owner).__name__
     if found == FS_GUARD_TORN:
         return RuntimeError(

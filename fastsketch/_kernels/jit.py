@@ -1,9 +1,10 @@
 """Compilation by Numba with a cache on disk, which may be missing, read-only or damaged without an error.
 
-Numba writes to NUMBA_CACHE_DIR, a folder beside the source or one of the user's, and refuses to compile with cache=True
-where none can be written to. Here nothing goes beside the source, where it would outlive an uninstall; a function is
-compiled without a cache where there is no place for one; a folder that can only be read is read (that of a container,
-filled when its image was made); and a cache that cannot be read or written to is passed over.
+Numba writes to NUMBA_CACHE_DIR, a folder next to the source or one of the user's, and refuses to compile with
+cache=True where none can be written to. Here nothing is written next to the source, where it would outlive an
+uninstall; a function is compiled without a cache where there is no place for one; a folder that can only be read is
+read (that of a container, filled when its image was made); and a cache that cannot be read or written to is passed
+over.
 """
 
 # pyright: basic
@@ -42,9 +43,9 @@ class _Cache(FunctionCache):
 
 
 def _for_reading(function):
-    """Return the caches of a function that exist on disk, writable or not.
+    """Find the caches on disk from which the compiled code of a function may be read, and return them as a list.
 
-    numba itself finds only those that it can write to.
+    Read-only folders are included, which numba itself ignores.
     """
     found = []
     for locator in _Places._locator_classes:

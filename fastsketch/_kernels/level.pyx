@@ -1,4 +1,4 @@
-"""Which instructions the C loops use: chosen when fastsketch is first used, the same in all modules (csrc/fs_level.h)."""
+"""The CPU instruction level (such as AVX2) of all C loops, chosen when fastsketch is first used (csrc/fs_level.h)."""
 
 import os
 
@@ -16,17 +16,17 @@ cdef const int* level_at() noexcept:
 
 
 def supported():
-    """Names of the levels that this CPU can run, the lowest first."""
+    """Return the names of the instruction levels that this CPU supports, the lowest first."""
     return tuple(fs_level_name(level).decode() for level in range(fs_level_best() + 1))
 
 
 def current():
-    """The level in force."""
+    """Return the name of the instruction level in use."""
     return fs_level_name(in_force).decode()
 
 
 def use(str name):
-    """Take another level, for tests and benches: no kernel may be at work in any thread. ValueError for none."""
+    """Set the instruction level, for tests and benchmarks. No kernel may be running in any thread."""
     global in_force
     names = supported()
     if name not in names:

@@ -1,4 +1,4 @@
-"""The threads that kernels share (csrc/fs_pool.h), and the threads of scipy's BLAS, which they keep in step.
+"""The thread pool of all kernels (csrc/fs_pool.h). The number of threads of scipy's BLAS follows that of the pool.
 
 ``threadpool_info`` and ``threadpool_limits`` of threadpoolctl see the pool as user API "fastsketch".
 """
@@ -25,27 +25,27 @@ cdef extern from "fs_threads.h" nogil:
 
 
 def get():
-    """Threads of a job, the calling one included."""
+    """Return the number of threads of a kernel, including the calling thread."""
     return fs_threads_get()
 
 
 def use(int n):
-    """Let jobs have n >= 1 threads from now on, more than there are cores too."""
+    """Set the number of threads of a kernel, n >= 1. It may exceed the number of cores."""
     fs_threads_set(n)
 
 
 def started():
-    """Worker threads alive in this process: they are started when first needed."""
+    """Return the number of worker threads in this process. They are started when they are first needed."""
     return fs_threads_started()
 
 
 def blas_threads():
-    """Threads of scipy's BLAS outside of kernels; 0 where nothing can tell."""
+    """Return the number of threads of scipy's BLAS outside of kernels, or 0 if it is unknown."""
     return fs_threads_blas_get()
 
 
 def use_blas(int n):
-    """Set them; a kernel at work has its own until it ends."""
+    """Set the number of threads of scipy's BLAS outside of kernels. A running kernel keeps its own number."""
     fs_threads_blas_set(n)
 
 

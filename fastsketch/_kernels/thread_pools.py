@@ -17,7 +17,8 @@ _FUNCTIONS = {
 
 
 def blas_of_scipy():
-    """Return scipy's BLAS library as (file, address of its thread-count getter, address of its setter).
+    """Return scipy's BLAS library as (file, address of the function that returns its number of threads, address of the
+    one that sets it).
 
     None if it is unknown.
 
@@ -26,7 +27,7 @@ def blas_of_scipy():
     if "scipy.linalg.cython_blas" not in sys.modules:
         return None
     libraries = [lib for lib in threadpoolctl.ThreadpoolController().lib_controllers if lib.user_api == "blas"]
-    # where numpy has its own, scipy's is the one beside it or, in a distribution that shares one, the only one
+    # where numpy has its own, scipy's is the one in the same folder or, in a distribution that shares one, the only one
     own = [lib for lib in libraries if {"scipy", "scipy.libs"} & set(Path(lib.filepath).parts)] or libraries[:1]
     for lib in own:
         starts, name, ends = _FUNCTIONS.get(lib.internal_api, ((), "", ()))

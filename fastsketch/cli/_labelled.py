@@ -12,8 +12,8 @@ from fastsketch.data.files._input import InputFile
 from fastsketch.data.names import TableRows
 from fastsketch.data.sources import Source, comes_once, open_rows
 from fastsketch.data.sources._column_names import positions
-from fastsketch.data.sources._identity import of_file
-from fastsketch.data.sources._joined import joined
+from fastsketch.data.sources._identity import fingerprint_of_file
+from fastsketch.data.sources._joined import concatenate
 from fastsketch.data.sources._paths import files_of
 from fastsketch.data.sources._source import Place
 from fastsketch.data.sources._streams import HEAD_BYTES, text_format
@@ -101,7 +101,7 @@ class LabelledTable(Source):
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that identify the file: path, size, time and digest."""
-        return of_file(self.table.path)
+        return fingerprint_of_file(self.table.path)
 
 
 def open_tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[Source, dict[str, Any]]:
@@ -119,7 +119,7 @@ def open_tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tu
         TableRows(path, **shared_options, label=first_table.schema["label"], schema=first_table.schema)
         for path in paths[1:]
     ]
-    source = joined(
+    source = concatenate(
         [LabelledTable(path, table) for path, table in zip(paths, [first_table, *other_tables], strict=True)]
     )
     return source, {
@@ -160,7 +160,7 @@ def reopen_tables(
     options["label"] = (schema["label"] if label is None else label) if labelled else None
     if label is not None or not labelled:
         schema["label"] = options["label"]
-    return joined([LabelledTable(path, TableRows(path, **options, schema=schema)) for path in paths])
+    return concatenate([LabelledTable(path, TableRows(path, **options, schema=schema)) for path in paths])
 
 
 # -- tables of numbers -------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from fastsketch.cli._labelled import (
 from fastsketch.cli._output import open_output
 from fastsketch.cli._reading import reading_notes
 from fastsketch.data.files import SourceError
-from fastsketch.data.sources import Source, asked_as, comes_once, open_rows
+from fastsketch.data.sources import Source, comes_once, open_rows, rename_beside_in_errors
 from fastsketch.data.sources._source import MAX_FEATURES
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.ridge import SketchedRidge
@@ -154,7 +154,7 @@ class Learn(ResumableVerb):
         if self.target is None:
             self._refuse_tables()
             return model, open_rows(list(self.inputs), **reading), reading_notes(reading)
-        with asked_as("--target"):
+        with rename_beside_in_errors("--target"):
             target = parse_target(self.target)
             columns = select_number_columns(
                 self.inputs, reading, target, self._columns("numeric"), self._columns("ignore")

@@ -24,7 +24,7 @@ from fastsketch.cli._labelled import (
 from fastsketch.cli._output import Output, open_output
 from fastsketch.cli._reading import load_model, open_columns, remembered_reading
 from fastsketch.data.files import StateError
-from fastsketch.data.sources import Source, asked_as, naming
+from fastsketch.data.sources import Source, naming, rename_beside_in_errors
 from fastsketch.data.sources._source import MAX_FEATURES
 from fastsketch.jobs._mapping import require_same_columns
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
@@ -108,7 +108,7 @@ class Predict(PartsVerb):
             raise ValueError(f"--what probabilities: the model predicts real values (its loss is {model.loss!r})")
         return names, model.predict_proba
 
-    @asked_as("--target")
+    @rename_beside_in_errors("--target")
     def _open_rows(self, model: Any, *, labelled: bool) -> Source:
         """Open the inputs in the same way as the rows that the model has learned; with labels only if `labelled`."""
         notes: dict[str, Any] = model.notes

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
-from fastsketch._frame.batches import agreed
+from fastsketch._frame.batches import require_same_names
 from fastsketch.data.sources import Source, open_rows, with_missing
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
@@ -348,7 +348,7 @@ def require_same_columns(method: Method, source: Source) -> None:
     learned_names: Any = getattr(owner, "feature_names", None)
     learned_names = getattr(owner, "feature_names_in_", None) if learned_names is None else learned_names
     if learned_names is not None and not callable(learned_names):
-        agreed(source.feature_names, tuple(map(str, learned_names)), source.name)
+        require_same_names(source.feature_names, tuple(map(str, learned_names)), source.name)
 
 
 def takes_missing(method: Method) -> bool:

@@ -65,9 +65,9 @@ def merge(
         Sketches, hashes or any objects with ``copy()`` and ``merge(other)``, picklable for processes. They are not
         changed.
     fan_in : int, optional
-        Number of neighbours that are merged at a time, at least 2: every row passes log(number of models) /
-        log(fan_in) merges. Default: 2 for up to 64 models; for more models, the number that gives two levels, so that
-        few copies exist at the same time.
+        Number of neighbours that are merged at a time, at least 2. Every row passes log(number of models) / log(fan_in)
+        merges. Default: 2 for up to 64 models; for more models, the number that gives two levels, so that few copies
+        exist at the same time.
     engine : {"serial", "threads", "processes"}, default "serial"
         Where merges run. It does not change the result.
     workers : int, optional
@@ -130,7 +130,7 @@ def map_merge(
     items : iterable
         Small objects, such as paths, ranges or keys.
     fan_in : int, default 2
-        Number of neighbours that are merged at a time.
+        Number of neighbours that are merged at a time, at least 2.
     engine : {"serial", "threads", "processes"}, default "processes"
         Processes are spawned, never forked: a script needs its ``if __name__ == "__main__"``.
     workers : int, optional

@@ -57,7 +57,7 @@ class PartStart(NamedTuple):
 
 
 def plan_part_models(template: Any, parts: Sequence[Source]) -> Sequence[PartStart | None]:
-    """Decide how the empty model of each part is created. A single part gets None: it learns in a copy of the template.
+    """Decide how to create the empty model of each part. None stands for a copy of the template, if there is one part.
 
     If the model can determine at which block of rows each part starts, the merged model equals that of one pass.
     """

@@ -140,13 +140,13 @@ class Reporter:
             self._report(final=True)
 
     def count_earlier(self, node: JobNode) -> None:
-        """Count the parts and rows of a model that an earlier run of the job has finished."""
+        """Count the parts and rows of a model from the checkpoint as work of an earlier run."""
         self._parts_before += node.last - node.first + 1
         self._rows_before += node.n_rows
         self._store_node(node)
 
     def count_finished(self, node: JobNode) -> None:
-        """Count the parts and rows of a model that this run has finished, and make a report."""
+        """Count the parts and rows of a finished model as work of this run, and report the progress."""
         self._store_node(node)
         self._open_rows, self._fraction = 0, 0.0
         self._report()

@@ -18,7 +18,7 @@ from fastsketch._core.validation import as_integer
 from fastsketch._frame.loading import from_bytes
 from fastsketch._frame.model import Model, plain
 from fastsketch.data.files._state import StateError
-from fastsketch.data.sources import Source, asked_as, open_rows, with_missing
+from fastsketch.data.sources import Source, open_rows, rename_beside_in_errors, with_missing
 from fastsketch.jobs import _parts
 from fastsketch.jobs._checkpoint import Checkpoint, Entry
 from fastsketch.jobs._engines import Engine
@@ -135,7 +135,7 @@ def run(
     >>> learner.n_rows, learner.progress["error_rate"] < 0.1
     (2000, True)
     """
-    with asked_as("target"):
+    with rename_beside_in_errors("target"):
         rows = open_rows(source) if target is None else open_rows(source, beside=target)
     finish: Callable[[Any], Any] | None = None
     if getattr(model, "_GAPS", False):
@@ -346,7 +346,7 @@ class Learning:
 
     # -- in order --------------------------------------------------------------------------------------------------
     def _learn_in_order(self, checkpoint: Checkpoint | None, reporter: Reporter) -> Any:
-        """Let one model learn all rows in their order in this process, and return it.
+        """Learn all rows in their order in one model in this process, without parts. Return the model.
 
         The checkpoint holds the model, whose number of rows says where a resumed job continues. It is written every few
         seconds, after an interrupt, and at the end as a node of level 1.

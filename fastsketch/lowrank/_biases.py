@@ -122,7 +122,7 @@ def fit_biases(
 ) -> Biases:
     """Fit the global bias and the biases of rows and columns, by alternating Newton steps.
 
-    Losses without curvature are replaced by a parabola that touches them from above (`smoothing`).
+    Losses without curvature are replaced by a parabola that touches them from above (``kink_half_width``).
 
     Parameters
     ----------

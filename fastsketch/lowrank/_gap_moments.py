@@ -222,7 +222,7 @@ class GapMoments(MergeableModel):
 
     @classmethod
     def for_e_step(cls, gaussian: TableGaussian, step: int = 1) -> Self:
-        """Return an empty model that computes the E step number `steps` of EM under a given Gaussian."""
+        """Return an empty model that computes E step number `step` of EM under a given Gaussian."""
         model = cls()
         model.given, model.steps = gaussian, step
         model._sums = PairSums.zeros(gaussian.location, gaussian.unit)

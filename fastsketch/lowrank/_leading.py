@@ -81,7 +81,7 @@ def leading_triplet(
 
 
 def block_start(seed: int, n_searches: int, n: int, previous_block: Array | None) -> Array:
-    """Return eight initial vectors (n, 8) of a subspace iteration.
+    """Choose the eight vectors (n, 8) with which a subspace iteration starts.
 
     They are the seven vectors (n, 7) of the previous search and a random one, or all random if `previous_block` is
     None. `n_searches` numbers the random vector.

@@ -128,9 +128,10 @@ class Pursuit:
         return state._replace(sums=kernel.gradient(*arguments))
 
     def _update_scores(self, old_coefficient: float, new_coefficient: float, u: Array, v: Array) -> None:
-        """Update the scores of the training entries in place, for rescaled old ranks and a new one.
+        """Update the training scores in place, after the old ranks were rescaled and a rank was added.
 
-        A score z becomes b + keep (z - b) + theta u_i v_j, where b is the score of the biases alone.
+        A score z becomes b + old_coefficient (z - b) + new_coefficient u_i v_j, where b is the score of the biases
+        alone.
         """
         data, biases, z, kind = self.observations.data, self.biases, self.state.z, self.observations.dtype.type
         lengths = data.counts[0]

@@ -18,7 +18,7 @@ from fastsketch._core.validation import (
     is_sparse,
 )
 from fastsketch._core.warning import warn_caller
-from fastsketch._frame.batches import FeatureNames, agreed, as_names, names_of, require_columns
+from fastsketch._frame.batches import FeatureNames, as_names, names_of, require_columns, require_same_names
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.data.files import _checks as checks
@@ -37,7 +37,7 @@ from fastsketch.neighbours.codes._search import (
     Found,
     Metric,
     as_candidates,
-    as_metric,
+    check_metric,
     check_width,
     checked_queries,
     search_codes,
@@ -254,7 +254,7 @@ class CodeIndex:
             as_choice(rows, "rows", KEPT_DTYPES)
         as_choice(metric, "metric", get_args(Metric))
         encoder = _encoder_of(model, metric)
-        as_metric(metric, encoder)
+        check_metric(metric, encoder)
         self._initialise(encoder, rows, metric, encoder.feature_names)
 
     def _initialise(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
@@ -421,7 +421,7 @@ class CodeIndex:
 
     def _add(self, rows: Rows | None, codes: NDArray[np.uint8] | None, ids: ArrayLike | None) -> Ids:
         """Add rows to the index and return their ids. Rows are encoded here unless their codes are given."""
-        names = agreed(None if rows is None else names_of(rows), self._feature_names)
+        names = require_same_names(None if rows is None else names_of(rows), self._feature_names)
         checked_rows = None if rows is None else as_rows(rows, self.n_features)
         n = len(cast("Any", codes)) if checked_rows is None else checked_rows.shape[0]
         if codes is not None and len(codes) != n:
@@ -842,7 +842,7 @@ class CodeIndex:
             name.removeprefix("encoder_"): array for name, array in arrays.items() if name.startswith("encoder_")
         }
         encoder = restored_encoder(state["encoder"], encoder_arrays)
-        as_metric(metric, encoder)
+        check_metric(metric, encoder)
         index = cls.__new__(cls)
         if rows is not None:
             as_choice(rows, "rows", KEPT_DTYPES)

@@ -43,8 +43,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         tau >= 2, for the methods that sketch.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2. The
-        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964), and 1
-        with a learning_rate. cumulative_loss counts "huber" with threshold 1.
+        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964). If
+        learning_rate is given, it is 1. cumulative_loss counts "huber" with threshold 1.
     loss_scale : float, default 1.0
         Factor on every loss.
     fit_intercept : bool, default True
@@ -55,23 +55,22 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         their standard deviation, then all rows by their root mean square length. Sparse features are divided by the
         root mean square of their nonzeros, to a power that is smaller the rarer they are. A sparse row is then divided
         by its own length if its columns are rare, as in texts, and by the mean length if every row has them, as in
-        tables. None: rows are not scaled.
-        Of real targets (mirror descent without learning_rate or penalty, with an intercept) dense
-        features, and named or sparse ones that every row had until they varied, are scaled by a fixed mean and standard
-        deviation. When the deviation of all rows so far has doubled or halved, both are updated and the coefficients
-        converted, so that a feature may grow with time. A row that lacks such a named or sparse feature is taken to
-        have its mean.
+        tables. None: rows are not scaled. For real targets some features are scaled by a fixed mean and standard
+        deviation: dense features, and those named or sparse features that every row had until they varied. When the
+        deviation of all rows so far has doubled or halved, both are updated and the coefficients converted, so that a
+        feature may grow with time. A row that lacks such a named or sparse feature is taken to have its mean. This
+        needs an intercept, and mirror descent without learning_rate and penalty.
     calibrate : bool, default True
         Whether scores of labels are calibrated to log odds online (Platt scaling), from the scores that rows had before
         they were learned. predict_proba is the logistic function of the score, or the softmax of the scores of more
         than two classes. Scores of real targets are not calibrated. If labels come in runs, as in rows that were not
         shuffled, the intercepts are the log odds of the label frequencies.
     blend : bool, optional
-        Whether to blend the score with that of a diagonal learner (method "ada_diag", loss "logistic", learning rate 1)
-        of the same rows. Default: as `calibrate`, but False for "ada_diag", "ogd" and "adam". For loss="square" the
-        diagonal learner has that loss and steps in units of its residuals, its share is found by least squares on
-        scores from before each row was learned, and the default is False if learning_rate is given. "huber" and
-        "absolute" are never blended.
+        Whether to blend the score with that of a diagonal learner (AdaGrad with learning rate `blend_rate`) that learns
+        the same rows. For labels its loss is "logistic". For loss="square" it has the same loss and takes steps in
+        units of its residuals; its share is found by least squares on the scores that rows had before they were
+        learned. "huber" and "absolute" are never blended. The default is that of `calibrate`, but False for "ada_diag",
+        "ogd" and "adam", and for loss="square" with a learning_rate.
     blend_rate : float, optional
         Learning rate of that diagonal learner. If it is not given, 1 for labels, and 0.25 for real targets, in units of
         the root mean square of its residuals.
@@ -106,12 +105,12 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         For rows with names: hash the names into 2**hash_bits columns, at most 30. Without it, new names get new
         columns, and the vocabulary is saved with the model.
     decay : float in (0, 1] or "auto", default 1.0
-        Every row multiplies the weight of the earlier rows by this factor: in H, so that steps stay long, in the
+        Factor by which every new row multiplies the weight of all earlier rows: in H, so that steps stay long, in the
         calibration, and in the metrics of ``progress``, but not in the moments of scale="moments". It is for mirror
-        descent with a sketch, the full G or its diagonal, the last without a penalty. See also ``fade``.
-        "auto": learners with the rates `decay_rates` learn the same rows. The score is the weighted mean of theirs,
-        with weights that follow their losses on rows not yet learned: the fixed share of Herbster and Warmuth (1998),
-        for real targets with the loss log(1 + r^2 / mean r^2). The metrics then weight all rows equally, and
+        descent with a sketch, the full G or its diagonal, the last without a penalty. See also ``fade``. "auto":
+        learners with the rates `decay_rates` learn the same rows. The score is the weighted mean of theirs, with
+        weights that follow their losses on rows not yet learned: the fixed share of Herbster and Warmuth (1998), for
+        real targets with the loss log(1 + r^2 / mean r^2). The metrics then weight all rows equally, and
         ``progress["drift"]`` reports the half-life of the leading learner; cumulative_loss and mean_loss are those of
         the first learner. It takes three times the time and memory, and needs calibrate for labels.
     decay_rates : sequence of float, default (1.0, 0.999, 0.98)

@@ -84,7 +84,7 @@ class ReadOut(Arrays):
         return float(self.readout_weights[-1]) if len(self.readout_weights) > n_members else 0.0
 
     def fade(self, factor: float) -> None:
-        """Discount earlier rows by a factor, but not the identity matrix that regularises the calibration."""
+        """Multiply the weight of all earlier rows in the calibration by a factor, but not its regularisation."""
         if factor < 1.0:
             h = self.readout_information
             h *= factor
@@ -131,7 +131,7 @@ class Blend(Arrays):
         return members[0] + readout.share_now(self.blend_sums) * (members[1] - members[0])
 
     def fade(self, factor: float) -> None:
-        """Discount the earlier rows that determine the share by a factor."""
+        """Multiply the weight of all earlier rows in the least-squares fit of the share by a factor."""
         self.blend_sums *= factor
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
@@ -222,9 +222,11 @@ PLUS.flags.writeable = MINUS.flags.writeable = False
 class States(Generic[S]):
     """All learners of a model, for every class and decay rate, with diagonal AdaGrad learners and calibrations."""
 
-    held: list[S]  # main learners: one for two classes or real targets, else one for each class
+    main_learners: list[S]  # one for two classes or real targets, else one for each class
     signs: list[float]  # of each state: the target of its class
-    beside: list[LearnedState] = field(default_factory=list[LearnedState])  # a diagonal learner for each, or none
+    diagonal_learners: list[LearnedState] = field(
+        default_factory=list[LearnedState]
+    )  # a diagonal learner for each, or none
     readout: ReadOut | Blend | None = None
     counted: Tally = field(default_factory=lambda: Tally(np.zeros(TALLIES)))
     decay: float = 1.0
@@ -251,7 +253,10 @@ class States(Generic[S]):
             yield "", self.readout
         if self.steady is not None:
             yield "steady.", self.steady
-        groups: list[tuple[Sequence[LearnedState], str]] = [(self.held, ""), (self.beside, "beside.")]
+        groups: list[tuple[Sequence[LearnedState], str]] = [
+            (self.main_learners, ""),
+            (self.diagonal_learners, "beside."),
+        ]
         for learners, name in groups:
             for k, state in enumerate(learners):
                 yield f"{k}.{name}", state
@@ -264,9 +269,9 @@ class States(Generic[S]):
     def copied(self) -> "States[S]":
         """Return a deep copy."""
         return States(
-            [state.copied() for state in self.held],
+            [state.copied() for state in self.main_learners],
             list(self.signs),
-            [state.copied() for state in self.beside],
+            [state.copied() for state in self.diagonal_learners],
             None if self.readout is None else self.readout.copied(),
             self.counted.copied(),
             self.decay,
@@ -278,12 +283,12 @@ class States(Generic[S]):
     def all(self) -> list[LearnedState]:
         """Return a list of all learners: the main learners of every decay rate, then the diagonal AdaGrad learners."""
         if not self.faster:
-            return [*self.held, *self.beside]
-        main_learners: list[LearnedState] = [state for states in self.by_decay_rate for state in states.held]
-        return [*main_learners, *(state for states in self.by_decay_rate for state in states.beside)]
+            return [*self.main_learners, *self.diagonal_learners]
+        main_learners: list[LearnedState] = [state for states in self.by_decay_rate for state in states.main_learners]
+        return [*main_learners, *(state for states in self.by_decay_rate for state in states.diagonal_learners)]
 
     def fade(self, factor: float) -> None:
-        """Discount earlier rows by a factor, in all learners and calibrations."""
+        """Multiply the weight of all earlier rows by a factor, in all learners and calibrations."""
         for state in self.all():
             state.fade(factor)
         for _, calibration in self.readouts:
@@ -293,15 +298,15 @@ class States(Generic[S]):
     @property
     def n_members(self) -> int:
         """Return how many scores are combined for each row: 2 with a diagonal AdaGrad learner, else 1."""
-        return 2 if self.beside else 1
+        return 2 if self.diagonal_learners else 1
 
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes); the loss is summed over the learners of all classes."""
-        rows, loss, mistakes = self.held[0].totals()
+        rows, loss, mistakes = self.main_learners[0].totals()
         n_mistakes, shared, past_rows, past_loss, past_mistakes = self.counted.tally.tolist()
-        if len(self.held) > 1:
-            loss = sum(state.totals()[1] for state in self.held) - shared
-        if len(self.held) > 1 or self.readout is not None or self.mix is not None:
+        if len(self.main_learners) > 1:
+            loss = sum(state.totals()[1] for state in self.main_learners) - shared
+        if len(self.main_learners) > 1 or self.readout is not None or self.mix is not None:
             mistakes = int(n_mistakes)
         return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
@@ -320,27 +325,27 @@ class States(Generic[S]):
         """
         for states in self.faster:
             states.add_class(begin)
-        if len(self.held) == 1:
-            _, loss, mistakes = self.held[0].totals()
+        if len(self.main_learners) == 1:
+            _, loss, mistakes = self.main_learners[0].totals()
             self.counted.tally[SHARED] = loss
             if self.readout is None:
                 self.counted.tally[MISTAKES] = mistakes
-            self.held.append(self.held[0].copied())
-            self.beside.extend([state.copied() for state in self.beside])
+            self.main_learners.append(self.main_learners[0].copied())
+            self.diagonal_learners.extend([state.copied() for state in self.diagonal_learners])
             self.signs.append(-self.signs[0])
             if self.readout is not None:  # it has learned from one score, not from one for each class
                 self.readout = start_readout(self.n_members, 3, decay=self.readout.decay)
             if self.steady is not None:
                 self.steady = start_readout(self.n_members, 3, decay=self.steady.decay)
-        state, beside = begin(self.decay)
-        self.held.append(state)
-        if beside is not None:
-            self.beside.append(beside)
+        state, diagonal_learner = begin(self.decay)
+        self.main_learners.append(state)
+        if diagonal_learner is not None:
+            self.diagonal_learners.append(diagonal_learner)
         self.signs.append(1.0)
 
     def targets(self, numbers: Counts) -> Floats:
         """Convert class numbers to the +1 or -1 targets of each learner, shape (k, n)."""
-        if len(self.held) == 1:
+        if len(self.main_learners) == 1:
             sign = self.signs[0]
             if len(numbers) == 1:  # sooner
                 return MINUS if (sign > 0) == numbers.item() else PLUS
@@ -354,8 +359,10 @@ class States(Generic[S]):
         Its shape is (members, decay rates * k, n).
         """
         if targets.size == 1 and not self.faster:  # sooner
-            return UNREAD[: 2 if self.beside else 1].copy()
-        return np.full((2 if self.beside else 1, len(self.by_decay_rate) * len(targets), targets.shape[1]), np.nan)
+            return UNREAD[: 2 if self.diagonal_learners else 1].copy()
+        return np.full(
+            (2 if self.diagonal_learners else 1, len(self.by_decay_rate) * len(targets), targets.shape[1]), np.nan
+        )
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Train all learners on a batch, and write to `scores` each row's score before that row was learned.
@@ -363,7 +370,7 @@ class States(Generic[S]):
         `targets` has shape (k, n), and `scores` (members, decay rates * k, n). Raises RowNotLearned with the number of
         the first row that makes a learner overflow.
         """
-        n, main_learners, diagonal_learners = len(sample_weight), self.held, self.beside
+        n, main_learners, diagonal_learners = len(sample_weight), self.main_learners, self.diagonal_learners
         if self.faster:
             learners, n_main = self.all(), len(self.by_decay_rate) * len(main_learners)
             main_learners, diagonal_learners = cast(list[S], learners[:n_main]), learners[n_main:]
@@ -401,7 +408,7 @@ class States(Generic[S]):
                 signs = np.array(self.signs)[:, None]
                 answers = (targets * signs).argmax(axis=0)
                 combined_scores = self.mix.learn(np.array(scores_by_readout) * signs, answers, sample_weight) * signs
-        if len(self.held) > 1:
+        if len(self.main_learners) > 1:
             self.counted.tally[MISTAKES] += len(numbers) - np.count_nonzero(
                 self.is_correct(combined_scores, numbers, is_new=is_new)
             )
@@ -423,7 +430,7 @@ class States(Generic[S]):
         """
         if readout is None:
             return scores[0]
-        if len(self.held) > 1:
+        if len(self.main_learners) > 1:
             signs = np.array(self.signs)[:, None]
             return readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
         if isinstance(readout, Blend):
@@ -435,7 +442,7 @@ class States(Generic[S]):
 
         coefs has shape (members * decay rates * k, d), the result (k, d).
         """
-        coefs_by_rate = coefs.reshape(self.n_members, len(self.by_decay_rate), len(self.held), coefs.shape[-1])
+        coefs_by_rate = coefs.reshape(self.n_members, len(self.by_decay_rate), len(self.main_learners), coefs.shape[-1])
         combined_by_readout = [
             coefs_by_rate[0, g] if readout is None else readout.combine(coefs_by_rate[:, g])
             for g, readout in self.readouts
@@ -448,14 +455,14 @@ class States(Generic[S]):
             readout.intercept(self.n_members) if isinstance(readout, ReadOut) else 0.0 for _, readout in self.readouts
         ]
         value = intercepts[0] if self.mix is None else float(self.mix.combine(np.array(intercepts)))
-        return np.full((len(self.held), 1), value)
+        return np.full((len(self.main_learners), 1), value)
 
     def is_correct(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
         """Return for each row whether its class has the largest score, shape (n,).
 
         False for row 0 if is_new: no learner knew its class.
         """
-        if len(self.held) == 1:
+        if len(self.main_learners) == 1:
             return scores[0] * self.targets(numbers)[0] > 0
         signed = self.signed(scores)
         class_entries = numbers, np.arange(len(numbers))

@@ -26,7 +26,8 @@ from fastsketch._kernels.online import readout
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Arrays, Counts, Floats, Zeros
 
-# Learners side by side, at most: the kernel has room for the weights of so many experts, and labels have one more.
+# Maximum number of learners with different decay rates. The kernel has space for the weights of one more expert, which
+# classification models add.
 MAX_RATES = 7
 
 

@@ -127,7 +127,7 @@ def as_classes(value: Any, name: str) -> tuple[Label, ...]:
 
 
 def as_class_weight(value: Any, name: str) -> Any:
-    """Validate `class_weight`, and return it: "balanced" or a dict {label: weight}.
+    """Validate class weights, and return them: "balanced" or a dict {label: weight}.
 
     Pairs (label, weight), as in files, are accepted as well.
     """

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName
 from fastsketch._core.validation import MOST_SIZE, as_flag, as_numbers, as_real, as_weights, is_sparse
 from fastsketch._core.warning import warn_caller
-from fastsketch._frame.batches import FeatureNames, agreed, is_table, names_of
+from fastsketch._frame.batches import FeatureNames, is_table, names_of, require_same_names
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
@@ -129,7 +129,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         raise NotImplementedError
 
     def _check_fading(self, rule: str) -> None:
-        """Raise ValueError if the model's method cannot discount earlier rows.
+        """Raise ValueError if the model's method does not support decay, that is, discounting earlier rows.
 
         The message begins with `rule`.
         """
@@ -140,7 +140,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         raise NotImplementedError
 
     def _can_rescale(self) -> bool:
-        """Return True if a learner can be converted when the feature scales change (default: False).
+        """Return True if the learners can be converted to new feature scales while they learn (default: False).
 
         Only used for real targets.
         """
@@ -168,7 +168,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     @property
     def _learned(self) -> S | None:
         """Return the state of the model's first or only learner; None before the first row."""
-        return None if self._model_state is None else self._model_state.states.held[0]
+        return None if self._model_state is None else self._model_state.states.main_learners[0]
 
     @property
     def n_rows(self) -> int:
@@ -277,22 +277,22 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if type(rows) is np.ndarray or not is_table(rows):
             return self._learn(rows, targets, sample_weight, mean_weight)
         names_before, n_before = self._feature_names, self.n_rows
-        with self._named(names_of(rows), "rows"):
+        with self._using_column_names(names_of(rows), "rows"):
             self._learn(rows, targets, sample_weight, mean_weight)
         if sample_weight is not None and self.n_rows == n_before:  # no row has a weight
             self._feature_names = names_before
         return self
 
-    def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
+    def _require_same_names(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
         """Compare the column names of new rows with the earlier names; return them, or raise ValueError.
 
         With ``open_columns`` one list of names may be longer than the other; the longer one is returned.
         """
         before = self._feature_names
         if not self.open_columns or names is None or before is None:
-            return super()._agreed(names, whose)
+            return super()._require_same_names(names, whose)
         n = min(len(names), len(before))
-        agreed(names[:n], before[:n], whose)
+        require_same_names(names[:n], before[:n], whose)
         return max(before, names, key=len)
 
     def _learn_by_fast_path(self, rows: Any, targets: Any) -> bool:
@@ -503,7 +503,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _new_class_learners(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
         """Create the main learner of a new class, and the diagonal AdaGrad learner to blend it with, or None."""
         states = self._initial_learners_of_decay(decay, columns, sparse, [1.0], lambda _: columns.initial_capacity())
-        return states.held[0], states.beside[0] if states.beside else None
+        return states.main_learners[0], states.diagonal_learners[0] if states.diagonal_learners else None
 
     def _initial_learners(
         self,
@@ -551,12 +551,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         states = States(main_learners, list(signs), decay=decay)
         if self._blends():
             capacities = [slots(f"{k}.beside.") if sparse else max_columns for k in n]
-            states.beside = [
+            states.diagonal_learners = [
                 start_diagonal_learner(self.loss, decay, size, sparse, zeros, self.blend_rate) for size in capacities
             ]
         if self._calibrates():
             states.readout = start_readout(states.n_members, len(n), zeros, decay=decay)
-        elif states.beside:
+        elif states.diagonal_learners:
             states.readout = Blend(zeros(2), decay)
         return states
 

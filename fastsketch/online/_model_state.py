@@ -71,7 +71,7 @@ class ModelState(Generic[S]):
         """Return the fast path for batches of a few rows; None for several learners or before the first row."""
         if self.few is None or self.few.is_stale():
             states = self.states
-            is_single_learner = len(states.held) == 1 and not states.faster
+            is_single_learner = len(states.main_learners) == 1 and not states.faster
             has_started = is_single_learner and all(state.rounds_now is not None for state in states.all())
             self.few = FewRows(self, loss_scale, MISTAKES) if has_started else None
         return self.few
@@ -139,10 +139,12 @@ class ModelState(Generic[S]):
         return self.states.combine(coefs)
 
     def add_comparator_loss(self, comparator: Floats, x: Any, y: NDArray[Any], weights: Floats, loss: str) -> None:
-        """Add the loss of fixed coefficients (the comparator) on a batch to their cumulative loss."""
+        """Compute the loss of the comparator (fixed coefficients) on a batch, and add it to the comparator's total
+        loss.
+        """
         if self.labels is not None:
             y = self.states.targets(y)[0] * self.sign()
-        scalar, scores = self.states.held[0].scalar, np.asarray(x @ comparator, np.float64)
+        scalar, scores = self.states.main_learners[0].scalar, np.asarray(x @ comparator, np.float64)
         losses = weights * LOSSES[loss].value(scores, y, as_loss_parameter(loss, None))
         # summed in order, so that the result does not depend on batches
         scalar[THEIRS] = np.cumsum(np.concatenate([scalar[[THEIRS]], losses]))[-1]
@@ -161,7 +163,7 @@ class ModelState(Generic[S]):
         return sign if self.labels.order[-1] == 0 else -sign
 
     def in_class_order(self, values: Floats) -> Floats:
-        """Convert the learners' scores or coefficients to the order and signs of the public `classes`.
+        """Convert the learners' scores or coefficients to the order and signs of the public ``classes``.
 
         values has shape (k, n); the result has it too, or (n,) for one learner.
         """
@@ -170,7 +172,7 @@ class ModelState(Generic[S]):
         return self.states.signed(values)[cast(ClassLabels, self.labels).order]
 
     def intercepts(self, coef: Floats, *, in_order: bool) -> Floats:
-        """Return the intercepts that calibration adds to the scores, in the order of `classes`.
+        """Return the intercepts that calibration adds to the scores, in the order of ``classes``.
 
         Shape (1,), or (k,) for more than two classes.
 
@@ -226,7 +228,7 @@ class ModelState(Generic[S]):
     ) -> Floats:
         """Learn rows, and add learners for new classes. Return each row's score before it was learned.
 
-        Scores have shape (n,), or (n, k) in the order of `classes`. `begin` returns the main learner and the diagonal
+        Scores have shape (n,), or (n, k) in the order of ``classes``. `begin` returns the main learner and the diagonal
         learner (or None) of a new class, which start at the row of the class in `new`. If a row cannot be learned, this
         object is left half changed and must be discarded.
         """
@@ -274,7 +276,9 @@ class ModelState(Generic[S]):
         self.states.learn(batch, targets, first.weights, member_scores)
         member_scores[:] = 0.0
         loss = next(
-            name for name, definition in LOSSES.items() if definition.number == self.states.held[0].setting.loss
+            name
+            for name, definition in LOSSES.items()
+            if definition.number == self.states.main_learners[0].setting.loss
         )
         loss_value = weight * LOSSES[loss].value(np.zeros(1), first.y, as_loss_parameter(loss, None))[0]
         # counted here, because the steps of the state may depend on its losses
@@ -343,11 +347,11 @@ class ModelState(Generic[S]):
         return scores
 
     def _join_scores(self, parts: Sequence[Floats], n: int) -> Floats:
-        """Join the scores of consecutive parts of a batch, in the order of `classes`.
+        """Concatenate the scores of consecutive parts of a batch, with one column for each of the sorted classes.
 
         The parts have shape (k, rows), the result (n,) or (n, k). NaN marks classes that appeared later.
         """
-        k = len(self.states.held)
+        k = len(self.states.main_learners)
         if k == 1:
             return self.in_class_order(parts[0]) if parts else np.empty(0)
         joined_scores, first = np.full((n, k), np.nan), 0

@@ -68,7 +68,7 @@ class NewtonSetting:
 # -- Z, the result of earlier shrinks, and X, the rows since then ------------------------------------------------------
 @dataclass(slots=True)
 class NewtonDenseRows(Arrays):
-    """Rows of the sketch for dense data: Z' from earlier shrinks, and the rows X since the last shrink.
+    """Rows of a sketch of dense data: Z' from earlier shrinks, and the rows X learned since.
 
     m is the sketch size.
     """
@@ -79,7 +79,7 @@ class NewtonDenseRows(Arrays):
 
 @dataclass(slots=True)
 class NewtonSparseRows(StoredRows):
-    """Rows of the sketch for sparse data: Z from earlier shrinks, and the sparse rows X since the last shrink.
+    """Rows of a sketch of sparse data: dense rows Z' from earlier shrinks, and the sparse rows X learned since.
 
     X has at most 2 m rows, for the sketch size m.
     """
@@ -90,7 +90,7 @@ class NewtonSparseRows(StoredRows):
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class ShrinkingSpace(Arrays):
-    """Small matrices of the sketch B = [F Z'; C X], and coefficients of the weights w = base + Z b + X'e."""
+    """Small matrices that stand for the sketch B = [F Z'; C X] and the weights w = base + Z b + X'e between shrinks."""
 
     frame: Floats  # F, (k, k)
     factors: Floats  # the diagonal of C, (k,)

@@ -382,7 +382,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
             raise ValueError(f"comparator: one vector is for two classes, and there are {len(labels.known)}")
         if self._model_state is not None:
             model_state = self._model_state.copied()
-            scalar = model_state.states.held[0].scalar
+            scalar = model_state.states.main_learners[0].scalar
             scalar[THEIRS], scalar[BEFORE] = 0.0, model_state.states.totals()[1]
             self._model_state = model_state
         self._comparator = fixed.astype(np.float64)
@@ -422,7 +422,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         n_rows, loss, mistakes = (0, 0.0, 0) if model_state is None else model_state.states.totals()
         regret = None
         if model_state is not None and self._comparator is not None:
-            scalar = model_state.states.held[0].scalar
+            scalar = model_state.states.main_learners[0].scalar
             regret = float(loss - scalar[BEFORE] - scalar[THEIRS])
         return {
             "n_rows": n_rows,

@@ -115,13 +115,13 @@ class Names:
         return self._naming is None and self._hash_bits is None
 
     def reads(self, rows: Any, n_rows: int) -> bool:
-        """Return True if the given rows have feature names; an empty list counts as rows of the model's kind."""
+        """Return True if rows have feature names. An empty list counts as named if earlier rows of the model were."""
         if isinstance(rows, list | tuple) and not rows:
             return bool(self.is_named(n_rows))
         return is_named(rows)
 
     def number(self, n_rows: int) -> None:
-        """Set numbered columns for this model; raise ValueError if it learns rows with names."""
+        """Decide that the columns of this model have numbers and no names. Raise ValueError if its rows have names."""
         if self._hash_bits is not None:
             raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
         if self.is_named(n_rows):
@@ -428,7 +428,7 @@ class Inputs(Arrays):
             first += n_done
 
     def move(self, intercept: int) -> Rescaling:
-        """Update the fixed feature scales to the current moments, and return the conversion for earlier rows."""
+        """Set the fixed feature scales to the current moments. Return the conversion that the learners must apply."""
         first, second = cast(Floats, self.moments)
         totals, steady = cast(Floats, self.moment_totals), cast(Floats, self.steady)
         columns = np.flatnonzero(steady[1] > 0)
@@ -467,7 +467,7 @@ class Inputs(Arrays):
         return require_all_scaled(batch, self._scale(batch, moments, joins=False)[0])
 
     def _scale(self, batch: RowBatch, moments: Floats, *, joins: bool, has_joined: bool = False) -> tuple[int, bool]:
-        """Scale rows in place, and add them to the moments if `joins` is True.
+        """Scale a batch in place by the running moments of the features. With `joins` each row is added to them first.
 
         Returns (number of rows scaled, whether a fixed scale must change).
         """

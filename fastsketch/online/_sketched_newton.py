@@ -47,9 +47,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         m >= 2: the sketch has up to 2 m rows and shrinks to m - 1.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2. The
-        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964), and with
-        curvature="gradient", the papers' way, 1.
-        cumulative_loss counts "huber" with threshold 1.
+        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964). With
+        curvature="gradient", as in the papers, it is 1. cumulative_loss counts "huber" with threshold 1.
     loss_scale : float, default 1.0
         Factor on every loss. The square loss of the papers, (z - y)^2, is loss="square", loss_scale=2.0.
     fit_intercept : bool, default True
@@ -60,22 +59,22 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         their standard deviation, then all rows by their root mean square length. Sparse features are divided by the
         root mean square of their nonzeros, to a power that is smaller the rarer they are. A sparse row is then divided
         by its own length if its columns are rare, as in texts, and by the mean length if every row has them, as in
-        tables. None: rows are not scaled.
-        Of real targets (without alpha0 and constraint, with an intercept) dense
-        features, and named or sparse ones that every row had until they varied, are scaled by a fixed mean and standard
-        deviation. When the deviation of all rows so far has doubled or halved, both are updated and the coefficients
-        converted, so that a feature may grow with time. A row that lacks such a named or sparse feature is taken to
-        have its mean.
+        tables. None: rows are not scaled. For real targets some features are scaled by a fixed mean and standard
+        deviation: dense features, and those named or sparse features that every row had until they varied. When the
+        deviation of all rows so far has doubled or halved, both are updated and the coefficients converted, so that a
+        feature may grow with time. A row that lacks such a named or sparse feature is taken to have its mean. This
+        needs an intercept, and neither alpha0 nor constraint.
     calibrate : bool, default True
         Whether scores of labels are calibrated to log odds online (Platt scaling), from the scores that rows had before
         they were learned. predict_proba is the logistic function of the score, or the softmax of the scores of more
         than two classes. Scores of real targets are not calibrated. If labels come in runs, as in rows that were not
         shuffled, the intercepts are the log odds of the label frequencies.
     blend : bool, optional
-        Whether to blend the score with that of a diagonal learner (AdaGrad with loss "logistic" and learning rate 1) of
-        the same rows. Default: as `calibrate`. For loss="square" the diagonal learner has that loss and steps in units
-        of its residuals, its share is found by least squares on scores from before each row was learned, and the
-        default is False if alpha0 or curvature is given. "huber" and "absolute" are never blended.
+        Whether to blend the score with that of a diagonal learner (AdaGrad with learning rate `blend_rate`) that learns
+        the same rows. For labels its loss is "logistic". For loss="square" it has the same loss and takes steps in
+        units of its residuals; its share is found by least squares on the scores that rows had before they were
+        learned. "huber" and "absolute" are never blended. The default is that of `calibrate`, but False for
+        loss="square" with alpha0 or curvature.
     blend_rate : float, optional
         Learning rate of that diagonal learner. If it is not given, 1 for labels, and 0.25 for real targets, in units of
         the root mean square of its residuals.
@@ -116,15 +115,15 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         For rows with names: hash the names into 2**hash_bits columns, at most 30. Without it, new names get new
         columns, and the vocabulary is saved with the model.
     decay : float in (0, 1] or "auto", default 1.0
-        Every row multiplies the weight of the earlier rows by this factor: in H, so that steps stay long, in the
+        Factor by which every new row multiplies the weight of all earlier rows: in H, so that steps stay long, in the
         calibration, and in the metrics of ``progress``, but not in the moments of scale="moments". alpha decays too,
         and is reset to its initial value when it falls below half of it; directions that no longer occur then have
-        steps as long as in the beginning. See also ``fade``.
-        "auto": learners with the rates `decay_rates` learn the same rows. The score is the weighted mean of theirs,
-        with weights that follow their losses on rows not yet learned: the fixed share of Herbster and Warmuth (1998),
-        for real targets with the loss log(1 + r^2 / mean r^2). The metrics then weight all rows equally, and
-        ``progress["drift"]`` reports the half-life of the leading learner; cumulative_loss, mean_loss and alpha are
-        those of the first learner. It takes three times the time and memory, and needs calibrate for labels.
+        steps as long as in the beginning. See also ``fade``. "auto": learners with the rates `decay_rates` learn the
+        same rows. The score is the weighted mean of theirs, with weights that follow their losses on rows not yet
+        learned: the fixed share of Herbster and Warmuth (1998), for real targets with the loss log(1 + r^2 / mean r^2).
+        The metrics then weight all rows equally, and ``progress["drift"]`` reports the half-life of the leading
+        learner; cumulative_loss, mean_loss and alpha are those of the first learner. It takes three times the time and
+        memory, and needs calibrate for labels.
     decay_rates : sequence of float, default (1.0, 0.999, 0.98)
         Decay rates of the learners of decay="auto", 2 to 7 in descending order. The default has infinite half-life, 693
         rows and 34 rows.
@@ -166,8 +165,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
     targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies
     above it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
-    Many columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by
-    what the sketch loses, makes steps short, and the score comes from the diagonal learner that it is blended with.
+    Rows with many rare columns, such as one column for each user, have no few leading directions. alpha, which grows by
+    what the sketch loses, then makes steps short, and the score comes mostly from the diagonal learner with which it is
+    blended.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two

@@ -86,7 +86,7 @@ class Rescaling(NamedTuple):
 
 
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-    """Return a read-only array of zeros that takes no memory; it replaces np.zeros where only shapes matter."""
+    """Return a read-only array of zeros that takes no memory, for use in place of np.zeros if only shapes matter."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -369,7 +369,7 @@ class LearnedState(Arrays, ABC):
         return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
 
     def fade(self, factor: float) -> None:
-        """Discount earlier rows by a factor, in the second-order matrix of the updates."""
+        """Multiply the weight of all earlier rows by a factor, in the second-order matrix of the updates."""
         raise NotImplementedError
 
     @abstractmethod

@@ -306,7 +306,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         )
 
     def _with_moved_items(self, item_columns: NDArray[np.int64], width: int) -> Self:
-        """Return a copy of the model with its items moved to other columns: item i to column places[i].
+        """Return a copy of the model with its items moved to other columns: item i to column item_columns[i].
 
         The copy has `width` columns and no ids.
         """

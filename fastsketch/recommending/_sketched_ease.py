@@ -37,9 +37,9 @@ class SketchedEASE(ItemLearner):
     Parameters
     ----------
     sketch_size : int, default 256
-        Rows l >= 2 of the sketch. With more rows than items the model is exactly EASE. A UserWarning is issued once if
-        the sketch is short for a dense catalogue, and recommends a size: that is, if its error bound exceeds what ridge
-        and dropout add to the diagonal for the median item, and walks have no weight.
+        Number of rows l of the sketch, at least 2. With more rows than items the model is exactly EASE. A UserWarning
+        is issued once if the sketch is short for a dense catalogue, and recommends a size: that is, if its error bound
+        exceeds what ridge and dropout add to the diagonal for the median item, and walks have no weight.
     ridge : float > 0, optional
         In squared units of the weighted rows. By default it is chosen when the weights are first needed, by the
         ``NDCG@20`` of hidden items of the users in the reservoir, who are excluded from the sketch until then. The
@@ -56,7 +56,7 @@ class SketchedEASE(ItemLearner):
         Denoising (Steck 2020): the weights are those of EASE if each event of a row is dropped with this probability
         during learning. dropout / (1 - dropout) times the diagonal of X'X is added to X'X. 0 is EASE.
     decay : float in (0, 1], default 1.0
-        Every new row multiplies the weights of all earlier rows by this factor. See also ``fade``.
+        Factor by which every new row multiplies the weight of all earlier rows. See also ``fade``.
     reservoir_size : int, default 500
         The largest number of users that are held out for the choice of the ridge: a uniform sample of the users with at
         least two items, and at most a fifth of all users. None are held out if `ridge` is given.
@@ -166,7 +166,7 @@ class SketchedEASE(ItemLearner):
         exclude : scipy.sparse (k, items), or a table if `rows` is one, optional
             Items that must not be recommended to each user.
         allow : array_like of int, or of ids, optional
-            The only items that may be recommended.
+            The only items that may be recommended; all by default.
 
         Returns
         -------

@@ -104,7 +104,7 @@ def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tupl
     Returns
     -------
     b : (m - 1, d) array of float64
-        The sketch B, that of `frequent_directions`; fewer rows if the stream has fewer.
+        The sketch B, that of ``frequent_directions``; fewer rows if the stream has fewer.
     alpha : float
         alpha0 + Delta / 2: the error of B'B + alpha I about A'A + alpha0 I is at most Delta / 2 either way.
     delta : float
@@ -183,7 +183,7 @@ def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) ->
     Returns
     -------
     b : (up to 2 m - 1, d) array of float64
-        The sketch B, that of `fast_frequent_directions`.
+        The sketch B, that of ``fast_frequent_directions``.
     alpha : float
         alpha0 + Delta / 2: the error of B'B + alpha I about A'A + alpha0 I is at most Delta / 2 either way.
     delta : float

@@ -201,7 +201,7 @@ def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> C
     m : int
         Rows of a chunk, a power of two.
     draw : callable
-        draw(t, m) of the t-th chunk: its signs (m,) of +-1 and the size / 2 rows that are sampled.
+        draw(t, m) of the t-th chunk: its signs (m,) of +-1 and the q = size / 2 rows that are sampled.
 
     Returns
     -------
@@ -335,7 +335,8 @@ def distributed_frosh(parts: Sequence[CentredSketch], size: int) -> CentredSketc
     Parameters
     ----------
     parts : sequence of (B_i, mean_i, n_i)
-        Sketches (l, d), means (d,) and numbers of rows, at least one: of `frosh_sketch`, `online_sketching_hashing`.
+        Sketches (l, d), means (d,) and numbers of rows, at least one, as ``frosh_sketch`` or
+        ``online_sketching_hashing`` returns them.
     size : int
         The most rows of the merged sketch.
 

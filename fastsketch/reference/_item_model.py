@@ -50,8 +50,8 @@ def ease(gram: ArrayLike, ridge: ArrayLike) -> Array:
 def sketched_ease(b: ArrayLike, squares: ArrayLike, *, ridge: float, lost: float = 0.0) -> Array:
     """Compute the item-to-item weights of the EASE recommender from a sketch of the users' rows.
 
-    The squared singular values of B are lowered by the smallest of them, or by what the sketch has lost if less;
-    what is then missing of `squares` is put on the diagonal.
+    The squared singular values of B are lowered by the smallest of them, or by `lost` if that is less. A diagonal is
+    then added, so that the diagonal of the matrix equals `squares`.
 
     Parameters
     ----------

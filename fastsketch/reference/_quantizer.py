@@ -111,7 +111,7 @@ def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
 
 
 def sums(z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats) -> NDArray[np.float64]:
-    """Compute four statistics of each row, from which its stored offset is computed.
+    """Compute the four numbers of each row from which the offset in its code is a linear combination.
 
     They are 1, |row - mean|^2, |z|^2, and the sum of slope z (z - word) by group.
     """

@@ -22,7 +22,7 @@ class Tracked:
     Attributes
     ----------
     squares : (r,) array of float64
-        Squared lengths of the rows of B.
+        Squared lengths of the rows of the sketch B.
     v : (r, d) array of float64
         Their directions V, orthonormal rows.
     delta : float
@@ -30,13 +30,14 @@ class Tracked:
     seen : (r, r) array of float64
         Estimate of V A'A V' from the rows that were seen while these directions were kept.
     leaked : (r, r) array of float64
-        Estimate of what V holds of rows that were lost before.
+        Estimate of the part of V A'A V' from rows that shrinks removed before these directions were kept.
     lost : float
         Trace of A'A less that of seen.
 
     Examples
     --------
-    The ledger knows more of the leading eigenvalue than B, whose rows have been shortened; and no row's weight is lost.
+    The leading eigenvalue is estimated better than by B, whose rows were shortened. The mass of all rows is accounted
+    for.
 
     >>> import numpy as np
     >>> from fastsketch import reference
@@ -121,9 +122,10 @@ def tracked_merge(parts: Iterable[Tracked], m: int, *, x: Array, beta: float, fl
     m : int
         Sketch size, 2 <= m <= d.
     x : (rows, d) array of float64
-        Loose rows; perhaps none, (0, d).
+        Further rows, perhaps none: (0, d).
     beta : float
-        In [0, 1]: all but floor(beta m) of m rows are spared, those that hold most by the ledger.
+        In [0, 1]: floor(beta m) of m rows are shortened, and the others, which have the largest estimated mass, are
+        spared.
     flush : bool, default True
         Without it all directions are kept, for m or fewer.
 
@@ -134,7 +136,8 @@ def tracked_merge(parts: Iterable[Tracked], m: int, *, x: Array, beta: float, fl
 
     References
     ----------
-    No paper has the ledger: docs/read-outs.md. Its shrink is that of Desai, Ghashami, Phillips, IEEE TKDE 28 (2016).
+    The estimates of mass are in no paper: see docs/read-outs.md. The shrink is that of Desai, Ghashami, Phillips, IEEE
+    TKDE 28 (2016).
 
     Examples
     --------
@@ -178,7 +181,8 @@ def tracked_frequent_directions(blocks: Iterable[Array], m: int, *, beta: float)
     m : int
         Sketch size, 2 <= m <= d.
     beta : float
-        In [0, 1]: all but floor(beta m) of m rows are spared, those that hold most by the ledger.
+        In [0, 1]: floor(beta m) of m rows are shortened, and the others, which have the largest estimated mass, are
+        spared.
 
     Returns
     -------
@@ -192,7 +196,8 @@ def tracked_frequent_directions(blocks: Iterable[Array], m: int, *, beta: float)
 
     References
     ----------
-    No paper has the ledger: docs/read-outs.md. Its shrink is that of Desai, Ghashami, Phillips, IEEE TKDE 28 (2016).
+    The estimates of mass are in no paper: see docs/read-outs.md. The shrink is that of Desai, Ghashami, Phillips, IEEE
+    TKDE 28 (2016).
 
     Examples
     --------

@@ -147,7 +147,7 @@ def compensative_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     b : (up to m - 1, d) array of float64
         The sketch B, with -Delta I <= A'A - B'B <= Delta I.
     delta : float
-        The certificate Delta, that of `frequent_directions`. In units of squared rows.
+        The certificate Delta, that of ``frequent_directions``. In units of squared rows.
 
     References
     ----------

@@ -54,7 +54,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._n
 
     def _commit_update(self, attributes: dict[str, Any], rows: Any, weights: Any) -> None:
-        """Set the attributes of this model to the given values, then update its sketch with rows.
+        """Install the result of a batch atomically: set attributes of this model, then let its sketch learn rows.
 
         `attributes` maps names of attributes to values, and has the sketch as "_sketch". If the sketch raises an error
         before it has learned the rows, all attributes are restored.

@@ -170,9 +170,10 @@ class LanczosIteration:
 
 
 class LanczosSolutions(NamedTuple):
-    """Solutions of the ridge equations after k Lanczos steps for each of c targets, which predict n held-out rows.
+    """Ridge solutions of c targets after k Lanczos steps, for any penalty, with predictions of n held-out rows.
 
-    They are stored in the eigenvector basis of the tridiagonal matrices T (k, k), so that any ridge can be solved.
+    They are stored in the eigenvector basis of the tridiagonal matrices T (k, k), in which a penalty only changes a
+    diagonal.
     """
 
     values: Matrix  # (c, k) eigenvalues of T
@@ -208,7 +209,7 @@ class LanczosSolutions(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentCheckingProduct(StoredForm):
-    """Multiplication of vectors by X'X in a further pass over the rows, which also checks that the rows are the same.
+    """Computes products of X'X with vectors in further passes over the rows, and checks that they are the rows learned.
 
     The moments of the rows are computed during the first pass, and compared with those of the rows learned.
     """

@@ -23,7 +23,7 @@ from fastsketch._core.validation import (
     is_sparse,
     rows_with_weight,
 )
-from fastsketch._frame.batches import Batch, agreed, as_source, names_of
+from fastsketch._frame.batches import Batch, as_source, names_of, require_same_names
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, flag, integer, real, seed
 from fastsketch._kernels.guard import changes
@@ -159,7 +159,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         if source is None:
             if targets is None:
                 raise TypeError("targets must be given with rows in memory: one for each row")
-            with self._named(names_of(rows), "rows"):
+            with self._using_column_names(names_of(rows), "rows"):
                 self._learn(rows, targets, sample_weight)
             return self
         return self._learn_source(source, targets, sample_weight)
@@ -175,7 +175,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 f"targets must be given: no column lies beside the rows of {source.name}; "
                 "open_rows(..., beside=COLUMNS) puts some there, and so does fs.run(..., target=COLUMNS)"
             )
-        copy._feature_names = agreed(source.feature_names, self._feature_names, source.name)
+        copy._feature_names = require_same_names(source.feature_names, self._feature_names, source.name)
         start, values = 0, None if targets_in_source else as_array(targets, "targets")
         if values is not None and values.ndim == 0:
             raise TypeError(

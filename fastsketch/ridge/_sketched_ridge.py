@@ -92,7 +92,7 @@ class SketchedRidge(RidgeLearner):
     Parameters
     ----------
     sketch_size : int, default 128
-        Number of rows l of the sketch, in [2, 2**16). It only matters for rows too wide for an exact sum.
+        Number of rows l of the sketch, from 2 to 2**16 - 1. It only matters for rows too wide for an exact sum.
     ridge : float >= 0, optional
         Penalty, like ``alpha`` of scikit-learn's Ridge; on standardised columns unless `scale` is False. By default it
         is chosen at the first query, one ridge for all targets (see Notes). For one or two rows it is the mean squared

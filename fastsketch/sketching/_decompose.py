@@ -105,7 +105,7 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
 
 
 def takes_lanczos(n: int, k: int) -> bool:
-    """Return True if the k leading eigenpairs of an n x n matrix are computed by the Lanczos method first."""
+    """Return True if the Lanczos method is tried first for the k leading eigenpairs of an n x n matrix."""
     return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
 
 

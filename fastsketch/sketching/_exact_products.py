@@ -47,9 +47,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class WholePass(NamedTuple):
-    """An exact sketch made in one pass over all rows, with upper bounds of eigenvalues (or None) and sums of squares of
-    columns.
-    """
+    """An exact sketch of all rows, with certified upper bounds of its eigenvalues and the columns' sums of squares."""
 
     engine: DenseEngine | SparseEngine
     certain_high: Matrix | None  # upper bounds of the leading eigenvalues of A'A, in squared units of the rows
@@ -57,7 +55,7 @@ class WholePass(NamedTuple):
 
 
 class _Rows:
-    """Validated rows that can be read in float64 blocks, scaled by a power of two, centred and weighted."""
+    """Validated rows in memory that are read in blocks, converted to float64, scaled, centred and weighted."""
 
     def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
         self.n, self.d = rows.shape
@@ -141,7 +139,7 @@ class _Rows:
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
-        """Multiply squared values by the square of the scale, to undo the scaling of the rows."""
+        """Convert squares of scaled rows to the units of the original rows."""
         back = ldexp(1.0, self.exponent)
         with np.errstate(over="ignore", under="ignore"):
             return squares * back * back
@@ -219,7 +217,7 @@ class RowProducts:
         return _of_pairs(rows, setting, s, vt, self._squares, delta=delta, allowance=allowance)
 
     def _times(self, u: Matrix) -> Matrix:
-        """Multiply a matrix `u` (k, n) by the centred, weighted rows (n, d)."""
+        """Compute the product of a matrix `u` (k, n) with the centred, weighted rows (n, d)."""
         rows = self._rows
         if rows.sparse:
             return np.asarray((rows.csr().T @ u.T).T) - np.outer(u @ rows.root, rows.mean)

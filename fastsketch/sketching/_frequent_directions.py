@@ -44,7 +44,9 @@ from fastsketch.sketching._engines import (
     SolverName,
     SparseEngine,
     Tolerance,
+    add_rows,
     by_column,
+    copy_to_read,
     exact_pays,
     kind_for,
     make_engine,
@@ -52,8 +54,6 @@ from fastsketch.sketching._engines import (
     merges_in_place,
     misses_tolerance,
     put_known,
-    to_read,
-    updated,
 )
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._random_maps import Compressor, MapKind, as_compressor
@@ -141,7 +141,7 @@ class FrequentDirections(MergeableModel):
     center : bool, default False
         Subtract the mean of all rows seen, exactly and online, so that B'B is close to (A - mu)'(A - mu).
     decay : float in (0, 1], default 1.0
-        Each new row multiplies the weight of all earlier rows by this number. See also ``fade``.
+        Factor by which every new row multiplies the weight of all earlier rows. See also ``fade``.
     dtype : float32 or float64, optional
         Of the sketch; by default float32 if the first batch is float16 or float32, else float64.
     compressor : fs.Compressor or its kind ("srht", "countsketch", "sparse", "gaussian", "sampling"), optional
@@ -386,7 +386,7 @@ class FrequentDirections(MergeableModel):
         elif engine.setting.tolerance is None:
             engine.update(checked, weights)
         else:
-            engine = updated(engine, checked, weights)
+            engine = add_rows(engine, checked, weights)
         self._engine = engine
         if engine.setting.tolerance is not None and self.max_sketch_size is not None and misses_tolerance(engine):
             self._say_that_it_misses(self._at_most())
@@ -396,7 +396,7 @@ class FrequentDirections(MergeableModel):
         try:
             self._certain_high = self._estimates = None
             # assigned here: an interrupt after this line would otherwise find the bounds dropped and no row learned
-            self._engine = engine = updated(engine, rows, weights)
+            self._engine = engine = add_rows(engine, rows, weights)
         except BaseException:
             if engine.n_rows == before:
                 self._certain_high, self._estimates = certain
@@ -872,14 +872,14 @@ class FrequentDirections(MergeableModel):
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
         width = min(k + OVERSAMPLING, self.resolved["sketch_size"])
-        refined = to_read(self._seen_engine())
+        refined = copy_to_read(self._seen_engine())
         start = by_column(refined, refined.known().vt)
         space = block_krylov(again.multiply, start, k, width=width, most_passes=most_passes, tol=tol)
         return space if self._take_products(space.basis, space.products, refined) else None
 
     def _basis(self) -> NDArray[np.float64]:
         """Return the right singular vectors of the sketch matrix as rows, shape (r, d)."""
-        engine = to_read(self._seen_engine())
+        engine = copy_to_read(self._seen_engine())
         return by_column(engine, engine.known().vt)
 
     def _take_products(self, vt: NDArray[np.float64], reread: Product, refined: AnyEngine | None = None) -> bool:
@@ -887,9 +887,9 @@ class FrequentDirections(MergeableModel):
         the rows A.
 
         Does nothing but warn, and returns False, if the products cannot be those of the rows seen. `refined` is what
-        ``to_read`` returns for this sketch, if that is known; it is changed.
+        ``copy_to_read`` returns for this sketch, if that is known; it is changed.
         """
-        refined = to_read(self._seen_engine()) if refined is None else refined
+        refined = copy_to_read(self._seen_engine()) if refined is None else refined
         known, unit = refined.known(), ldexp(1.0, refined.exponent)
         if not self._compare(reread, "refine", "the sketch stays as it was", refined, known, vt=vt):
             return False
@@ -967,7 +967,7 @@ class FrequentDirections(MergeableModel):
             nonlocal same
             reread = again.multiply(q)
             if same is None:
-                reduced = to_read(engine)
+                reduced = copy_to_read(engine)
                 same = self._compare(reread, "audit", "its error says nothing of the sketch", reduced, reduced.known())
             return reread.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
 
@@ -1327,7 +1327,9 @@ class SecondPass(MergeableModel):
 
     @classmethod
     def _along(cls, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> Self:
-        """Begin a second pass over a sketch's rows A that multiplies A'A by the orthonormal rows of `vt` (r, d)."""
+        """Begin a second pass over the rows A of a sketch, which computes the products of A'A with directions `vt` (r,
+        d).
+        """
         made = cls()
         made._start(sketch, vt)
         return made

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import in_place
 
 
-def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
+def is_readable_in_place(rows: Any, dtype: np.dtype[Any]) -> bool:
     """Return True if the compiled kernels can read these rows in place: an aligned array of this dtype, each row
     contiguous.
     """
@@ -28,7 +28,7 @@ def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert validated rows, dense or CSR, to a dense array that the compiled kernels can read, without a copy if
     possible.
     """
-    if lies_well(rows, dtype):
+    if is_readable_in_place(rows, dtype):
         return rows
     if not isinstance(rows, np.ndarray):
         rows = rows.toarray()

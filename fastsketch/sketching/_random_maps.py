@@ -94,9 +94,9 @@ class SizedMap:
 
     @property
     def scale(self) -> float:
-        """Return the factor by which the kernel's result is multiplied.
+        """Return the factor that completes the random map: the kernel's result must be multiplied by it.
 
-        The kernel uses entries +-1 where the kind allows it.
+        The kernel of "srht" has entries +-1, without the factor 1 / sqrt(rows_out).
         """
         return float(1.0 / np.sqrt(self.rows_out)) if self.kind == "srht" else 1.0
 

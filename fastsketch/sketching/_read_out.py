@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._kernels.linalg.products import add_gram, product
-from fastsketch.sketching._engines import AnyEngine, SparseEngine, decompose, to_read
+from fastsketch.sketching._engines import AnyEngine, SparseEngine, copy_to_read, decompose
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -127,14 +127,12 @@ def upright(vt: NDArray[Any]) -> NDArray[Any]:
 
 
 def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
-    """Return the part of the error bound that allows for rounding, in the scale in which a sketch engine stores
-    squares.
-    """
+    """Compute the rounding error that the error bound must include, in the engine's internal scale of squares."""
     return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 
 
 def unspent(shrinkage: float, regained: float) -> float:
-    """Return the part of the shrinkage that retained directions have lost and no second pass has given back."""
+    """Return the shrinkage that still affects the sketch: the total without the part that a second pass restored."""
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
 
 
@@ -145,7 +143,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
     """
     if engine.dtype == np.float32 and reads_by_feature(engine):
         return _read_by_feature(engine, compensates=compensates, regained=regained)
-    engine = to_read(engine)
+    engine = copy_to_read(engine)
     s, vt = decompose(engine.reduce().astype(np.float64, copy=False))
     dtype = engine.dtype
     unit, shrinkage = ldexp(1.0, engine.exponent), engine.shrinkage

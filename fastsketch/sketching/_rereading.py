@@ -17,7 +17,7 @@ from scipy.linalg import cholesky, qr, solve_triangular, svd
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import Rows, as_rows, as_weights, check_finite, in_place, is_sparse, rows_with_weight
 from fastsketch._core.warning import warn_caller
-from fastsketch._frame.batches import FeatureNames, WeightedChunks, agreed, as_source, names_of
+from fastsketch._frame.batches import FeatureNames, WeightedChunks, as_source, names_of, require_same_names
 from fastsketch._frame.model import Arrays
 from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
@@ -57,9 +57,7 @@ class Product(NamedTuple):
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Return the sum of two products. The array of this product is overwritten; if the other has the same array, it
-        is the sum already.
-        """
+        """Return the sum of two products, in the array of this one; an array that both share holds the sum already."""
         if other.product is not self.product:
             np.add(self.product, other.product, out=self.product)
         return type(self)(
@@ -149,7 +147,7 @@ class RowsAgain:
         return out
 
     def _adding(self, out: Product, rows: Any, weights: Matrix | None, q: Matrix) -> Product:
-        """Add the product for some rows to another one, whose array is overwritten."""
+        """Multiply A'A by `q` for the rows A, and add the result to `out`, in place. Return the sum."""
         for block, part, first in blocks_of(rows, weights, q.shape[1]):
             out = out.adding(self._view.multiply(block, part, q, offset=first, out=out.product))
         return out
@@ -179,11 +177,11 @@ def _chunks_of(
     source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
         checked = as_rows(rows, n_features)
-        agreed(names_of(rows), feature_names, "rows")
+        require_same_names(names_of(rows), feature_names, "rows")
         return cast("tuple[Any, Matrix | None]", rows_with_weight(checked, as_weights(sample_weight, checked.shape[0])))
     if source.n_features != n_features:
         raise ValueError(f"{source.name} has {source.n_features} columns, the sketch {n_features}")
-    agreed(source.feature_names, feature_names, source.name)
+    require_same_names(source.feature_names, feature_names, source.name)
     return WeightedChunks(source, sample_weight)
 
 

@@ -26,7 +26,7 @@ from fastsketch._kernels.guard import reads
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._id_columns import MIXED, convert_ids
-from fastsketch.data.sources import Source, asked_as, naming, open_rows
+from fastsketch.data.sources import Source, naming, open_rows, rename_beside_in_errors
 from fastsketch.sketching._frequent_directions import FrequentDirections
 
 Key = int | str
@@ -86,7 +86,7 @@ class KeyedRows:
         self._by: NDArray[Any] | None = None
         if isinstance(by, str | int | np.integer) and not isinstance(by, bool):
             column = by if isinstance(by, str) else as_integer(by, "by", -(1 << 62))
-            with asked_as("by"):
+            with rename_beside_in_errors("by"):
                 self.source = open_rows(x, columns=columns, beside=column, **options)
             return
         self.source, self._by = open_rows(x, columns=columns, **options), as_array(by, "by")
@@ -310,9 +310,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         }
 
     def _tail_size(self, state: dict[str, Any]) -> int:
-        """Return the total length of the arrays lam, gain, mean and mean_low that are saved for each group that was
-        shrunk.
-        """
+        """Return how many numbers, besides its sketch's rows, a saved model stores for each group that was shrunk."""
         return 2 * (self.sketch_size + 1 + (state["n_features"] if self.center else 0))
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch.sketching._decompose import leading_rounding
-from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, by_column, to_read
+from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, by_column, copy_to_read
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._read_out import allowance, unspent, upright
 
@@ -72,7 +72,7 @@ def overview_of(
     """
     exact = isinstance(engine, ExactEngine) and engine.accumulated
     if not (isinstance(engine, ExactEngine) and engine.is_settled_sum):
-        engine = to_read(engine)
+        engine = copy_to_read(engine)
     known = engine.known(most)
     top = float(known.squares.max(initial=0.0))
     if exact:
@@ -99,13 +99,13 @@ def _spectrum(
     engine: AnyEngine,
     method: Method,
     rounding: float,
-    beside: tuple[float, Matrix | None, Matrix | None],
+    second_pass: tuple[float, Matrix | None, Matrix | None],
 ) -> Spectrum:
     """Compute estimates and guaranteed intervals of the eigenvalues of A'A from the reduced sketch of the rows A.
 
-    `rounding` is in the engine's scale. `beside` is (regained, certain_high, estimates), the results of a second pass.
+    `rounding` is in the scale of the engine. `second_pass` has the results of one: (regained, certain_high, estimates).
     """
-    regained, certain_high, estimates = beside
+    regained, certain_high, estimates = second_pass
     unit = ldexp(1.0, engine.exponent)
     values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
     low = np.maximum(known.squares - rounding, 0.0)
@@ -138,12 +138,12 @@ def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matr
     if not method.tracks:
         # every shrink shortens a leading direction of FD: nearly all of Delta is lost
         return known.squares + (spent if method.share_lowered == 1.0 else 0.0), known.vt
-    squares, turn = _held(known)
+    squares, turn = _from_log(known)
     return squares, known.vt if turn is None else turn.T @ known.vt
 
 
-def _held(known: Known) -> tuple[Matrix, Matrix | None]:
-    """Estimate eigenvalues and directions from what a sketch retained and from the log of what its shrinks removed.
+def _from_log(known: Known) -> tuple[Matrix, Matrix | None]:
+    """Estimate eigenvalues and eigenvectors of A'A from a sketch's retained mass plus its log of removed mass.
 
     Directions are in the basis of `known`, and None if they are the same as those of `known`.
     """
@@ -182,14 +182,12 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """Compute the eigenvalues, in descending order, and eigenvectors of the part of A'A that a sketch's directions have
-    recorded.
+    """Compute eigenvalues and eigenvectors of the part of A'A that the sketch has observed along its directions.
 
-    For an engine with a log of removed mass. Returns values (r,) and vectors (r, d).
-
+    The engine must have a log of removed mass. Returns the values (r,) in descending order, and the vectors (r, d).
     Mass that was removed before a direction was retained is not included.
     """
-    engine = to_read(engine)
+    engine = copy_to_read(engine)
     known = engine.known()
     unit = ldexp(1.0, engine.exponent)
     values, turn = np.linalg.eigh(known.seen)

@@ -19,7 +19,7 @@ from fastsketch.neighbours.hashing._sketch_hash import Method as HashMethod
 from fastsketch.neighbours.hashing._sketch_hash import Rotation
 from fastsketch.neighbours.quantizing import SketchQuantizer
 from fastsketch.neighbours.summaries._summary_model import Method as CodeMethod
-from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, estimator, seed_of, whole_or_as_before
+from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, estimator, restored_on_error, seed_of
 
 # Default of n_bytes, unless n_features + 1 is smaller.
 DEFAULT_BYTES = 16
@@ -69,11 +69,11 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         keep_rows = as_flag(self.keep_rows, "keep_rows")
         if (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             rows = self._checked(X, reset=True)
             self._drop(self._MODEL)
             self._learn_rows(rows)
-            self._keep(rows, keep_rows=keep_rows)
+            self._store_rows(rows, keep_rows=keep_rows)
         return self
 
     def partial_fit(self, X: Batch, y: Any = None) -> Self:
@@ -92,7 +92,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         """
         if (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        with self._whole_batch():
+        with self._atomic_batch():
             self._learn_rows(self._checked_more(X))
         return self
 
@@ -104,7 +104,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 
     def _merged_model(self, other: Any) -> Any:
         mine = self._learner.copy()
-        return mine.merge(other._beside(mine))
+        return mine.merge(other._with_distinct_blocks(mine))
 
     # -- what the two have of their rows -----------------------------------------------------------------------------
     @property
@@ -124,7 +124,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 
     # -- neighbours ------------------------------------------------------------------------------------------------
 
-    def _keep(self, X: Any, *, keep_rows: bool) -> None:
+    def _store_rows(self, X: Any, *, keep_rows: bool) -> None:
         """Keep the rows of ``fit`` for ``kneighbors``, or only their codes with keep_rows=False."""
         self._fit_rows = X if keep_rows else None
         self._fit_codes = None if keep_rows else self._codes(X)

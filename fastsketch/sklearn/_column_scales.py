@@ -91,7 +91,9 @@ class Standardization(NamedTuple):
         return gram
 
     def measured(self, rows: Any, measure: Callable[[Any, Floats], Any]) -> Floats:
-        """Standardise rows block by block, and compute `measure(rows, mean)` of each block, one number a row."""
+        """Standardise rows block by block, and return the numbers that `measure(rows, mean)` computes, one for each
+        row.
+        """
         blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
         return np.concatenate([np.asarray(measure(*self.apply(rows[block]))) for block in blocks])
 
@@ -154,7 +156,7 @@ class ColumnScales:
     def prepare(
         self, sketch: FrequentDirections, rows: Any, weights: Floats | None
     ) -> "tuple[Self, FrequentDirections, Any, Floats | None]":
-        """Update the scales with a batch. Return new scales, with the sketch and the divided rows to be learned next.
+        """Compute new scales for a batch, and the sketch and rows in these scales. Nothing is learned or changed yet.
 
         The result is (scales, sketch, rows, weights). That sketch, updated with these rows, has learned all rows so
         far.
@@ -267,7 +269,7 @@ class ColumnScales:
 
 
 class DividedRows(Source):
-    """Source of rows that divides the columns of another source by their scales while it is read."""
+    """Source whose rows are those of another source, with every column divided by its scale."""
 
     waits = False  # the inner source prefetches
 
@@ -278,7 +280,9 @@ class DividedRows(Source):
         self.dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield chunks of divided rows, each with the position after it, for resuming."""
+        """Read the source in chunks and divide the columns by their scales. Yield pairs (rows, position of the next
+        chunk).
+        """
         for rows, position in self._source.chunks(start_row):
             yield self._scales.divide(as_floats(rows)), position
 
@@ -362,7 +366,7 @@ def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
 
 
 def _factors(scale: Floats, larger: Floats) -> Floats:
-    """Return the factors that change the scale of divided columns from `scale` to `larger`."""
+    """Return the factors (d,) that convert columns divided by `scale` to columns divided by `larger`."""
     return np.divide(scale, larger, out=np.ones_like(scale), where=scale > 0)
 
 

@@ -34,8 +34,8 @@ from fastsketch.sklearn._estimator import (
     checked,
     consistent_rows,
     estimator,
+    restored_on_error,
     seed_of,
-    whole_or_as_before,
 )
 
 UNITS = ("unit_mean", "unit_scale")  # names of arrays in state files
@@ -304,7 +304,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         table = as_triples_of_estimator(X)
         if table is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             if table is None:
                 rows = self._checked(X, reset=True)
                 if self._takes_gaussian(rows):
@@ -324,11 +324,11 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     def _takes_gaussian(self, rows: Any) -> bool:
         n, d = rows.shape
-        if self._asks_for_low_rank() is not None:
+        if self._low_rank_parameter() is not None:
             return False
         return self.method == "gaussian" or (not is_sparse(rows) and n > d and d <= self.max_features)
 
-    def _asks_for_low_rank(self) -> str | None:
+    def _low_rank_parameter(self) -> str | None:
         """Return a parameter that requires a low-rank model, as "name=value"; None if there is none."""
         if self.method != "auto":
             return "method='low_rank'" if self.method == "low_rank" else None
@@ -349,7 +349,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
     def _may_take_gaussian(self) -> bool:
         begun = isinstance(getattr(self, "model_", None), GapMoments)
-        if not begun and (asks := self._asks_for_low_rank()) is not None:
+        if not begun and (asks := self._low_rank_parameter()) is not None:
             raise AttributeError(f"partial_fit sums up what a Gaussian needs, and {asks} asks for a low-rank model")
         return True
 
@@ -366,7 +366,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         self._check_own()
         if (source := as_far_source(X)) is not None:
             return self._partial_fit_source(with_missing(source))
-        with self._whole_batch():
+        with self._atomic_batch():
             rows = self._checked_more(X)
             model = self._model_for(rows)
             if not isinstance(model, GapMoments):
@@ -375,13 +375,13 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> GapMoments:
-        """Return the empty sums of a Gaussian, with which incremental learning starts.
+        """Create the empty model with which incremental learning starts: the sums of a Gaussian.
 
         ValueError if the parameters require a low-rank model.
         """
         self._check_own()
         only = "partial_fit, sources and jobs learn a Gaussian"
-        if (asks := self._asks_for_low_rank()) is not None:
+        if (asks := self._low_rank_parameter()) is not None:
             raise ValueError(f"{only}, and {asks} asks for a low-rank model: call fit with the rows")
         if self.method == "auto" and n_features > self.max_features:
             raise ValueError(

@@ -34,7 +34,7 @@ from fastsketch._core.validation import (
     rows_with_weight,
     to_numpy,
 )
-from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table, labels_of, names_of
+from fastsketch._frame.batches import WeightedChunks, as_source, is_table, labels_of, names_of, require_same_names
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, inner_model, state_being_read
 from fastsketch._frame.model import Model, plain
@@ -105,7 +105,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
     if holds_times(rows):  # scikit-learn takes them for numbers, in units of the resolution of their dtype
         raise ValueError(f"X must hold numbers, got {columns_of_words(rows)}: {ENCODE}")
     try:
-        with whole_or_as_before(estimator):  # scikit-learn sets names and widths before it checks the numbers
+        with restored_on_error(estimator):  # scikit-learn sets names and widths before it checks the numbers
             out: Any = validate_data(estimator, rows, accept_sparse="csr", **options)
             return (out[0], storable(out[1])) if isinstance(out, tuple) else out
     except (ValueError, np.exceptions.DTypePromotionError):  # the latter for a mixture of dates and numbers
@@ -129,7 +129,7 @@ def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
 
 
 @contextmanager
-def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
+def restored_on_error(estimator: BaseEstimator) -> Iterator[None]:
     """Restore all attributes of an estimator if the ``with`` block raises an exception."""
     before = dict(estimator.__dict__)
     try:
@@ -265,7 +265,7 @@ class ModelEstimator(BaseEstimator):
 
     @classmethod
     def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Convert parameters read from JSON back to their original types."""
+        """Convert parameters that were read from a state file (JSON) to the types that they had before saving."""
         weights = parameters.get("class_weight")  # a dict with labels other than strings was written as pairs
         return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
 
@@ -275,7 +275,7 @@ class ModelEstimator(BaseEstimator):
         self.__dict__.update(self._begun())
 
     def _begun(self) -> dict[str, Any]:
-        """Return the attributes that are set when learning begins, by name.
+        """Return the attributes to set when the first rows are learned, as a dict.
 
         ``_fixed`` has the parameters that must not change.
         """
@@ -357,7 +357,7 @@ class ModelEstimator(BaseEstimator):
         return out
 
     def _own_model(self, model: Any, arrays: Arrays | None = None) -> None:
-        """Set the learned attributes from a model, without copying it, and from the arrays of a state file."""
+        """Make this estimator a fitted one: store the model, without a copy, and the attributes that derive from it."""
         setattr(self, self._MODEL, model)
         self.n_features_in_ = model.n_features
         if model.feature_names is not None:
@@ -496,13 +496,13 @@ class MergingEstimator(ModelEstimator):
         begun = hasattr(self, self._MODEL)
         return self._learner if begun else self._template(rows.shape[0], rows.shape[1], rows.dtype)
 
-    def _whole_batch(self) -> AbstractContextManager[None]:
+    def _atomic_batch(self) -> AbstractContextManager[None]:
         """Return the context of ``partial_fit``, which restores all attributes if the first batch is refused.
 
         Later batches need no such context, since nothing is changed before ``_teach``, which changes everything in one
         step.
         """
-        return nullcontext() if hasattr(self, self._MODEL) else whole_or_as_before(self)
+        return nullcontext() if hasattr(self, self._MODEL) else restored_on_error(self)
 
     def _teach(self, model: Any, rows: Any, *sample_weight: Any, **attributes: Any) -> None:
         """Update a model with checked rows, then assign it and other attributes to this estimator, atomically."""
@@ -540,7 +540,7 @@ class MergingEstimator(ModelEstimator):
 
     @reads
     def _give_to(self, receiver: Any) -> None:
-        """Merge this estimator into another one, while this one is locked for reading."""
+        """Merge this estimator into `receiver`, which changes. This one is only read, and locked meanwhile."""
         receiver._merge_from(self)
 
     def _merge_from(self, other: Any) -> None:
@@ -599,7 +599,7 @@ class MergingEstimator(ModelEstimator):
         if begun and source.n_features != self.n_features_in_:
             raise ValueError(f"X has {source.n_features} features, but learning began with {self.n_features_in_}")
         mine = getattr(self, "feature_names_in_", None)
-        names = agreed(source.feature_names, None if mine is None else tuple(map(str, mine)), "X")
+        names = require_same_names(source.feature_names, None if mine is None else tuple(map(str, mine)), "X")
         work: Any = copy.deepcopy(self)
         chunks = WeightedChunks(source, None)
         for rows, _ in chunks:

@@ -304,7 +304,7 @@ def sum_of_squares(weights: Matrix) -> float:
 
 # -- covariance of a sketch --------------------------------------------------------------------------------------------
 class ShrunkCovariance(NamedTuple):
-    """Shrunk covariance matrix (1 - share) S + floor I, with its two parameters."""
+    """Shrunk covariance matrix (1 - share) S + floor I, with the shrinkage intensity `share` and `floor`."""
 
     matrix: SpikedCovariance | DenseCovariance
     share: float
@@ -359,7 +359,7 @@ def sketch_size_of(sketch: FrequentDirections) -> int:
 
 
 def least_trace(sketch: FrequentDirections, trace: float) -> float:
-    """Return the part of a trace that cannot be told from rounding errors in the sketch's dtype."""
+    """Return the size of the rounding errors in the trace of a covariance; a smaller trace counts as zero."""
     return ROUNDING_UNITS * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
 
 

@@ -113,7 +113,7 @@ class KeptRows:
         return out
 
     def in_order(self) -> tuple[Any, NDArray[np.float64]]:
-        """Return the rows in the order of the stream, with their weights.
+        """Return all rows of the stream in their original order, with their weights.
 
         The sample must still have every row of the stream.
         """

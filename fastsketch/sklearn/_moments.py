@@ -43,7 +43,7 @@ def check_squares(total: float, most: float) -> None:
 
 
 def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
-    """Return True if any row of positive weight differs from the center by more than rounding."""
+    """Return True if any row of positive weight differs from `center` by more than rounding errors."""
     some = rows if weights is None else rows[weights > 0]
     if not isinstance(some, np.ndarray):
         some = np.stack([side(axis=0).toarray().ravel() for side in (some.min, some.max)])

@@ -79,7 +79,7 @@ class Moments(NamedTuple):
         return cls(total, np.zeros(d), np.ones(d), correlation)
 
     def fitted(self, n: int, share: float, ridge: float) -> "Fit":
-        """Return a Gaussian fit that selects all n rows of a sample, with shrinkage intensity `share`."""
+        """Fit a Gaussian to all n rows of the sample, without trimming; `share` is the shrinkage intensity."""
         return Fit(Scorer(self.shrunk(share, ridge)), self, np.ones(n, bool), share)
 
     def shrunk(self, share: float, ridge: float) -> DenseCovariance:
@@ -168,7 +168,7 @@ class Scorer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A Gaussian fitted to selected rows of a sample, and the sums from which cross-validation refits it."""
+    """A Gaussian fitted to selected rows of a sample. Their moments allow cross-validation without a new fit."""
 
     scorer: Scorer
     moments: Moments  # of the selected rows

@@ -60,8 +60,8 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c), counted on y in ``fit``, and on all labels so far in ``partial_fit``.
     decay : float in (0, 1] or "auto", default 1.0
-        As for the model: the factor by which every row multiplies the weight of earlier rows; "auto" adapts it to the
-        stream. Below 1, and with "auto", rows are learned in the given order, which must be that of time.
+        As for the model: factor by which every new row multiplies the weight of all earlier rows; "auto" adapts it to
+        the stream. Below 1, and with "auto", rows are learned in the given order, which must be that of time.
     epochs : int or "auto", default "auto"
         Number of passes of ``fit``; ``partial_fit`` always makes one. "auto" is one pass for 10,000 rows or more, and
         if rows are not shuffled. For fewer rows it is 1, 2, 3, 5 or 10: the next of these as long as held-out rows are
@@ -161,8 +161,8 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c), counted on y in ``fit``, and on all labels so far in ``partial_fit``.
     decay : float in (0, 1] or "auto", default 1.0
-        As for the model: the factor by which every row multiplies the weight of earlier rows; "auto" adapts it to the
-        stream. Below 1, and with "auto", rows are learned in the given order, which must be that of time.
+        As for the model: factor by which every new row multiplies the weight of all earlier rows; "auto" adapts it to
+        the stream. Below 1, and with "auto", rows are learned in the given order, which must be that of time.
     epochs : int or "auto", default "auto"
         Number of passes of ``fit``; ``partial_fit`` always makes one. "auto" is one pass for 10,000 rows or more, and
         if rows are not shuffled. For fewer rows it is 1, 2, 3, 5 or 10: the next of these as long as held-out rows are

@@ -34,11 +34,11 @@ from fastsketch.sklearn._estimator import (
     ScoresTargets,
     checked,
     estimator,
+    restored_on_error,
     seed_of,
-    whole_or_as_before,
 )
 from fastsketch.sklearn._missing import refuse_labels
-from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, sureness
+from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, fit_temperature
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
@@ -71,7 +71,7 @@ class _RowsInEpochs:
             model._learn_table(self.X[at], self.targets[at], weights, self.mean_weight)
 
     def plan(self, model: LinearModel, seed: int) -> tuple[int, float]:
-        """Choose the number of passes on held-out rows. Return it, and a factor for calibrated scores."""
+        """Choose the number of passes on held-out rows. Return it, and a factor to multiply calibrated scores by."""
         weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
         if LOSSES[model.loss].targets == "label":
             classes = cast("NDArray[Any]", model._known_classes())
@@ -94,7 +94,7 @@ class _RowsInEpochs:
         passes, held, scores = chosen_passes(learner, losses, even, seed=seed, classes=numbers, hasty=calibrated)
         if numbers is None or not calibrated or not len(held):
             return passes, 1.0
-        return passes, sureness(scores, numbers[held], even[held])
+        return passes, fit_temperature(scores, numbers[held], even[held])
 
     def _blocks(self, places: Places) -> Iterator[Places]:
         """Yield row indices in blocks that are small enough to copy."""
@@ -236,7 +236,7 @@ class LinearEstimator(ModelEstimator):
         return seed_of(self.random_state) if shuffled else None
 
     def _plan(self, model: LinearModel, rows: "_RowsInEpochs") -> tuple[int, float]:
-        """Return the number of passes of a fit, and a factor for calibrated scores.
+        """Choose the number of passes over the rows of a fit, and the factor by which calibrated scores are multiplied.
 
         With epochs="auto" both are chosen on held-out rows.
         """
@@ -288,7 +288,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         Weights are divided by their mean, so that only their ratios matter. Rows of weight 0 are ignored, and so are
         labels that occur only in them. class_weight="balanced" counts the labels of y.
         """
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             rows, labels = self._checked(X, y, reset=True)
             check_classification_targets(labels)
             rows, labels, weights = self._with_weight(rows, labels, sample_weight)
@@ -324,7 +324,7 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         sample_weight : array_like (n_samples,), optional
             Nonnegative.
         """
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             first = not hasattr(self, "model_")
             if not first:
                 self._check_parameters()
@@ -432,7 +432,7 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         sample_weight (n_samples,), nonnegative, multiplies the losses, which is not quite the same as repeating rows.
         Weights are divided by their mean, so that only their ratios matter. Rows of weight 0 are ignored.
         """
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             rows, targets = self._checked(X, y, reset=True)
             rows, targets, weights = self._with_weight(rows, targets, sample_weight)
             largest = float(np.abs(targets).max(initial=0.0))
@@ -454,7 +454,7 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         sample_weight : array_like (n_samples,), optional
             Nonnegative.
         """
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             first = not hasattr(self, "model_")
             if not first:
                 self._check_parameters()

@@ -124,7 +124,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         as_choice(self.fill, "fill", FILLS)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
-    def _checked_asked(self, X: Any) -> tuple[Any, list[Pattern]]:
+    def _checked_query(self, X: Any) -> tuple[Any, list[Pattern]]:
         """Validate query rows, and replace missing values by means. Return them and the patterns of missing columns.
 
         ValueError if a value is too large for distances.
@@ -152,8 +152,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return rows, patterns
 
     def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
-        """Validate X, and compute ``measure(rows, mean)`` of its standardised rows, one number a row."""
-        return self._standard()[0].measured(self._checked_asked(X)[0], measure)
+        """Validate and standardise X, and return the numbers that `measure(rows, mean)` computes, one for each row."""
+        return self._standard()[0].measured(self._checked_query(X)[0], measure)
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
         """Fill or drop rows with missing values. Return rows, weights and the new count ``n_missing_``.
@@ -268,7 +268,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         if self._kept_rows is None or self.n_samples_seen_ < 2:
             return self._densities(X)
         self._warn_of_nothing()
-        rows, patterns = self._checked_asked(X)
+        rows, patterns = self._checked_query(X)
         units = self._standard()[0]
         scorer, threshold = self._scorer()
         distances = units.measured(rows, scorer.distances)

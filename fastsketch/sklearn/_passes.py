@@ -105,8 +105,8 @@ def chosen_passes(
     return best[0], every, best[1]
 
 
-def sureness(scores: Floats, numbers: Places, weights: Floats) -> float:
-    """Return the factor in [0, 1] on the scores that minimises their log loss (temperature scaling).
+def fit_temperature(scores: Floats, numbers: Places, weights: Floats) -> float:
+    """Fit a factor in [0, 1] by which scores are multiplied, so that their log loss is smallest (temperature scaling).
 
     `numbers` (n,) are their classes, and `weights` as ``evenly`` returns them. A prior as strong as one row favours 1.
     """

@@ -39,7 +39,7 @@ class ComponentsReadOut(NamedTuple):
 
 
 class Reread(NamedTuple):
-    """What the further passes over the rows of a sketch have found."""
+    """Result of rereading the rows of a sketch: the number of passes, the accuracy reached, and the last spectrum."""
 
     passes: int  # in all, that of the sketch included
     accuracy: Floats | None  # (2, k) relative residuals and estimated relative errors of the variances; None if unknown
@@ -155,7 +155,7 @@ def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
 
 
 def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
-    """Extend orthonormal rows to k rows, by directions from unit vectors in a fixed order.
+    """Append orthonormal rows, made from unit vectors in a fixed order, until there are k rows.
 
     Rows of vt come first.
     """

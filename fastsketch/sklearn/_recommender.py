@@ -26,9 +26,9 @@ from fastsketch.sklearn._estimator import (
     as_unweighted_source,
     checked,
     estimator,
+    restored_on_error,
     seed_of,
     weights_of_fit,
-    whole_or_as_before,
 )
 
 # Share of a user's items that ``score`` gives to the model, and the length of the lists that it rates.
@@ -121,11 +121,11 @@ class EASERecommender(MergingEstimator):
         self
         """
         if (table := as_triples_of_estimator(X)) is not None:
-            with whole_or_as_before(self):
+            with restored_on_error(self):
                 return self._learn_table(table, None, sample_weight)
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._fit_source(source)
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             rows = self._checked(X, reset=True)
             weights = weights_of_fit(sample_weight, rows.shape[0])
             self._teach(self._template(rows.shape[0], rows.shape[1], rows.dtype), rows, weights)
@@ -148,11 +148,11 @@ class EASERecommender(MergingEstimator):
         """
         if (table := as_triples_of_estimator(X)) is not None:
             self._check_parameters()
-            with self._whole_batch():
+            with self._atomic_batch():
                 return self._learn_table(table, getattr(self, "model_", None), sample_weight)
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
-        with self._whole_batch():
+        with self._atomic_batch():
             rows = self._checked_more(X)
             self._teach(self._model_for(rows), rows, as_weights(sample_weight, rows.shape[0]))
         return self
@@ -200,9 +200,9 @@ class EASERecommender(MergingEstimator):
         -------
         ndarray (n_samples, n_features)
         """
-        return self._learner.decision_block(self._asked(X))
+        return self._learner.decision_block(self._as_query_rows(X))
 
-    def _asked(self, X: Any) -> Any:
+    def _as_query_rows(self, X: Any) -> Any:
         """Convert query rows to the form that the model takes: checked rows, or a table of ids."""
         table = as_triples_of_estimator(X)
         return self._checked(X, reset=False) if table is None else table
@@ -230,7 +230,7 @@ class EASERecommender(MergingEstimator):
             ``items`` and ``scores``, (n_samples, n) each.
         """
         model = self._learner
-        return model.recommend(self._asked(X), n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
+        return model.recommend(self._as_query_rows(X), n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
 
     def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
         """Compute the mean NDCG@20 of recommendations, given 80% of each user's items to find the others.
@@ -249,7 +249,7 @@ class EASERecommender(MergingEstimator):
         -------
         float
         """
-        model, rows = self._learner, self._asked(X)
+        model, rows = self._learner, self._as_query_rows(X)
         if isinstance(rows, Triples):
             rows = convert_events(
                 rows, model.item_ids, self.n_features_in_, model.resolved["dtype"], model._column_order

@@ -23,10 +23,10 @@ from fastsketch.sklearn._estimator import (
     ScoresTargets,
     checked,
     estimator,
+    restored_on_error,
     seed_of,
     storable,
     weights_of_fit,
-    whole_or_as_before,
 )
 from fastsketch.sklearn._missing import refuse_labels
 
@@ -60,37 +60,37 @@ class RidgeEstimator(MergingEstimator):
         shared = {name: value for name, value in self.get_params(deep=False).items() if name in self._KIND._declared}
         return RidgeModel(**shared, seed=seed_of(self.random_state))
 
-    def _as_targets(self, y: Any, weights: Any, *, anew: bool) -> tuple[Any, Any]:
+    def _as_targets(self, y: Any, weights: Any, *, from_scratch: bool) -> tuple[Any, Any]:
         """Convert checked y to targets of the model. Return them and the weights.
 
-        `anew` says that earlier rows are forgotten.
+        `from_scratch` says that earlier rows are forgotten.
         """
         return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, weights
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
-        """Update the model with rows, or fit a new model if `anew`.
+    def _learn(self, X: Any, y: Any, sample_weight: Any, *, from_scratch: bool) -> Self:
+        """Update the model with rows, or fit a new model to them if `from_scratch` is True.
 
         The estimator is unchanged if that fails.
 
         A new model without an exact sum of products is refined by up to ``passes`` further passes.
         """
-        with whole_or_as_before(self):
-            first = anew or not hasattr(self, "model_")
+        with restored_on_error(self):
+            first = from_scratch or not hasattr(self, "model_")
             rows, y = checked(self, X, y=y, reset=first, dtype=[np.float64, np.float32], **self._OF_TARGETS)
-            given = (weights_of_fit if anew else as_weights)(sample_weight, rows.shape[0])
-            targets, weights = self._as_targets(y, given, anew=anew)
+            given = (weights_of_fit if from_scratch else as_weights)(sample_weight, rows.shape[0])
+            targets, weights = self._as_targets(y, given, from_scratch=from_scratch)
             model: RidgeModel = self._template(rows.shape[0], rows.shape[1], None) if first else self.model_
             if first:
                 self._name_features(model)
                 self._fix_parameters()
             self.model_: RidgeModel = model.update(rows, targets, sample_weight=weights)
             passes = as_integer(self.passes, "passes", 0)
-            if anew and passes and not model.is_exact and model.decay == 1.0:
+            if from_scratch and passes and not model.is_exact and model.decay == 1.0:
                 model._read_again(rows, weights, passes=passes, tolerance=TOLERANCE, if_better=True)
         return self
 
     def _answer(self, X: Any) -> Floats:
-        """Check rows, and return the model's predictions for them."""
+        """Validate rows, and return the model's predictions for them."""
         return self._learner.predict(self._checked(X, reset=False))
 
     @property
@@ -176,7 +176,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         -------
         self
         """
-        return self._learn(X, y, sample_weight, anew=True)
+        return self._learn(X, y, sample_weight, from_scratch=True)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Update the regression with one more batch, which may have any number of rows.
@@ -194,7 +194,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         self
         """
         self._check_parameters()
-        return self._learn(X, y, sample_weight, anew=False)
+        return self._learn(X, y, sample_weight, from_scratch=False)
 
     def predict(self, X: Rows) -> Floats:
         """Predict the targets of rows.
@@ -268,8 +268,9 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         ``alpha`` of scikit-learn's RidgeClassifier, for dense X after a StandardScaler (``scale``).
     passes : int, default 50
         Largest number of further passes of ``fit`` over rows that are too wide for an exact X'X. They refine the
-        coefficients to those of RidgeClassifier (``model_.refine``); the coefficients of the sketch are kept if their
-        error on held-out rows is smaller. With 0, and after ``partial_fit``, the coefficients are those of the sketch.
+        coefficients to those of scikit-learn's RidgeClassifier (``model_.refine``); the coefficients of the sketch are
+        kept if their error on held-out rows is smaller. With 0, and after ``partial_fit``, the coefficients are those
+        of the sketch.
     class_weight : None, "balanced" or {label: weight}
         "balanced" weights class c by n / (n_classes n_c); only in ``fit``. With sample_weight n and n_c are sums of
         weights, so that a row of weight k counts as k rows; RidgeClassifier counts every row once.
@@ -323,10 +324,10 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         -------
         self
         """
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             refuse_labels(y)
             self.classes_ = _different(y, "y")
-            return self._learn(X, y, sample_weight, anew=True)
+            return self._learn(X, y, sample_weight, from_scratch=True)
 
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -359,17 +360,17 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}")
         self._check_parameters()
         refuse_labels(y)
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             self.classes_ = known
-            return self._learn(X, y, sample_weight, anew=False)
+            return self._learn(X, y, sample_weight, from_scratch=False)
 
-    def _as_targets(self, y: Any, weights: Any, *, anew: bool) -> tuple[Any, Any]:
+    def _as_targets(self, y: Any, weights: Any, *, from_scratch: bool) -> tuple[Any, Any]:
         check_classification_targets(y)
-        strange = ~np.isin(y, self.classes_)
-        if strange.any():
-            raise ValueError(f"y must hold the classes {self.classes_}, got {y[strange][0]!r}")
+        is_unknown = ~np.isin(y, self.classes_)
+        if is_unknown.any():
+            raise ValueError(f"y must hold the classes {self.classes_}, got {y[is_unknown][0]!r}")
         kept = slice(None) if weights is None else weights > 0
-        if anew:  # a label that only rows of weight 0 have is not a class
+        if from_scratch:  # a label that only rows of weight 0 have is not a class
             self.classes_ = self.classes_[np.isin(self.classes_, y[kept])]
         classes = self.classes_
         if len(classes) < 2:

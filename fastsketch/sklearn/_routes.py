@@ -88,7 +88,7 @@ def _eigen(m: int, k: int) -> float:
 
 
 def by_pairs(p: FitProblem) -> Route:
-    """Count the operations and bytes of one cycle of Lanczos steps with CSR rows.
+    """Count the operations and bytes of the Lanczos method for CSR rows, in one cycle of steps.
 
     The steps are on the smaller of the two sides.
     """

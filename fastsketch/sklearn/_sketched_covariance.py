@@ -27,7 +27,7 @@ from fastsketch.sklearn._estimator import (
     as_unweighted_source,
     estimator,
     exact_is_fair,
-    whole_or_as_before,
+    restored_on_error,
 )
 from fastsketch.sklearn._gaussian import (
     ROUNDING_UNITS,
@@ -227,7 +227,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         """
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._fit_source(source)
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             rows, weights = self._checked_all(X, sample_weight)
             self._drop("sketch_", "_scales", "_kept_rows", "_without_rows", "_weight_squares", "n_missing_")
             return self._learn_rows(rows, weights)
@@ -249,7 +249,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         """
         if (source := as_unweighted_source(X, sample_weight)) is not None:
             return self._partial_fit_source(source)
-        with self._whole_batch():
+        with self._atomic_batch():
             rows = self._checked_more(X)
             rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
             return self._learn_rows(rows, weights) if rows.shape[0] else self
@@ -275,8 +275,8 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
             self._name_features(sketch)
             scales, sketch, X, weights = scales.prepare(sketch, X, weights)
         without = 0 if first else self._without_rows
-        beside = {"_scales": scales, "_kept_rows": kept, "_without_rows": without, "_weight_squares": squares}
-        self._teach(sketch, X, weights, n_missing_=missing, **beside)
+        attributes = {"_scales": scales, "_kept_rows": kept, "_without_rows": without, "_weight_squares": squares}
+        self._teach(sketch, X, weights, n_missing_=missing, **attributes)
         return self
 
     def _first_scales(self, sketch: FrequentDirections, n_features: int) -> ColumnScales | None:
@@ -406,7 +406,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
 
     @property
     def eigenvalues_(self) -> NDArray[np.float64]:
-        return self._kept(None)[0]
+        return self._leading_pairs(None)[0]
 
     @property
     def noise_variance_(self) -> float:
@@ -510,7 +510,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         self._warn_of_nothing()
         matrix, d = self._read().matrix, self.n_features_in_
         if np.isneginf(matrix.log_determinant):
-            return np.full(self._checked_asked(X)[0].shape[0], -np.inf)
+            return np.full(self._checked_query(X)[0].shape[0], -np.inf)
         constant = matrix.log_determinant + 2 * self._standard()[0].log_volume + d * np.log(2 * np.pi)
         return -0.5 * (self._measured(X, matrix.distances) + constant)
 
@@ -543,7 +543,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         """
         check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
-        values, vectors = self._kept(n_components)
+        values, vectors = self._leading_pairs(n_components)
         rounding = ROUNDING_UNITS * np.finfo(np.float64).eps * values.max(initial=0.0)
         inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > rounding)
         squares = self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[0] ** 2 @ inverse)
@@ -578,10 +578,10 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         (500,)
         """
         check_is_fitted(self, "sketch_")
-        vectors = self._kept(n_components)[1]
+        vectors = self._leading_pairs(n_components)[1]
         return np.sqrt(self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[1]))
 
-    def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _leading_pairs(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the leading eigenvalues and eigenvectors of the shrunk covariance of standardised columns."""
         matrix, share, floor = self._read()
         if isinstance(matrix, SpikedCovariance):

@@ -37,7 +37,7 @@ from fastsketch._core.validation import (
     rows_with_weight,
 )
 from fastsketch._core.warning import warn_caller
-from fastsketch._frame.batches import Batch, agreed
+from fastsketch._frame.batches import Batch, require_same_names
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming, open_rows, with_missing
@@ -64,7 +64,7 @@ from fastsketch.sklearn._estimator import (
     as_unweighted_source,
     checked,
     estimator,
-    whole_or_as_before,
+    restored_on_error,
 )
 from fastsketch.sklearn._gaussian import SpikedCovariance
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
@@ -254,7 +254,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     scale_rows: int = 100
     missing: Literal["error", "em"] = "error"
 
-    # scikit-learn's declaration lacks the new parameters; all are checked in _asked.
+    # scikit-learn's declaration lacks the new parameters; all are checked in _components_and_size.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     n_passes_: int = field(init=False)
@@ -302,9 +302,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         """
         as_choice(self.missing, "missing", ("error", "em"))
         if (source := as_unweighted_source(X, sample_weight)) is not None:
-            with whole_or_as_before(self):
+            with restored_on_error(self):
                 return self._fit_source(source)
-        with whole_or_as_before(self):
+        with restored_on_error(self):
             self.n_filled_ = 0
             if self.missing == "em" and not is_sparse(X):
                 dense = self._with_gaps(X, reset=True)
@@ -312,7 +312,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
                     return self._fit_gaps(dense, sample_weight)
             rows, weights = self._checked_all(X, sample_weight)
             check_batch(rows, weights, None)
-            wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
+            wanted, size = self._components_and_size(_counted(rows, weights), rows.shape[1])
             if not isinstance(wanted, int) and rows.shape[0] < 2:
                 raise ValueError(
                     f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}"
@@ -375,7 +375,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
-        with self._whole_batch():
+        with self._atomic_batch():
             rows: Any = self._checked(X, reset=first) if check_input else X
             rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
             return self._learn_rows(rows, weights, first=first) if rows.shape[0] else self
@@ -388,7 +388,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         variance = FeatureVariance() if first else self._variance
         check_batch(rows, weights, variance)
         if first:
-            self._wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
+            self._wanted, size = self._components_and_size(_counted(rows, weights), rows.shape[1])
             sketch = self._new_sketch(size, self._in_stream(rows, self._wanted, size), rows.dtype)
             self._name_features(sketch)
             stream, self._dtype, self.n_filled_ = self._begun_stream(rows, self._wanted, sketch), rows.dtype, 0
@@ -405,9 +405,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if scales is not None:
             scales, sketch, rows, weights = scales.prepare(sketch, rows, weights)
         solver = "rows" if stream is not None else _solver_of(sketch) if sketch.n_rows else sketch.solver
-        beside = {"_variance": variance, "_stream": stream, "_scales": scales, "solver_": solver, "n_passes_": 1}
-        beside["_accuracy"] = None
-        self._teach(sketch, rows, weights, **beside)
+        attributes = {"_variance": variance, "_stream": stream, "_scales": scales, "solver_": solver, "n_passes_": 1}
+        attributes["_accuracy"] = None
+        self._teach(sketch, rows, weights, **attributes)
         return self
 
     # -- missing entries -------------------------------------------------------------------------------------------
@@ -457,7 +457,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         """
         found, n = model.gaussian(), model.n_rows
         d = len(found.location)
-        wanted, size = self._asked(n, d)
+        wanted, size = self._components_and_size(n, d)
         values, vectors = np.linalg.eigh(found.raw)
         axes = vectors.T * np.sqrt(d * np.maximum(values, 0.0))[:, np.newaxis] * found.scale
         rows = np.concatenate([found.location + axes, found.location - axes])
@@ -516,7 +516,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _transform_source(self, source: Source, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """Project the rows of a source, chunk by chunk. The scores have the dtype of the rows unless `dtype` is set."""
         names = getattr(self, "feature_names_in_", None)
-        agreed(source.feature_names, None if names is None else tuple(map(str, names)), "X")
+        require_same_names(source.feature_names, None if names is None else tuple(map(str, names)), "X")
         if source.n_features != self.n_features_in_:
             raise ValueError(f"X has {source.n_features} features, but {self.n_features_in_} were learned")
         fills, first, parts = self.missing == "em" and not source.sparse, 0, list[NDArray[Any]]()
@@ -640,7 +640,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return (rows @ directions + self._view().mean).astype(self._dtype)
 
     # -- inside ----------------------------------------------------------------------------------------------------
-    def _asked(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
+    def _components_and_size(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
         """Check the parameters. Return the number or share of components, and the sketch size.
 
         The first batch has shape (n, d).
@@ -690,7 +690,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return passes
 
     def _require_room(self, size: int, d: int, dtype: Any, passes: int) -> None:
-        """Raise MemoryError if the memory of a sketch of d columns, and of its further passes, cannot be had."""
+        """Raise MemoryError, with advice, if memory is too small for a sketch of d columns and its further passes."""
         needed = SKETCH_COPIES * np.dtype(dtype).itemsize * size * d + (PASS_COPIES * 8 * size * d if passes > 1 else 0)
         try:
             np.empty(needed, np.uint8)
@@ -789,7 +789,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             size = self.sketch_.resolved["sketch_size"]
             if scale is not None:
                 rows = ColumnScales(1, None, scale, FeatureVariance()).divide(rows)
-            whole = self._whole(rows, None if (weights == 1).all() else weights, size, "rows")[0]
+            whole = self._exact_sketch(rows, None if (weights == 1).all() else weights, size, "rows")[0]
             read = components_of(whole, self._wanted)
         elif scale is not None and self._scales is None:
             read = components_of(standardised_sketch(self.sketch_)[0], self._wanted)
@@ -800,7 +800,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             read = components_of(self.sketch_, self._wanted)
         return read._replace(mean=read.mean * divisor)
 
-    def _whole(
+    def _exact_sketch(
         self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
     ) -> tuple[FrequentDirections, WholePass | None]:
         """Compute an exact sketch of all rows by the given method. Return it, and the sums found with it.
@@ -836,7 +836,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if self.scale and way != "columns":
             scales = ColumnScales.of_all(self._n_first(), [(rows, weights)])
             rows = scales.divide(rows)
-        sketch, whole = self._whole(rows, weights, size, way)
+        sketch, whole = self._exact_sketch(rows, weights, size, way)
         if whole is not None:
             engine = whole.engine
             mean = np.ldexp(by_column(engine, engine.mean), engine.exponent)
@@ -1063,7 +1063,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
         # an unknown number of rows is taken to exceed the number of columns
         """Return an empty sketch for rows of the given number (None if unknown), width and dtype."""
-        wanted, size = self._asked(n_features if n_rows is None else n_rows, n_features)
+        wanted, size = self._components_and_size(n_features if n_rows is None else n_rows, n_features)
         like = np.broadcast_to(np.zeros(1, dtype or np.float64), (max(1, n_rows or n_features), n_features))
         return self._new_sketch(size, self._in_stream(like, wanted, size), dtype)
 
@@ -1124,7 +1124,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         scales = ColumnScales.of_all(self._n_first(), ((as_floats(rows), None) for rows in source))
         divided = DividedRows(source, scales)
         sketch._take_rows(divided)
-        out._wanted, _ = self._asked(sketch.n_rows, source.n_features)
+        out._wanted, _ = self._components_and_size(sketch.n_rows, source.n_features)
         out._dtype = sketch.resolved["dtype"]
         out._read_again(sketch, divided, None, self._most_passes(source))
         out._own_model(sketch, {**out._arrays(scales.variance, out.n_passes_), **scales.arrays()})
@@ -1174,7 +1174,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             raise ValueError("scale=True needs an exact sum (solver='exact'): a sketch cannot be scaled afterwards")
         if not arrays:
             in_use = sketch.resolved["sketch_size"]
-            self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
+            self._wanted, _ = self._components_and_size(
+                n if self.n_components is not None else min(n, in_use - 1), d, in_use
+            )
             self._dtype, self._variance = sketch.resolved["dtype"], _variance_of(sketch)
             self.solver_, self.n_passes_, self._stream, self._accuracy = _solver_of(sketch), 1, None, None
             return
@@ -1274,7 +1276,9 @@ def _wanted(n_components: Any, few: int) -> int | float:
 
 
 def _solver_of(sketch: FrequentDirections) -> str:
-    """Return the solver of a sketch, where an exact sum that was merged with a lossy sketch counts as "gram"."""
+    """Return the solver of a sketch. It is "gram" if an exact sum is no longer exact, after a merge with a lossy
+    sketch.
+    """
     solver = str(sketch.resolved["solver"])
     return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
 

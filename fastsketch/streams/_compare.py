@@ -14,7 +14,7 @@ from fastsketch._core.random import Key, raw_numbers
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_integer, as_seed
 from fastsketch._core.warning import warn_caller
-from fastsketch._frame.batches import agreed
+from fastsketch._frame.batches import require_same_names
 from fastsketch.sketching import FrequentDirections
 from fastsketch.streams._window import Window, joined
 
@@ -370,7 +370,7 @@ def _matched_names(sketch_a: FrequentDirections, sketch_b: FrequentDirections) -
         raise ValueError(f"a has center={sketch_a.center}, b has center={sketch_b.center}: they say different things")
     if None not in (sketch_a.n_features, sketch_b.n_features) and sketch_a.n_features != sketch_b.n_features:
         raise ValueError(f"a has n_features={sketch_a.n_features}, b has {sketch_b.n_features}")
-    return agreed(sketch_b.feature_names, sketch_a.feature_names, "the columns of b")
+    return require_same_names(sketch_b.feature_names, sketch_a.feature_names, "the columns of b")
 
 
 def _pooled_directions(

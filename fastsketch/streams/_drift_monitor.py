@@ -14,7 +14,7 @@ from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import Batch, FeatureNames
 from fastsketch._frame.loading import from_bytes, inner_model
 from fastsketch._frame.model import Arrays, Model
-from fastsketch._frame.parameters import integer, same, seed
+from fastsketch._frame.parameters import equal_in_type_and_value, integer, seed
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
@@ -383,7 +383,7 @@ class DriftMonitor(Model):
         """
         if (names_and_rows := rows_from_dicts(rows, self._feature_names)) is None:
             return self._take_rows(rows)
-        with self._named(names_and_rows[0], "rows"):
+        with self._using_column_names(names_and_rows[0], "rows"):
             self._update(names_and_rows[1], None)
         return self
 
@@ -686,7 +686,7 @@ class DriftMonitor(Model):
         """
         expected = self._empty_sketch()
         sketch = inner_model(arrays, name, type(expected))
-        if type(sketch) is not type(expected) or not same(expected.parameters, sketch.parameters):
+        if type(sketch) is not type(expected) or not equal_in_type_and_value(expected.parameters, sketch.parameters):
             raise ValueError(f"a sketch must be a {expected!r}, got {sketch!r}")
         if not rows[0] <= sketch.n_rows <= rows[1]:
             raise ValueError(f"a sketch has {sketch.n_rows} rows, expected {rows[0]} to {rows[1]}")

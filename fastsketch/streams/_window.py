@@ -21,15 +21,15 @@ from fastsketch._core.validation import (
     natural_dtype,
     require_array_like,
 )
-from fastsketch._frame.batches import Batch, agreed, as_source, names_of
+from fastsketch._frame.batches import Batch, as_source, names_of, require_same_names
 from fastsketch._frame.loading import _find_class, from_bytes, home_of, inner_model
 from fastsketch._frame.model import Arrays, MergeableModel, Model
-from fastsketch._frame.parameters import integer, parameter, same
+from fastsketch._frame.parameters import equal_in_type_and_value, integer, parameter
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.sources import Source, asked_as, naming, open_rows
+from fastsketch.data.sources import Source, naming, open_rows, rename_beside_in_errors
 from fastsketch.data.sources._column_names import positions
-from fastsketch.data.sources._extra_column import Apart
+from fastsketch.data.sources._extra_column import SplitColumns
 
 SECOND = 1_000_000
 UNITS = {"ms": SECOND // 1000, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
@@ -334,14 +334,14 @@ class Window(Model):
         ):
             raise TypeError(f"sample_weight must be left out: a {self._template.kind} learns without weights")
         named = isinstance(by, str | int) and not isinstance(by, bool)
-        with asked_as("by"):
+        with rename_beside_in_errors("by"):
             source = open_rows(rows, beside=cast("str | int", by)) if named else as_source(rows)
         if timed and by is None and (source is None or source.beside is None):
             raise ValueError(f"by must give the times of the rows, as the blocks of the window are {self.every} long")
         if source is None:
             if learns and targets is None:
                 raise TypeError("targets must be given with rows in memory: one for each row")
-            with self._named(names_of(rows), "rows"):
+            with self._using_column_names(names_of(rows), "rows"):
                 self._learn(rows, targets, sample_weight, by)
             return self
         beside = "times" if timed and (named or by is None) else "targets" if learns and targets is None else ""
@@ -349,7 +349,7 @@ class Window(Model):
         if learns and targets is None and not (beside == "targets" and (source.beside or source.labelled)):
             raise TypeError(f"targets must be given: no column of them lies beside the rows of {source.name}")
         work = self._copied()
-        work._feature_names = agreed(pieces.feature_names, self._feature_names, source.name)
+        work._feature_names = require_same_names(pieces.feature_names, self._feature_names, source.name)
         for first, piece in pieces:
             with naming(source, first):
                 work._learn(*piece)
@@ -580,7 +580,7 @@ class Window(Model):
         if type(model) is not type(own):
             raise ValueError(f"the window is of {type(own).__name__}, and holds a {type(model).__name__}")
         mine, theirs = own._must_agree(), model._must_agree()
-        if any(not same(theirs.get(name), value) for name, value in mine.items()):
+        if any(not equal_in_type_and_value(theirs.get(name), value) for name, value in mine.items()):
             raise ValueError(f"a {type(own).__name__} in the window has other parameters than its template")
         if model.n_features not in ((None, n_features) if filling else (n_features,)):
             raise ValueError(f"a model in the window has {model.n_features} columns, the window {n_features}")
@@ -607,10 +607,10 @@ class Pieces:
         column holds: "targets", "times" or "".
         """
         self._source, self._beside, self.feature_names = source, beside, source.feature_names
-        self._apart: Apart | None = None
+        self._apart: SplitColumns | None = None
         columns: Any = (targets,) if isinstance(targets, str) else targets
         if isinstance(columns, tuple) and all(isinstance(name, str) for name in cast(Any, columns) or (None,)):
-            self._apart = Apart(source, cast(Any, targets), positions(source, cast(Any, columns), "targets"))
+            self._apart = SplitColumns(source, cast(Any, targets), positions(source, cast(Any, columns), "targets"))
             self.feature_names = self._apart.feature_names
         require_array_like(sample_weight, "sample_weight")
         require_array_like(times, "by")

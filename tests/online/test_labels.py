@@ -135,7 +135,7 @@ def test_a_class_that_appears_starts_fresh_and_the_losses_add_up():
     before = model.progress
     assert model.coef.shape == (D,) and model.last_scores.shape == (two,)
     model.update(rows[two:], numbers[two:])
-    held = model._model_state.states.held
+    held = model._model_state.states.main_learners
     sums = [state.totals()[1] for state in held]
     assert model.progress["cumulative_loss"] == sum(sums) - before["cumulative_loss"]
     assert model.coef.shape == (4, D) and model.last_scores.shape == (120 - two, 4)

@@ -198,7 +198,7 @@ def test_blend_needs_calibrate():
         fs.SketchedNewton(calibrate=False, blend=True)
     with pytest.raises(ValueError, match="ada_diag"):
         fs.AdaptiveSubgradient(method="ada_diag", blend=True)
-    assert fs.SketchedNewton(3, blend=False).update(*labelled("dense", 2))._model_state.states.beside == []
+    assert fs.SketchedNewton(3, blend=False).update(*labelled("dense", 2))._model_state.states.diagonal_learners == []
 
 
 @pytest.mark.parametrize("k", [2, 3])

@@ -500,8 +500,8 @@ def test_the_factor_on_scores_has_the_least_loss(n_classes):
     labels = (true + rng.gumbel(size=true.shape)).argmax(axis=1)
     scores = true[:, 1] - true[:, 0] if n_classes == 2 else true
     even = np.ones(len(labels))
-    assert 0.46 < _passes.sureness(2 * scores, labels, even) < 0.54
-    assert _passes.sureness(0.8 * scores, labels, even) > 0.999
+    assert 0.46 < _passes.fit_temperature(2 * scores, labels, even) < 0.54
+    assert _passes.fit_temperature(0.8 * scores, labels, even) > 0.999
     right = np.where(np.arange(n_classes) == labels[:, None], 6.0, -6.0)
     right = right[:, 1] if n_classes == 2 else right
-    assert _passes.sureness(right, labels, even) > 0.999
+    assert _passes.fit_temperature(right, labels, even) > 0.999

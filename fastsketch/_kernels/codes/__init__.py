@@ -1,1 +1,1 @@
-"""Codes of rows: made, and scanned."""
+"""Kernels that quantize rows to short codes, and search codes by lookup tables."""

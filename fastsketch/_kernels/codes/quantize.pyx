@@ -66,7 +66,7 @@ cdef enum:
 
 
 def tiles_of(matrix):
-    """The columns of a float32 matrix (d, r) in tiles, as csrc/fs_project.h defines them: (ceil(r / tile), d, tile)."""
+    """Copy the columns of a float32 matrix (d, r) to tiles (ceil(r / tile), d, tile), see csrc/fs_project.h."""
     cdef Py_ssize_t tile = FS_PROJECT_TILE
     d, r = matrix.shape
     out = np.zeros((-(-r // tile) * tile, d), np.float32)
@@ -75,7 +75,7 @@ def tiles_of(matrix):
 
 
 def halves_of(list words, weights):
-    """Half the weighted squared lengths of the words of a group, float32.
+    """Compute half the weighted squared lengths of the codewords of a group, float32.
 
     words: the codebooks (16, count) of its one or two nibbles. The result is (16,) for one nibble, and (16, 16) for the
     sums of words of two, indexed by the second nibble and then the first.

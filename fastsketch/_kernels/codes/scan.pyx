@@ -42,7 +42,7 @@ cdef fs_scan_layout layout_of(layout):
 
 
 def blocks_shape(Py_ssize_t n, layout):
-    """Shape of the uint8 array in which `pack` stores n codes: (blocks, bytes of a block)."""
+    """Return the shape of the uint8 array in which `pack` stores n codes: (blocks, bytes of a block)."""
     cdef fs_scan_layout own = layout_of(layout)
     return (n + FS_SCAN_ROWS - 1) // FS_SCAN_ROWS, fs_scan_block(&own)
 
@@ -64,7 +64,7 @@ def pack(const uint8_t[:, ::1] codes, layout, blocks=None, Py_ssize_t start=0):
 
 
 def unpack(const uint8_t[:, ::1] blocks, layout, Py_ssize_t start, Py_ssize_t stop):
-    """The codes (stop - start, width) of rows [start, stop) of blocks."""
+    """Return the codes (stop - start, width) at positions [start, stop) of blocks."""
     cdef fs_scan_layout own = layout_of(layout)
     codes = np.empty((stop - start, own.width), np.uint8)
     cdef uint8_t[:, ::1] out = codes
@@ -134,7 +134,9 @@ cdef int fill(fs_scan_set* out, const uint8_t[:, ::1] codes, layout, Py_ssize_t 
 
 def scores(const float[:, ::1] table, const uint8_t[:, ::1] codes, layout, *, float alpha, float beta,
            float constant=0, Py_ssize_t in_blocks_of=-1):
-    """Scores float32 (n,) of all codes for one query with the table (n_tables, 16); other arguments as for `topk`."""
+    """Compute the scores float32 (n,) of all codes for one query, whose lookup table is (n_tables, 16). Other arguments
+    are those of `topk`.
+    """
     cdef Py_ssize_t n = codes.shape[0] if in_blocks_of < 0 else in_blocks_of
     cdef fs_scan_set codes_set
     cdef fs_scan_query query
@@ -155,7 +157,7 @@ def scores(const float[:, ::1] table, const uint8_t[:, ::1] codes, layout, *, fl
 
 
 cdef aligned(size_t n_bytes):
-    """An array uint8 (n_bytes,) whose address is a multiple of 64."""
+    """Allocate an array uint8 (n_bytes,) whose address is a multiple of 64."""
     space = np.empty(n_bytes + 63, np.uint8)
     cdef Py_ssize_t skip = -space.ctypes.data % 64
     return space[skip : skip + n_bytes]

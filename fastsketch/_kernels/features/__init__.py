@@ -1,1 +1,1 @@
-"""Kernels of rows whose features have names."""
+"""Kernels that encode rows of named features as sparse matrices, and number their columns."""

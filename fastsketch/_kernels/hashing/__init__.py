@@ -1,1 +1,1 @@
-"""Packed codes."""
+"""Kernels that encode rows as packed sign bits, and compute Hamming distances of packed codes."""

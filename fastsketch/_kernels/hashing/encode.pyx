@@ -31,7 +31,7 @@ cdef Py_ssize_t part_rows(Py_ssize_t d, Py_ssize_t n_bits) noexcept nogil:
 
 
 def rows_of_part(Py_ssize_t d, Py_ssize_t n_bits):
-    """Rows of a task. Calls with multiples of it give results bitwise identical to those of one call."""
+    """Return the number of rows of one task. Calls with multiples of it give the same bits as a single call."""
     return part_rows(d, n_bits)
 
 

@@ -20,7 +20,7 @@ cdef enum:
 
 
 cdef padded(const uint8_t[:, ::1] codes):
-    """Codes (n, bytes) as rows of 64-bit words, padded with zeros."""
+    """Convert codes (n, bytes) to rows of 64-bit words, padded with zeros."""
     cdef Py_ssize_t n = codes.shape[0], n_bytes = codes.shape[1]
     out = np.zeros((n, fs_hamming_words(n_bytes)), np.uint64)
     cdef uint64_t[:, ::1] words = out
@@ -55,7 +55,7 @@ cdef void distances_of_some(void* context, ptrdiff_t part, void* scratch) noexce
 
 
 def distances(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes):
-    """The number of bits that differ, int32 (queries, codes)."""
+    """Compute the Hamming distance of every query to every code, int32 (queries, codes)."""
     cdef Py_ssize_t m = queries.shape[0], n = codes.shape[0], n_bytes = codes.shape[1]
     cdef uint64_t[:, ::1] words = padded(queries)
     cdef uint64_t[::1] tile = np.empty(words.shape[1] * FS_HAMMING_TILE, np.uint64)
@@ -72,7 +72,7 @@ def distances(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes):
 
 def topk(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes, Py_ssize_t k, *, const uint8_t[::1] allow=None,
          const int64_t[::1] ids=None):
-    """The k nearest codes of every query: distances int32 (m, k), ascending, and positions int64 (m, k).
+    """Find the k codes nearest to every query. Return distances int32 (m, k), ascending, and positions int64 (m, k).
 
     allow: a mask of the codes that may be found as bits, uint8 (ceil(n / 8)), the lowest first. Ties are broken by ids
     (n,), or by positions. Where fewer than k codes may be found: 2^31 - 1 and 2^63 - 1.

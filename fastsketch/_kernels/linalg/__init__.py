@@ -1,1 +1,1 @@
-"""Products, eigensolvers and transforms: BLAS and LAPACK, and what does better than they."""
+"""Kernels of linear algebra: matrix products, eigensolvers, Hadamard transforms and searches for top entries."""

@@ -1,1 +1,1 @@
-"""Rounds of online learners."""
+"""Kernels of the online learners: scaling of rows, learning steps, calibration of scores and running metrics."""

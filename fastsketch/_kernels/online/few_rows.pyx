@@ -29,16 +29,16 @@ from fastsketch._kernels.online.metrics import REAL
 
 cdef object ndarray = np.ndarray
 cdef object empty = np.empty
-cdef double MOST_NUMBER = sys.float_info.max
+cdef double LARGEST_TARGET = sys.float_info.max
 
 # Types of labels that are looked up without conversion.
 SINGLE = frozenset((bool, int, float, str, np.bool_, np.int32, np.int64, np.float32, np.float64, np.str_))
 
 cdef enum:
     # Maximum number of rows: for more, the fixed cost of the general path is small per row.
-    FEW = 16
+    MAX_ROWS = 16
     # Maximum number of values in the batch, including intercepts.
-    MOST = 1 << 16
+    MAX_VALUES = 1 << 16
 
 cdef int32_t intercept_column = INTERCEPT
 cdef int of_numbers = REAL
@@ -66,67 +66,68 @@ cdef struct Plan:
     double* bins
     double* mistakes             # counter of wrong signs of the calibrated score; NULL without calibration
     double decay
-    int how
+    int metric_kind
     # the batch
     double* data
     int32_t* places
-    int64_t[FEW + 1] starts
-    double[FEW] targets
-    double[FEW] sample_weight
-    double[2 * FEW] members
-    double[FEW] scores
+    int64_t[MAX_ROWS + 1] starts
+    double[MAX_ROWS] targets
+    double[MAX_ROWS] sample_weight
+    double[2 * MAX_ROWS] members
+    double[MAX_ROWS] scores
     Rollback before              # what is written back if a row is refused
 
 
 @cython.auto_pickle(False)
 cdef class FewRows(StateArrays):
-    """The fast path of one model.
+    """The fast path of one model, which learns a few rows without Python code.
 
-    kept: everything that the model has learned (ModelState of fastsketch.online), with one state. loss_scale: weight of
-    every row. mistakes: index of the mistakes in the array `tally`.
+    `model_state` is the ModelState (fastsketch.online) of a model with one main learner. `loss_scale` is the weight of
+    every row, and `mistakes` the index of the mistakes in the array `tally`.
     """
 
     cdef Plan plan
-    cdef object held, aside, labels, numbers, tally_of, map_of, single
-    cdef StateArrays main, beside
+    cdef object learner, diagonal_learner, labels, numbers, tally_of, map_of, single
+    cdef StateArrays rounds, diagonal_rounds
     cdef ColumnMap columns
     cdef Py_ssize_t width        # of the rows; -1: any
-    cdef Py_ssize_t slots_room
+    cdef Py_ssize_t slot_capacity
     cdef int64_t* count
-    cdef int64_t* count_beside
-    cdef double sign, shown
-    cdef int32_t* place_room
-    cdef double* data_room
-    cdef Py_ssize_t room
+    cdef int64_t* diagonal_count
+    cdef double sign, output_sign
+    cdef int32_t* slot_buffer
+    cdef double* data_buffer
+    cdef Py_ssize_t capacity
 
-    def __init__(self, kept, double loss_scale, int mistakes):
+    def __init__(self, model_state, double loss_scale, int mistakes):
         cdef Plan* p = &self.plan
         cdef Py_ssize_t i
-        states, inputs, metrics = kept.states, kept.inputs, kept.metrics
+        states, inputs, metrics = model_state.states, model_state.inputs, model_state.metrics
         if self.n_views:
             raise TypeError("a plan is of one model")
-        self.held = states.held[0]
-        self.aside = states.beside[0] if states.beside else None
-        self.main, self.beside = self.held.rounds_now, None if self.aside is None else self.aside.rounds_now
-        self.labels, self.sign, self.shown = kept.labels, states.signs[0], kept.sign()
+        self.learner = states.main_learners[0]
+        self.diagonal_learner = states.diagonal_learners[0] if states.diagonal_learners else None
+        self.rounds = self.learner.rounds_now
+        self.diagonal_rounds = None if self.diagonal_learner is None else self.diagonal_learner.rounds_now
+        self.labels, self.sign, self.output_sign = model_state.labels, states.signs[0], model_state.sign()
         if self.labels is not None:
             self.numbers, self.tally_of = self.labels.numbers, type(self.labels.tally)
-        self.count = <int64_t*> self.pointer_to(self.held.count, b"l")
+        self.count = <int64_t*> self.pointer_to(self.learner.count, b"l")
         p.n_members, p.intercept = states.n_members, inputs.intercept
-        if self.aside is not None:
-            self.count_beside = <int64_t*> self.pointer_to(self.aside.count, b"l")
-        self.take_inputs(inputs, kept.columns)
+        if self.diagonal_learner is not None:
+            self.diagonal_count = <int64_t*> self.pointer_to(self.diagonal_learner.count, b"l")
+        self.take_inputs(inputs, model_state.columns)
         self.take_scores(states, metrics, mistakes)
         p.rows.sample_weight = p.sample_weight
-        for i in range(FEW):
+        for i in range(MAX_ROWS):
             p.sample_weight[i] = loss_scale
 
     cdef int take_inputs(self, inputs, columns) except -1:
         cdef Plan* p = &self.plan
         self.width = -1 if columns.width is None else columns.width
-        self.slots_room = self.held.base.shape[0]
-        if self.aside is not None:
-            self.slots_room = min(self.slots_room, <Py_ssize_t> self.aside.base.shape[0])
+        self.slot_capacity = self.learner.base.shape[0]
+        if self.diagonal_learner is not None:
+            self.slot_capacity = min(self.slot_capacity, <Py_ssize_t> self.diagonal_learner.base.shape[0])
         if inputs.moments is not None:
             p.known = inputs.moments.shape[1]
             p.first = self.doubles(inputs.moments)
@@ -134,7 +135,7 @@ cdef class FewRows(StateArrays):
             p.totals = self.doubles(inputs.moment_totals)
             set_steady(&p.steady, self.doubles(inputs.steady), p.known, False)
             if inputs.sparse:
-                self.slots_room = min(self.slots_room, p.known)
+                self.slot_capacity = min(self.slot_capacity, p.known)
         if inputs.sparse:
             self.columns = columns.map
         else:
@@ -154,28 +155,28 @@ cdef class FewRows(StateArrays):
                 p.information = self.doubles(readout.readout_information)
         p.sums = self.doubles(metrics.metric_sums)
         p.bins = self.doubles(metrics.auc_bins)
-        p.decay, p.how = metrics.decay, metrics.how
+        p.decay, p.metric_kind = metrics.decay, metrics.how
         return 0
 
     def __dealloc__(self):
         release(&self.plan.before)
-        free(self.data_room)
-        free(self.place_room)
+        free(self.data_buffer)
+        free(self.slot_buffer)
 
     def is_stale(self):
-        """Return whether an array that the pointers lead into has been replaced."""
+        """Return True if the model has replaced one of the arrays to which this object has pointers."""
         return self.stale()
 
     cdef bint stale(self) except -1:
-        if self.held.rounds_now is not self.main:
+        if self.learner.rounds_now is not self.rounds:
             return True
-        return self.aside is not None and self.aside.rounds_now is not self.beside
+        return self.diagonal_learner is not None and self.diagonal_learner.rounds_now is not self.diagonal_rounds
 
     # -- what Python calls -------------------------------------------------------------------------------------------------
     def learn(self, model, rows, targets):
-        """Learn from rows; return False, with nothing changed, if they have to take the general path.
+        """Learn rows. Return False, with nothing changed, if the general path in Python must learn them.
 
-        Sets last_scores, _until_look and _coef of `model`.
+        Sets the attributes last_scores, _until_look and _coef of `model`.
         """
         if self.stale():
             return False
@@ -183,7 +184,7 @@ cdef class FewRows(StateArrays):
                                targets)
 
     def learn_named(self, model, csr, targets):
-        """Learn as ``learn`` does from checked CSR rows (data, indices, indptr), made of rows with names."""
+        """Learn rows with feature names, converted to CSR (data, indices, indptr) and checked, as ``learn`` does."""
         return not self.stale() and self.learn_read(model, self.read_named(csr), targets)
 
     cdef bint learn_read(self, model, Py_ssize_t n, targets) except -1:
@@ -208,7 +209,7 @@ cdef class FewRows(StateArrays):
         if not done:
             return False
         for i in range(n):
-            scores[i] = p.scores[i] if self.shown > 0 else -p.scores[i] + 0.0
+            scores[i] = p.scores[i] if self.output_sign > 0 else -p.scores[i] + 0.0
         # nothing here runs Python code, in which an interrupt could be raised
         if tally is not None:
             self.labels.tally = tally
@@ -216,30 +217,30 @@ cdef class FewRows(StateArrays):
         return True
 
     cdef bint is_brief(self, Py_ssize_t n) noexcept nogil:
-        """Return whether the work is too short to release the GIL."""
+        """Return True if the work is too short to be worth releasing the GIL."""
         cdef Plan* p = &self.plan
         cdef Py_ssize_t values = n * p.rows.n_slots if p.rows.indptr == NULL else p.rows.indptr[n]
-        return self.main.work(values, n) <= BRIEF and n * p.rows.n_slots <= BRIEF
+        return self.rounds.work(values, n) <= BRIEF and n * p.rows.n_slots <= BRIEF
 
     # -- rows --------------------------------------------------------------------------------------------------------------
-    cdef bint make_room(self, Py_ssize_t n_values) noexcept:
+    cdef bint reserve(self, Py_ssize_t n_values) noexcept:
         cdef double* data
         cdef int32_t* places
-        if n_values <= self.room:
+        if n_values <= self.capacity:
             return True
-        data = <double*> realloc(self.data_room, n_values * sizeof(double))
+        data = <double*> realloc(self.data_buffer, n_values * sizeof(double))
         if data == NULL:
             return False
-        self.data_room = self.plan.data = data  # now, because realloc has freed the old block even if the next one fails
-        places = <int32_t*> realloc(self.place_room, n_values * sizeof(int32_t))
+        self.data_buffer = self.plan.data = data  # now, because realloc has freed the old block even if the next one fails
+        places = <int32_t*> realloc(self.slot_buffer, n_values * sizeof(int32_t))
         if places == NULL:
             return False
-        self.place_room = self.plan.places = places
-        self.room = n_values
+        self.slot_buffer = self.plan.places = places
+        self.capacity = n_values
         return True
 
     cdef Py_ssize_t read_dense(self, rows) except -2:
-        """Copy dense float64 rows and append intercepts; return the number of rows, -1 for any other kind of rows."""
+        """Copy dense float64 rows, and append intercepts. Return the number of rows, or -1 for other kinds of rows."""
         cdef Py_buffer view
         cdef Py_ssize_t n
         if type(rows) is not ndarray:
@@ -251,7 +252,7 @@ cdef class FewRows(StateArrays):
         n = -1
         if view.format[0] == c"d" and 1 <= view.ndim <= 2 and view.shape[view.ndim - 1] == self.width:
             n = view.shape[0] if view.ndim == 2 else 1
-            if n > FEW or n * (self.width + 1) > MOST or not self.make_room(n * (self.width + 1)):
+            if n > MAX_ROWS or n * (self.width + 1) > MAX_VALUES or not self.reserve(n * (self.width + 1)):
                 n = -1
             elif not self.copy_dense(n, <const double*> view.buf):
                 n = -1
@@ -278,7 +279,7 @@ cdef class FewRows(StateArrays):
         return True
 
     cdef Py_ssize_t read_sparse(self, rows) except -2:
-        """Copy canonical CSR rows and append intercepts; return the number of rows, -1 for any other kind of rows."""
+        """Copy canonical CSR rows, and append intercepts. Return the number of rows, or -1 for other kinds of rows."""
         cdef Py_buffer[3] views
         cdef Py_ssize_t n = -1, n_rows, n_columns
         cdef int got = 0
@@ -289,7 +290,9 @@ cdef class FewRows(StateArrays):
         if len(shape) != 2:
             return -1
         n_rows, n_columns = shape
-        if not 1 <= n_rows <= FEW or not (n_columns == self.width or (self.width < 0 and n_columns <= intercept_column)):
+        if not 1 <= n_rows <= MAX_ROWS:
+            return -1
+        if not (n_columns == self.width or (self.width < 0 and n_columns <= intercept_column)):
             return -1
         try:
             for part in (rows.data, rows.indices, rows.indptr):
@@ -312,9 +315,9 @@ cdef class FewRows(StateArrays):
         cdef const double[::1] data = csr[0]
         cdef const int32_t[::1] indices = csr[1]
         cdef const int64_t[::1] indptr = csr[2]
-        cdef int32_t[FEW + 1] starts
+        cdef int32_t[MAX_ROWS + 1] starts
         cdef Py_ssize_t i, n = indptr.shape[0] - 1
-        if self.columns is None or not 1 <= n <= FEW or not 0 < indptr[n] <= MOST:
+        if self.columns is None or not 1 <= n <= MAX_ROWS or not 0 < indptr[n] <= MAX_VALUES:
             return -1
         for i in range(n + 1):
             starts[i] = <int32_t> indptr[i]
@@ -323,48 +326,48 @@ cdef class FewRows(StateArrays):
     cdef Py_ssize_t copy_sparse(self, Py_ssize_t n, const double* data, const int32_t* indices,
                                 const int32_t* indptr) except -2:
         cdef Plan* p = &self.plan
-        cdef Py_ssize_t i, at = 0, nonzeros, total = indptr[n] + n * p.intercept
+        cdef Py_ssize_t i, position = 0, nonzeros, total = indptr[n] + n * p.intercept
         cdef Py_ssize_t known = self.count[SEEN]
-        if total > MOST or not self.make_room(total + 1):
+        if total > MAX_VALUES or not self.reserve(total + 1):
             return -1
-        if self.count_beside != NULL:
-            known = max(known, <Py_ssize_t> self.count_beside[SEEN])
+        if self.diagonal_count != NULL:
+            known = max(known, <Py_ssize_t> self.diagonal_count[SEEN])
         if self.columns.n > known:
             self.columns.forget(known)
         p.starts[0] = p.rows.longest = 0
         for i in range(n):
             nonzeros = indptr[i + 1] - indptr[i]
-            memcpy(p.data + at, data + indptr[i], nonzeros * sizeof(double))
-            if not self.columns.add_some(indices + indptr[i], nonzeros, p.places + at):
+            memcpy(p.data + position, data + indptr[i], nonzeros * sizeof(double))
+            if not self.columns.add_some(indices + indptr[i], nonzeros, p.places + position):
                 return -1
-            at += nonzeros
+            position += nonzeros
             if p.intercept:
-                p.data[at] = 1.0
-                if not self.columns.add_some(&intercept_column, 1, p.places + at):
+                p.data[position] = 1.0
+                if not self.columns.add_some(&intercept_column, 1, p.places + position):
                     return -1
-                at += 1
-            p.starts[i + 1] = at
-            p.rows.longest = max(p.rows.longest, at - p.starts[i])
+                position += 1
+            p.starts[i + 1] = position
+            p.rows.longest = max(p.rows.longest, position - p.starts[i])
         p.rows.data, p.rows.slots, p.rows.indptr, p.rows.n_slots = p.data, p.places, p.starts, self.columns.n
-        return n if self.columns.n <= self.slots_room else -1
+        return n if self.columns.n <= self.slot_capacity else -1
 
     # -- targets -----------------------------------------------------------------------------------------------------------
     cdef bint read_targets(self, targets, Py_ssize_t n) except -1:
         cdef Plan* p = &self.plan
         cdef Py_ssize_t i
-        some = targets
-        if type(some) is ndarray:
-            if some.dtype.kind not in ("biufU" if self.labels is not None else "biuf"):
+        target_list = targets
+        if type(target_list) is ndarray:
+            if target_list.dtype.kind not in ("biufU" if self.labels is not None else "biuf"):
                 return False
-            some = some.tolist()
-        if type(some) is not list and type(some) is not tuple:
-            some = (some,)
-        if len(some) != n:
+            target_list = target_list.tolist()
+        if type(target_list) is not list and type(target_list) is not tuple:
+            target_list = (target_list,)
+        if len(target_list) != n:
             return False
         for i in range(n):
-            value = some[i]
+            value = target_list[i]
             if self.labels is None:
-                if not isinstance(value, (float, int)) or not -MOST_NUMBER <= value <= MOST_NUMBER:
+                if not isinstance(value, (float, int)) or not -LARGEST_TARGET <= value <= LARGEST_TARGET:
                     return False
                 p.targets[i] = value
                 continue
@@ -395,37 +398,39 @@ cdef class FewRows(StateArrays):
         cdef Plan* p = &self.plan
         cdef const RowBlock* rows = &p.rows
         cdef Py_ssize_t n = rows.n
-        cdef bint beside = self.count_beside != NULL
-        if not self.main.is_ready(rows) or (beside and not self.beside.is_ready(rows)):
+        cdef bint is_blended = self.diagonal_count != NULL
+        if not self.rounds.is_ready(rows) or (is_blended and not self.diagonal_rounds.is_ready(rows)):
             return False
-        self.save_all(beside)
+        self.save_all(is_blended)
         if p.before.lacks_memory:
             return False
-        if ((p.known and self.scaled() < n) or (beside and not self.has_learned(self.beside, p.members + n))
-                or not self.has_learned(self.main, p.members)):
+        if ((p.known and self.scaled() < n)
+                or (is_blended and not self.has_learned(self.diagonal_rounds, p.members + n))
+                or not self.has_learned(self.rounds, p.members)):
             restore(&p.before)
             return False
         self.read_out()
         return True
 
     cdef bint has_learned(self, StateArrays state, double* scores) noexcept nogil:
-        """Let a state learn the rows and write their scores; return whether it has learned all of them."""
-        cdef Lesson its
-        its.model, its.targets, its.scores, its.done, its.lacks_room = state.model, self.plan.targets, scores, 0, False
-        state.learn_block(&its, 1, &self.plan.rows)
-        return its.done == self.plan.rows.n
+        """Train one learner on the rows, and write their scores. Return True if it has learned all of them."""
+        cdef Lesson lesson
+        lesson.model, lesson.targets, lesson.scores = state.model, self.plan.targets, scores
+        lesson.done, lesson.lacks_room = 0, False
+        state.learn_block(&lesson, 1, &self.plan.rows)
+        return lesson.done == self.plan.rows.n
 
-    cdef void save_all(self, bint beside) noexcept nogil:
+    cdef void save_all(self, bint is_blended) noexcept nogil:
         cdef Plan* p = &self.plan
         cdef Rollback* before = &p.before
         cdef const int32_t* slots = p.rows.slots
         cdef Py_ssize_t i, n_values
         before.n = before.used = 0
         before.lacks_memory = False
-        if p.rows.n > 1 or not self.main.takes_in_whole():
-            self.main.save_before(before, &p.rows)
-        if beside:
-            self.beside.save_before(before, &p.rows)
+        if p.rows.n > 1 or not self.rounds.takes_in_whole():
+            self.rounds.save_before(before, &p.rows)
+        if is_blended:
+            self.diagonal_rounds.save_before(before, &p.rows)
         if not p.known:
             return
         save_array(before, p.totals, TOTALS_ * sizeof(double))
@@ -461,10 +466,10 @@ cdef class FewRows(StateArrays):
         if p.mistakes != NULL:
             for i in range(n):
                 p.mistakes[0] += p.scores[i] * p.targets[i] <= 0
-        if p.how == of_numbers:
+        if p.metric_kind == of_numbers:
             loop_real(p.sums, n, p.scores, p.targets, NULL, p.decay)
         else:
-            loop_two(p.sums, p.bins, n, p.scores, p.targets, NULL, p.decay, p.how)
+            loop_two(p.sums, p.bins, n, p.scores, p.targets, NULL, p.decay, p.metric_kind)
 
 
 cdef bint is_plain(const Py_buffer* views, Py_ssize_t n, Py_ssize_t n_columns) noexcept nogil:

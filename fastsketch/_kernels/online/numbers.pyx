@@ -37,19 +37,19 @@ cdef class StateArrays:
         return <double*> self.pointer_to(array, b"d")
 
     cdef double work(self, double n_values, double n) noexcept nogil:
-        """Return about how many multiplications n rows of n_values values in all take."""
+        """Estimate how many multiplications it takes to learn n rows with n_values values in total."""
         return n_values
 
     cdef bint is_ready(self, const RowBlock* rows) noexcept nogil:
-        """Return whether there is room for the rows, and the first rows have fixed all that they decide."""
+        """Return True if the arrays have capacity for the rows, and everything that the first rows decide is fixed."""
         return False
 
     cdef bint takes_in_whole(self) noexcept nogil:
-        """Return whether a single row that is refused leaves the state unchanged."""
+        """Return True if a single row that is refused leaves the state unchanged, so that no copy is needed."""
         return False
 
     cdef void save_before(self, Rollback* before, const RowBlock* rows) noexcept nogil:
-        """Copy all that learning the rows may change."""
+        """Copy everything that learning the rows may change, so that it can be restored."""
 
 
 cdef int set_rows(RowBlock* rows, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
@@ -92,7 +92,7 @@ cdef void all_lessons(Lessons* a, bint on_threads) noexcept nogil:
 
 def learn(list rounds, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
           const double[:, :] targets, const double[::1] sample_weight, double[:, :] scores):
-    """Let states of one kind and setting learn from the same rows, on the threads of the pool if that is worth it.
+    """Train several states of one kind and setting on the same rows, on the threads of the pool if that is faster.
 
     rounds: what the states' begin_rounds() return, k of them. data: n d values of dense rows, with None for indices and
     indptr, or CSR rows in slots, which must fit into the states. targets, scores (k, n), row by row; scores are written.
@@ -132,7 +132,7 @@ def learn(list rounds, const double[::1] data, const int32_t[::1] indices, const
 
 @cython.auto_pickle(False)
 cdef class Snapshot:
-    """Copies of what learning from rows may change in states, for `restore`.
+    """Copies of everything in learner states that learning some rows may change, which `restore` writes back.
 
     rounds: those of the states; rows as in ``learn``, n of them; n_slots: slots in use including those of the rows, or
     columns of dense rows.

@@ -21,7 +21,7 @@ REAL, SIZE, ARRAY = types.float64, types.int64, types.CPointer(types.float64)
 
 @register_jitable
 def excess(z):
-    """Return tau(z) = sgn(z) max(|z| - 1, 0)."""
+    """Return how far a score z lies outside [-1, 1], with its sign: tau(z) = sgn(z) max(|z| - 1, 0)."""
     if z > 1.0:
         return z - 1.0
     if z < -1.0:
@@ -98,7 +98,7 @@ _made = {}
 
 
 def address(function):
-    """Return the address of one of these functions as a C function, which is compiled at the first call."""
+    """Return the address of the C function compiled from `function` by Numba, which happens at the first call."""
     if function not in _made:
         _made[function] = c_function(function, SIGNATURES[function])
     return _made[function].address

@@ -184,7 +184,7 @@ def blend_numbers(const double[:, ::1] members, const double[::1] targets, const
 
 
 def share_now(const double[::1] sums):
-    """Return the current share of the second member."""
+    """Return the current weight of the second learner in the blend."""
     return share_of(&sums[0])
 
 

@@ -1,1 +1,1 @@
-"""Rows of items for users, and scores of items."""
+"""Kernels of the item recommender: projections of users' rows, item scores and random walks."""

@@ -156,7 +156,7 @@ class InputFile:
         self._make, self._padded = DECOMPRESSORS.get(suffix, (None, False))
         self._stream = self._make() if self._make else None
 
-    def held(self, most: int | None = None) -> Self:
+    def limited(self, most: int | None = None) -> Self:
         """Limit how much text may be unpacked, because the caller keeps it in memory; return the file itself.
 
         The limit is ``max_unpacked_bytes``. Reading beyond it raises SourceError.

@@ -201,7 +201,7 @@ else:
 
 
 def is_named(file: BinaryIO, path: Path) -> bool:
-    """Return True if `path` still leads to this open file."""
+    """Return True if an open file is still the one at `path`, and was not replaced or deleted meanwhile."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
@@ -209,7 +209,7 @@ def is_named(file: BinaryIO, path: Path) -> bool:
 
 
 def remove_open_file(file: BinaryIO, path: Path) -> None:
-    """Delete and close a locked file. A file that cannot be deleted, or that `path` no longer names, is only closed."""
+    """Delete a locked file and close it. If the path leads to another file by now, that one is not deleted."""
     with file, contextlib.suppress(OSError):
         if is_named(file, path):
             if sys.platform == "win32":  # an open file cannot be deleted

@@ -331,9 +331,9 @@ def _cells_with_columns(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequen
 
 
 def _is_like(figure: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return True if a number or date in the first row may belong to the column below it.
+    """Return True if a number or date in the first row looks like a value of its column, not like the column's name.
 
-    It may not if it is a date above numbers, or a number ten times outside their range.
+    It does not if it is a date above numbers, or a number outside their range by a factor of ten.
     """
     kinds = {kind_of(cell, dialect) for cell in column}
     if kind_of(figure, dialect) != NUMBER:

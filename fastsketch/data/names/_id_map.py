@@ -24,7 +24,7 @@ from fastsketch.data.names._id_columns import (
 
 
 class IdMap:
-    """A fixed sequence of distinct ids that finds the position of each id.
+    """An immutable sequence of distinct ids, with a fast search for the position of an id.
 
     Ids are integers of 64 bits, strings, or a mixture of these with bytes, ``uuid.UUID`` and tuples of such values.
     Positions are found with a dict. Booleans, fractions and dates are no ids (``astype(str)`` converts them), and None
@@ -163,7 +163,7 @@ class IdMap:
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
-        """Return a new map with further ids appended, and the positions of the given ids in it.
+        """Return a new map with the unknown ones of the given ids appended, and the positions of all given ids.
 
         This map is unchanged. If no id is new, it is returned itself.
 

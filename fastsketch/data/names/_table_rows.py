@@ -416,7 +416,9 @@ class TableRows:
         return NUMERIC
 
     def _problem_message(self, name: str, table: Table, kind: str) -> str:
-        """Return the error message for a column of such a kind; it quotes the first such cell."""
+        """Return the error message for a column that is neither numeric nor categorical; it quotes the first wrong
+        cell.
+        """
         position = self._positions[name]
         matching_cells = (
             (number, row[position]) for number, row in table.first if self._is_problem_cell(row[position], kind)
@@ -429,7 +431,7 @@ class TableRows:
         return str(table.error(number, f"{description}, {kind}: {remedy(kind)}"))
 
     def _is_problem_cell(self, cell: str, kind: str) -> bool:
-        """Return True if a cell makes its column one of `kind`; for NUMBER if it is no number."""
+        """Return True if a cell is wrong in the given way. With kind=NUMBER a cell without a number is wrong."""
         cell_kind = kind_of(cell, self._dialect)
         return cell_kind not in (None, NUMBER) if kind == NUMBER else cell_kind == kind
 

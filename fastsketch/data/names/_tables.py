@@ -19,7 +19,7 @@ from fastsketch.data.files._table import DECIDING_LINES, SEPARATOR_HINT, Dialect
 from fastsketch.data.sources._csv import Csv, first_lines
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import is_typed_file
-from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames
+from fastsketch.data.sources._frames import FileFrames, Frames, MemoryFrames
 
 # Bytes of text, and rows of other tables, that are read into one data frame.
 PIECE_BYTES, PIECE_ROWS = 1 << 20, 1 << 16
@@ -50,7 +50,7 @@ def open_table(table: Any, dialect: Dialect, *, min_columns: int = 1, buffered: 
         If polars is not installed.
     """
     if not isinstance(table, str | PathLike):
-        yield _require_columns(TypedTable(HeldFrames(table)), min_columns)
+        yield _require_columns(TypedTable(MemoryFrames(table)), min_columns)
         return
     path = Path(cast("str | PathLike[str]", table))
     standard = str(path) == "-"
@@ -59,7 +59,7 @@ def open_table(table: Any, dialect: Dialect, *, min_columns: int = 1, buffered: 
         return
     with InputFile(path, sys.stdin.buffer if standard else None) as file:
         yield _require_columns(
-            CsvTable(file.held() if buffered else file, dialect, 0 if standard else path.stat().st_size), min_columns
+            CsvTable(file.limited() if buffered else file, dialect, 0 if standard else path.stat().st_size), min_columns
         )
 
 

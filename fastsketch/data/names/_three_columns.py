@@ -15,7 +15,7 @@ from fastsketch.data.names._events import OTHER_COLUMNS_HINT, ColumnNames, Event
 from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import is_typed_file, refuse_lazy
-from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames, names_of
+from fastsketch.data.sources._frames import FileFrames, Frames, MemoryFrames, names_of
 
 
 # -- data frames -------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def events_of_frame(frame: Any, columns: ColumnNames | None) -> EventColumns:
 
     These are the given columns, or those that ``choose_event_columns`` chooses.
     """
-    frames = HeldFrames(frame)
+    frames = MemoryFrames(frame)
     return EventColumns(*(frames.column(position) for position in _event_positions(columns, frames)))
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._arrays import ArraySource
-from fastsketch.data.sources._formats import Options, function, of_object
+from fastsketch.data.sources._formats import Options, function, opener_of_object
 from fastsketch.data.sources._hdf5 import HdfSource
 from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._sliced import SlicedSource
@@ -47,7 +47,7 @@ def _open_matrix(rows: Any, options: Options) -> Source:
     """Open a matrix in memory or a lazy one: a CSC matrix is converted to CSR by blocks of rows."""
     if getattr(rows, "format", None) == "csc":
         return SlicedSource(rows, name="the AnnData object", step=-(-rows.shape[0] // CSC_BLOCKS) or 1)
-    if (name := of_object(rows)) is not None:  # a Dask or Zarr array
+    if (name := opener_of_object(rows)) is not None:  # a Dask or Zarr array
         return function(name)(rows, options)
     return ArraySource(rows, name="the AnnData object")
 

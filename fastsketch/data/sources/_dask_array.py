@@ -9,7 +9,7 @@ from fastsketch._core.validation import as_rows, is_sparse, require_array_like
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._joined import joined
+from fastsketch.data.sources._joined import concatenate
 from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
 
@@ -101,7 +101,7 @@ def with_blocks(source: Source, blocks: Sequence[Any]) -> Source:
     for rows in blocks:
         arrays.append(ArraySource(rows, name=source.name).varied(first_row=first))
         first += rows.shape[0]
-    return joined(arrays)
+    return concatenate(arrays)
 
 
 def without_blocks(source: Source) -> Source:

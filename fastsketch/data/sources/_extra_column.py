@@ -17,8 +17,10 @@ from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._source import Beside, Source
 
 
-def set_apart(source: Source, columns: Beside) -> Source:
-    """Return a source without the given columns, whose ``read_beside`` yields their values with the rows."""
+def split_off_columns(source: Source, columns: Beside) -> Source:
+    """Split columns off a source. Return a source of the other columns, whose ``read_beside`` also yields the split
+    columns.
+    """
     if source.beside is not None:
         if source.beside != columns:
             raise ValueError(f"beside: {source.name} has been opened with {source.beside!r} beside its rows")
@@ -26,11 +28,11 @@ def set_apart(source: Source, columns: Beside) -> Source:
     places = positions(source, columns if isinstance(columns, tuple) else [columns], "beside")
     if source.n_features <= len(set(places)):
         raise ValueError(f"beside: {source.name} has no column but {columns!r}, and none is left for the rows")
-    return Apart(source, columns, places)
+    return SplitColumns(source, columns, places)
 
 
 @contextmanager
-def asked_as(argument: str) -> Generator[None]:
+def rename_beside_in_errors(argument: str) -> Generator[None]:
     """Replace the word "beside" in a ValueError of this block by the name of the caller's argument."""
     try:
         yield
@@ -40,8 +42,8 @@ def asked_as(argument: str) -> Generator[None]:
         raise type(error)(str(error).replace("beside", argument, 1)) from None
 
 
-class Apart(Derived):
-    """A source that splits each row into features and extra columns; ``read_beside`` yields both."""
+class SplitColumns(Derived):
+    """A source whose rows lack some columns of another source. ``read`` yields the rest, ``read_beside`` both."""
 
     def __init__(self, source: Source, columns: Beside, places: Sequence[int]) -> None:
         super().__init__(source)
@@ -53,7 +55,7 @@ class Apart(Derived):
 
     def like(self, source: Source) -> Source:
         """Return a source that splits the same extra columns off another source."""
-        return Apart(source, self.beside or 0, self._places)
+        return SplitColumns(source, self.beside or 0, self._places)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """Yield (rows without the extra columns, position in the source) for each chunk, from row `start_row` on."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._identity import of_file
+from fastsketch.data.sources._identity import fingerprint_of_file
 from fastsketch.data.sources._source import RowSource
 
 
@@ -63,4 +63,4 @@ class FileSource(RowSource):
         Raise SourceError if the file has changed since it was opened.
         """
         self.check_unchanged()
-        return {**of_file(self.path), **super().identity()}
+        return {**fingerprint_of_file(self.path), **super().identity()}

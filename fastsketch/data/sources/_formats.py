@@ -76,7 +76,7 @@ Test = Callable[[Any], bool]
 
 
 def known_as(module: str, *names: str) -> Test:
-    """Return a predicate that tests, without importing `module`, if an object is an instance of a class in `names`."""
+    """Return a test whether an object is an instance of a class in `names` of a module, without importing it."""
 
     def test(x: Any) -> bool:
         return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
@@ -143,10 +143,10 @@ FOREIGN = {
 
 def is_table(path: Path) -> bool:
     """Return True if a file is Parquet, Arrow, or text with the suffix .csv or .tsv."""
-    return of_file(path) in (TEXT["table"], BY_SUFFIX[".parquet"])
+    return opener_of_file(path) in (TEXT["table"], BY_SUFFIX[".parquet"])
 
 
-def of_file(path: Path) -> str:
+def opener_of_file(path: Path) -> str:
     """Return the name of the function that opens a file, chosen by its first bytes or else by its suffix.
 
     Raise SourceError for a file of an unsupported format.
@@ -184,6 +184,6 @@ def refuse_lazy(x: Any) -> None:
             raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
 
 
-def of_object(x: Any) -> str | None:
+def opener_of_object(x: Any) -> str | None:
     """Return the name of the function that opens an object of this type, or None if no function does."""
     return next((name for test, name in BY_KIND if test(x)), None)

@@ -12,8 +12,8 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames
-from fastsketch.data.sources._identity import of_ends
+from fastsketch.data.sources._frames import FileFrames, Frames, MemoryFrames
+from fastsketch.data.sources._identity import fingerprint_of_ends
 from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
 from fastsketch.data.sources._table_columns import Chosen, choose
 
@@ -24,7 +24,7 @@ SLICE_BYTES = 80 << 20
 
 def open_frame(x: Any, options: Options) -> Source:
     """Open the numeric columns of a data frame as a source."""
-    return FrameSource(HeldFrames(x), options)
+    return FrameSource(MemoryFrames(x), options)
 
 
 class FrameSource(RowSource):
@@ -42,7 +42,7 @@ class FrameSource(RowSource):
         with damaged(self.name, self.what):
             chosen = choose(frames, options)
         # invalid column labels are a wrong argument, not a damaged table, so this is outside ``damaged``
-        named = not isinstance(frames, HeldFrames) or frames.named(chosen.columns) is not None
+        named = not isinstance(frames, MemoryFrames) or frames.named(chosen.columns) is not None
         self._take(replace(chosen, named=named))
 
     def _take(self, chosen: Chosen) -> None:
@@ -60,7 +60,7 @@ class FrameSource(RowSource):
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that identify the rows: the file or a digest of some rows, and the columns."""
-        about = of_ends(self, type(self).__name__) if self.path is None else {}
+        about = fingerprint_of_ends(self, type(self).__name__) if self.path is None else {}
         return {**about, **super().identity(), "columns": list(self._chosen.columns)}
 
     path: Path | None = None

@@ -103,7 +103,7 @@ class FileFrames(Frames):
         return {**self.__dict__, "_lazy": None, "path": self.path.absolute()}
 
 
-class HeldFrames(Frames):
+class MemoryFrames(Frames):
     """A data frame in memory, of any library that narwhals supports."""
 
     def __init__(self, x: Any) -> None:
@@ -192,6 +192,8 @@ def index_of(note: str | bytes, names: Sequence[str]) -> list[str]:
 
 
 def _noted(start: bytes) -> str:
-    """Extract the part of pandas' metadata that names the index, from the first bytes of an Arrow file."""
+    """Find the entry of pandas' metadata that names the index columns, in the first bytes of an Arrow file. Return it
+    as JSON.
+    """
     found = re.search(rb'"index_columns": \[[^\[\]]*\]', start)
     return f"{{{found[0].decode(errors='replace')}}}" if found else ""

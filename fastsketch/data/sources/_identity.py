@@ -13,7 +13,7 @@ from fastsketch._core.validation import is_sparse
 BLOCKS, BLOCK_BYTES = 32, 32 << 10
 
 
-def of_file(path: Path) -> dict[str, Any]:
+def fingerprint_of_file(path: Path) -> dict[str, Any]:
     """Return a fingerprint of a file as JSON values: path, size, modification time and a digest of samples."""
     about = path.stat()
     return {
@@ -38,7 +38,7 @@ def sampled_digest(path: Path, size: int) -> str:
     return digest.hexdigest()
 
 
-def of_ends(source: Any, kind: str) -> dict[str, Any]:
+def fingerprint_of_ends(source: Any, kind: str) -> dict[str, Any]:
     """Return a fingerprint of rows that are not in a file: shape, column names, and a digest of the first and last 16
     rows.
     """

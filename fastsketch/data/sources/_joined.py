@@ -15,7 +15,7 @@ from fastsketch.data.sources._source import Place, Source, length, rows_of_part
 from fastsketch.data.sources._svmlight_source import SvmlightSource
 
 
-def joined(sources: Sequence[Source]) -> Source:
+def concatenate(sources: Sequence[Source]) -> Source:
     """Concatenate sources; a single source is returned unchanged.
 
     Raises
@@ -24,7 +24,7 @@ def joined(sources: Sequence[Source]) -> Source:
         If they differ in their number of columns, or in the names of these.
     """
     sources = [one for source in sources for one in source.each()]
-    return sources[0] if len(sources) == 1 else Joined(_of_one_width(sources))
+    return sources[0] if len(sources) == 1 else Concatenated(_of_one_width(sources))
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
@@ -43,7 +43,7 @@ def _of_one_width(sources: list[Source]) -> list[Source]:
     return [source if source.n_features == width else source.varied(n_features=width) for source in sources]
 
 
-class Joined(Source):
+class Concatenated(Source):
     """A source that reads the rows of several sources, one after another."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -119,8 +119,8 @@ class Joined(Source):
         part.first_row = self.first_row + start
         return part
 
-    def _part(self, sources: list[Source]) -> "Joined":
-        part = Joined(sources)
+    def _part(self, sources: list[Source]) -> "Concatenated":
+        part = Concatenated(sources)
         part.dtype, part.feature_names, part.sparse = self.dtype, self.feature_names, self.sparse
         return part
 
@@ -130,7 +130,7 @@ class Joined(Source):
 
     def only(self, columns: Sequence[int]) -> Source:
         """Return a source that reads only the columns at these positions, in this order."""
-        return Joined([picked(source, columns) for source in self.sources])
+        return Concatenated([picked(source, columns) for source in self.sources])
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """Split into consecutive sources of about n_bytes each.

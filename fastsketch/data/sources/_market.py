@@ -34,7 +34,7 @@ def open_market(path: Path, options: Options, stream: InputFile | None = None) -
     if stream is None:
         return MarketMatrix(path, options)
     name = name_of(stream)
-    with stream.held(options.max_unpacked) as text:
+    with stream.limited(options.max_unpacked) as text:
         source = ArraySource(_matrix(text, name, options.max_unpacked), name=name)
     source.repeatable = False
     return source
@@ -58,7 +58,7 @@ class MarketMatrix(SparseMatrix):
 
     def load(self) -> Any:
         """Read and return the matrix, transposed if its columns are to be rows."""
-        with InputFile(self.path).held(self._most) as text:
+        with InputFile(self.path).limited(self._most) as text:
             return _matrix(text, self.name, self._most, transpose=self._transpose)
 
     def identity(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _names_beside(path: Path, *kinds: str) -> list[str]:
     prefix, found, _ = path.name.partition("matrix.mtx")
     for other in (path.with_name(f"{prefix}{kind}.tsv{suffix}") for kind in kinds for suffix in ("", ".gz")):
         if found and other.is_file():
-            with InputFile(other).held() as file:
+            with InputFile(other).limited() as file:
                 text = b"".join(iter(lambda: file.read(1 << 20), b""))  # noqa: B023  called at once
             return [line.partition("\t")[0] for line in text.decode("utf-8", "replace").splitlines()]
     return []

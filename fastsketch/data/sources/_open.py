@@ -17,10 +17,10 @@ from fastsketch.data.sources import _formats
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._batches import BatchSource
 from fastsketch.data.sources._column_names import positions
-from fastsketch.data.sources._extra_column import set_apart
+from fastsketch.data.sources._extra_column import split_off_columns
 from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._joined import joined
+from fastsketch.data.sources._joined import concatenate
 from fastsketch.data.sources._npy_source import open_memmap
 from fastsketch.data.sources._paths import comes_once, files_of, is_name
 from fastsketch.data.sources._remote import is_url, remote_files
@@ -170,7 +170,7 @@ def open_rows(
         apart = tuple(one if isinstance(one, str) else wanted.index(one) for one in apart)
         columns = None
     if apart is not None:
-        source = set_apart(source, apart)
+        source = split_off_columns(source, apart)
     return chosen(source, columns=columns, dtype=options.dtype, fill=fill)
 
 
@@ -224,7 +224,7 @@ def _joined(sources: list[Source], options: Options) -> Source:
         sources = [
             source if source.taken == wanted else picked(source, positions(source, wanted)) for source in sources
         ]
-        out = joined(sources)
+        out = concatenate(sources)
         out.taken = wanted
         return out
     names = sources[0].feature_names if sources else None
@@ -235,7 +235,7 @@ def _joined(sources: list[Source], options: Options) -> Source:
             else source
             for source in sources
         ]
-    return joined(sources)
+    return concatenate(sources)
 
 
 def _is_one(item: Any) -> bool:
@@ -247,7 +247,7 @@ def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
     if type(x) is np.ndarray:
         return ArraySource(x)
     _formats.refuse_lazy(x)
-    if (name := _formats.of_object(x)) is not None:
+    if (name := _formats.opener_of_object(x)) is not None:
         return _formats.function(name)(x, options)
     if isinstance(x, np.memmap):
         return open_memmap(cast("Any", x))
@@ -272,4 +272,4 @@ def _of_file(path: Path, options: Options) -> Source:
         path.stat()
         if not isinstance(path, Path) and not _formats.is_table(path):
             raise SourceError(f"{path}: of files by a protocol only csv, Parquet and Arrow are read: download it first")
-        return _formats.function(_formats.of_file(path))(path, options)
+        return _formats.function(_formats.opener_of_file(path))(path, options)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 ALIVE = 3
 
 
-def ahead(items: Iterator[T]) -> Iterator[T]:
+def prefetch(items: Iterator[T]) -> Iterator[T]:
     """Yield the items of an iterator while a thread computes up to two further items in advance.
 
     The thread ends with this generator.

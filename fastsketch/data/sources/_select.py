@@ -19,7 +19,7 @@ def chosen(
     dtype: np.dtype[Any] | None = None,
     fill: float | None = None,
 ) -> Source:
-    """Return a source with the given columns in this order, converted to `dtype`, and with NaN replaced by `fill`.
+    """Select columns of a source, convert it to `dtype` and replace NaN by `fill`. Return the derived source.
 
     Without fill, reading raises an error that names the position of the first NaN.
     """
@@ -40,11 +40,11 @@ def with_missing(source: Source) -> Source:
 
 def picked(source: Source, columns: Sequence[int]) -> Source:
     """Return a source that yields only the columns at these positions, in this order."""
-    return source.only(columns) or Picked(source, columns)
+    return source.only(columns) or SelectedColumns(source, columns)
 
 
 class Derived(Source):
-    """Base class of sources that compute each row from the same row of another source."""
+    """Base class of sources that transform the rows of another source one by one."""
 
     def __init__(self, source: Source) -> None:
         self._of = source
@@ -55,7 +55,7 @@ class Derived(Source):
         self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
-        """Return a source that transforms another source, such as a part of the original, in the same way."""
+        """Return a source that applies the same transformation to another source, such as a part of the original."""
         raise NotImplementedError
 
     def made(self, rows: Any, first: int) -> Any:
@@ -108,7 +108,7 @@ class Derived(Source):
         return self._of._row_names()
 
 
-class Picked(Derived):
+class SelectedColumns(Derived):
     """A source that selects columns of another source, which reads all of its columns."""
 
     def __init__(self, source: Source, columns: Sequence[int]) -> None:
@@ -120,11 +120,11 @@ class Picked(Derived):
 
     def like(self, source: Source) -> Source:
         """Return a source that selects the same columns of another source."""
-        return Picked(source, self._columns.tolist())
+        return SelectedColumns(source, self._columns.tolist())
 
     @property
     def n_bytes(self) -> int:
-        """Approximate size of the selected columns, in bytes; of text, the size of the text."""
+        """Approximate size of the selected columns in bytes, or of the whole text if the source is text."""
         return self._of.n_bytes * self.n_features // self._of.n_features if self.n_rows is not None else self.size
 
     def made(self, rows: Any, first: int) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastsketch._core.validation import as_rows, is_sparse
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._identity import of_ends
+from fastsketch.data.sources._identity import fingerprint_of_ends
 from fastsketch.data.sources._source import RowSource, rows_of_chunk
 
 
@@ -53,4 +53,4 @@ class SlicedSource(RowSource):
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that identify the rows: the shape, and a digest of the first and the last rows."""
-        return {**of_ends(self, type(self._x).__name__), **super().identity()}
+        return {**fingerprint_of_ends(self, type(self._x).__name__), **super().identity()}

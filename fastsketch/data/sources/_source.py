@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._prefetch import ahead
+from fastsketch.data.sources._prefetch import prefetch
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -119,7 +119,7 @@ class Source(ABC):
         start_row : int, default 0
         """
         if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
-            return ahead(self.read(start_row))
+            return prefetch(self.read(start_row))
         return self.read(start_row)
 
     # The requested columns, if the source itself has selected them.
@@ -149,7 +149,7 @@ class Source(ABC):
         start_row : int, default 0
         """
         if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
-            return ahead(self.read_beside(start_row))
+            return prefetch(self.read_beside(start_row))
         return self.read_beside(start_row)
 
     def __repr__(self) -> str:
@@ -288,7 +288,7 @@ class RowSource(Source):
         return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def identity(self) -> dict[str, Any]:
-        """Return the first row and the number of rows of this part as JSON values; subclasses add the file."""
+        """Return JSON values that identify the range of rows of this part; subclasses add the file."""
         return {"rows": [self.first_row, self.n_rows]} if self.repeatable else super().identity()
 
 

@@ -31,8 +31,9 @@ def check_numbers(dtype: Any, name: str) -> None:
 
 
 def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]:
-    """Return the dtype of a matrix in native byte order. Raise SourceError unless it is two-dimensional with real
-    numbers.
+    """Check that a stored array is a matrix of real numbers, and return its dtype in native byte order.
+
+    Raises SourceError if it is not two-dimensional, has no columns or holds other values.
     """
     check_numbers(dtype, name)
     if len(shape) != 2 or shape[1] == 0:
@@ -324,9 +325,10 @@ def _listed(names: list[str]) -> str:
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
-    """Return the end of a part that begins at row `place`: after about `step` rows, at the end of a storage chunk.
+    """Choose the row at which a part of a stored matrix ends, if it begins at row `place`: near a storage chunk's end.
 
-    The part has a multiple of `multiple` rows; to ensure that, it may end a few rows before the end of the chunk.
+    The part has about `step` rows and a multiple of `multiple` rows; to ensure that, it may end a few rows before the
+    end of the chunk.
     """
     stop = place + max(step, multiple)
     if chunk_rows > 1 and step >= chunk_rows:

@@ -148,5 +148,7 @@ class TextSource(FileSource):
         return None
 
     def place(self, row: int) -> Place:
-        """Return the file, row and line of a row, for messages. The row is None in a part that is not the first."""
+        """Return the file, row and line of a row, for messages. Parts after the first do not know its number in the
+        file.
+        """
         return Place(self.name, None if self._from else row, self.line_of(row))

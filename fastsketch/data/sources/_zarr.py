@@ -38,14 +38,14 @@ class ZarrSource(StoredSource):
         return iter(root.members(max_depth=None))
 
     def _look(self) -> tuple[int, str]:
-        return stamp_of(self.path)
+        return fingerprint_of_folder(self.path)
 
     def check_unchanged(self) -> None:
         """Raise SourceError if a file of the folder is missing, new or changed.
 
         Zarr reads a missing chunk as zeros.
         """
-        if stamp_of(self.path) != self._stamp:
+        if fingerprint_of_folder(self.path) != self._stamp:
             raise SourceError(f"{self.name} has changed since it was opened, or is gone")
 
     def identity(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def open_array(x: Any, options: Options) -> Source:
     return SlicedSource(x, name=name, step=int((getattr(x, "shards", None) or x.chunks)[0]))
 
 
-def stamp_of(path: Path) -> tuple[int, str]:
+def fingerprint_of_folder(path: Path) -> tuple[int, str]:
     """Return the total size of the files of a Zarr array, and a digest of their names, sizes and times.
 
     Raise SourceError for a pipe or a link among them: a link may lead to any file of the machine, or in circles.

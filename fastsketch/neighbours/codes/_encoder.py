@@ -122,7 +122,7 @@ class Encoder(CodeSearch, ABC):
     @classmethod
     @abstractmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        """Create an encoder from the result of ``state``.
+        """Restore an encoder from its saved state, the result of ``state``.
 
         The input may be untrusted: TypeError, KeyError or ValueError if it is not the state of an encoder.
 
@@ -134,7 +134,7 @@ class Encoder(CodeSearch, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash that is equal for encoders of equal class and state.
+        """Hash of the encoder's class and state, by which equal encoders are recognised.
 
         It is SHA-256 in hexadecimal. Column names do not enter.
         """

@@ -132,7 +132,7 @@ class CodeSearch:
         """
         packed = as_codes(codes, "codes")
         encoder = self._encoder_for(packed)
-        as_metric(metric, encoder)
+        check_metric(metric, encoder)
         check_width(packed, encoder)
         n = len(packed)
         collection = CodeRows(encoder.layout, packed, n)
@@ -213,8 +213,8 @@ def search_in_blocks(queries: Any, search_block: Callable[[Any], Found], *, n_ta
     return out
 
 
-def as_metric(metric: str, encoder: "Encoder") -> None:
-    """Raise ValueError if codes of this encoder do not support the metric."""
+def check_metric(metric: str, encoder: "Encoder") -> None:
+    """Raise ValueError if a metric is unknown, or if the codes of an encoder do not support it."""
     as_choice(metric, "metric", METRICS)
     if metric == "hamming" and not encoder.has_bits:
         raise ValueError("metric='hamming' is for codes of a hash: those of a quantizer are no signs")

@@ -108,9 +108,9 @@ class Hasher(CodeSearch, Model, abstract=True):
         return self._named_encoder(factors=as_flag(factors, "factors"))
 
     def _named_encoder(self, *, factors: bool) -> SignEncoder:
-        """Return an encoder of the current state of the model. Raise ValueError before the first row.
+        """Return an encoder of the current state of the model, with the column names of its rows.
 
-        The encoder has the column names of the rows.
+        Raises ValueError before the first row.
         """
         if not self.n_rows:
             raise ValueError("the model has seen no rows: call update first")

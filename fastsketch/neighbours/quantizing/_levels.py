@@ -60,7 +60,7 @@ class Direction:
         return self._levels_by_bits[bits]
 
     def _grid_levels(self, n: int) -> Levels:
-        """Return an evenly spaced grid of levels, as 16 coarse levels and n fine ones."""
+        """Return 16 n evenly spaced levels, each the sum of one of 16 coarse levels and one of n fine offsets."""
         width = self._range / 16
         coarse = self._z[0] + width * (np.arange(16) + 0.5)
         return Levels(coarse, width * ((np.arange(n) + 0.5) / n - 0.5))

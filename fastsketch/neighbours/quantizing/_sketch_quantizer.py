@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import Rows, as_integer
-from fastsketch._frame.batches import agreed
+from fastsketch._frame.batches import require_same_names
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, integer
 from fastsketch.neighbours.codes._encoder import Encoder, encoder_state, restore_encoder
@@ -355,7 +355,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         if not isinstance(anchor, BookEncoder):
             raise TypeError(f"encoder must be that of a SketchQuantizer, got {type(anchor).__name__}")
         self._require_anchor(anchor)
-        self._feature_names = agreed(anchor.feature_names, self._feature_names, "the rows of encoder")
+        self._feature_names = require_same_names(anchor.feature_names, self._feature_names, "the rows of encoder")
         return self._anchor_at(anchor)
 
     def _require_anchor(self, anchor: Encoder, n_features: int | None = None) -> None:

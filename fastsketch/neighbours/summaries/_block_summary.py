@@ -193,7 +193,7 @@ class BlockSummary:
         return self._from_state(mine)
 
     def seal(self) -> None:
-        """Merge all blocks of each part of a job into one node. No block can be added to it."""
+        """Close every part of a job: merge its blocks into one node, to which no rows can be added."""
         state = self._current.with_closed_block()
         state.forest.seal()
         if state.forest.nodes:

@@ -1,4 +1,4 @@
-"""A forest of binary trees of block sketches, which does not depend on the order of merges.
+"""Merge trees over the block sketches of a stream, such that the result does not depend on the order of merges.
 
 Every block of a stream is a leaf. Two neighbouring nodes of the same level are merged into their parent, like the
 carries of a binary counter: blocks 0 and 1, blocks 2 and 3, then the two pairs. Which nodes are merged depends only on

@@ -123,7 +123,7 @@ class SummaryModel(MergeableModel, abstract=True):
         if other._place < self._place:  # so that the result does not depend on the order
             vars(self._values).update(part=other.part, first_block=other.first_block)
 
-    def _beside(self, other: Self) -> Self:
+    def _with_distinct_blocks(self, other: Self) -> Self:
         """Return a copy in which no block has the number of a block of another model."""
         renumbered = self._copied()
         if renumbered._summary is not None and other._summary is not None:

@@ -379,7 +379,9 @@ def _select_entries(csr: Any, keep: NDArray[np.bool_]) -> Any:
 
 # -- choice ------------------------------------------------------------------------------------------------------------
 def _random_keys(seed: int, stream: int, n: int) -> NDArray[np.uint64]:
-    """Return n random 64-bit integers for one purpose, `stream`, of a split."""
+    """Return n random 64-bit integers, one for each user or event of a split; different `stream` numbers are
+    independent.
+    """
     return raw_numbers(as_seed(seed), Key.SPLIT, 0, stream, n)
 
 

@@ -29,7 +29,7 @@ def top_items(
     exclude : scipy.sparse (users, items), optional
         Items stored in a row are not recommended to this user; pass the items that users have seen.
     allow : vector of int, optional
-        The items that may be recommended; all by default.
+        The only items that may be recommended; all by default.
 
     Returns
     -------

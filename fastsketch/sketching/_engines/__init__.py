@@ -7,6 +7,8 @@ from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
 from fastsketch.sketching._engines._operations import (
     AnyEngine,
+    add_rows,
+    copy_to_read,
     kind_for,
     make_engine,
     merge_engines,
@@ -15,8 +17,6 @@ from fastsketch.sketching._engines._operations import (
     put_known,
     shrink_rows,
     stays_sparse,
-    to_read,
-    updated,
     with_columns_multiplied,
 )
 from fastsketch.sketching._engines._setting import EngineSetting, Reference, SolverName, Tolerance, exact_pays
@@ -49,7 +49,7 @@ __all__ = [
     "put_known",
     "shrink_rows",
     "stays_sparse",
-    "to_read",
-    "updated",
+    "copy_to_read",
+    "add_rows",
     "with_columns_multiplied",
 ]

@@ -134,9 +134,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def measure(self, rows: Any) -> tuple[bool, int]:
-        """Return whether the compiled kernel can read these rows without a copy, and the bytes per row that it
-        reads.
-        """
+        """Return whether the compiled kernel can read rows without a copy, and how many bytes of a row it reads."""
 
     @abstractmethod
     def cut(self, rows: Any) -> Piece:
@@ -148,7 +146,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def largest_weighted(self, piece: Piece, root: NDArray[np.float64]) -> float:
-        """Return the largest absolute entry of a slice after row i is multiplied by root[i]."""
+        """Return the largest absolute entry of a slice of rows after row i was multiplied by root[i]."""
 
     @abstractmethod
     def absorb(self, piece: Piece, weights: NDArray[np.float64] | None) -> None:
@@ -160,24 +158,24 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def flush(self) -> None:
-        """Apply pending weights, decay and centring to the buffer, and shrink it. An exact sum adds the rows to A'A
-        instead.
+        """Apply pending weights, decay and centring to the buffer, then shrink it, or add its rows to the exact sum
+        A'A.
         """
 
     @abstractmethod
     def settled_rows(self) -> NDArray[Any]:
-        """Apply pending decay, centring and row factors to the buffer, and return its rows."""
+        """Apply decay, centring and row factors that are still pending, and return the rows of the buffer."""
 
     @abstractmethod
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the contents of the buffer by these rows. They count as left by a shrink if `kept`, else as new rows.
+        """Replace the rows of the buffer: by rows that a shrink has left if `kept` is True, else by new rows.
 
         Rows left by a shrink are at most sketch_size.
         """
 
     @abstractmethod
     def new_rows(self) -> slice:
-        """Return the slice of ``root``, and of a dense buffer, that holds the rows added since the last shrink."""
+        """Return the positions of the rows added since the last shrink, a slice of ``root`` and of a dense buffer."""
 
     @abstractmethod
     def new_values(self) -> NDArray[Any]:
@@ -185,11 +183,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def own_arrays(self) -> Arrays:
-        """Return the buffer as a dict of named arrays, which are views."""
+        """Return the arrays of the buffer by name, as views, without sums and counts."""
 
     @abstractmethod
     def put_arrays(self, own: Arrays) -> None:
-        """Restore the buffer from named arrays, as returned by ``own_arrays``."""
+        """Set the buffer to the arrays that ``own_arrays`` returned."""
 
     @classmethod
     def most_rows(cls, setting: EngineSetting) -> int:
@@ -230,11 +228,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return True if an interrupted batch has been added completely, so that it must not be rolled back."""
+        """Return True if a batch was complete when it was interrupted, so that it must not be rolled back."""
         return False
 
     def step(self, rows: Any) -> int:
-        """Return the number of rows to process at a time: the whole batch, unless it is longer than several buffers."""
+        """Return how many rows of a batch to process at a time: all rows if they fill at most a few buffers."""
         n = rows.shape[0]
         if n <= self.capacity:
             return max(n, 1)
@@ -243,8 +241,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return n if n <= most else min(most, max(1, SLICE_BYTES // row_bytes))
 
     def checked(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> Piece:
-        """Convert a slice of rows for the kernel, and adjust the scale to the largest entry. Raise ValueError, naming
-        the row, if one is not finite.
+        """Convert a slice of rows for the kernel and check that it is finite. The engine's scale follows the largest
+        entry.
         """
         piece = self.cut(rows)
         bad, largest = self.scan(piece)
@@ -265,9 +263,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return other
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Return squared singular values of the buffer's rows, in descending order, and whether these are all
-        of them.
-        """
+        """Compute squared singular values of the buffer's rows. Return them, descending, and whether they are all."""
         return squares_of(self.settled_rows()), True
 
     def room(self) -> int:
@@ -275,7 +271,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.capacity - self.setting.center - self.state.fill
 
     def _fit_scale(self, piece: Piece, largest: float, weights: NDArray[np.float64] | None) -> None:
-        """Adjust the power of two by which the engine divides its rows to the largest entry seen so far."""
+        """Increase the power of two by which the engine divides its rows, if a slice of rows has a larger entry than
+        before.
+        """
         if weights is not None and weights.size:
             root, low, high = float(np.sqrt(weights.max())), 0.0, 1e150
             if self.setting.center:
@@ -300,7 +298,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         state.top = top
 
     def multiply(self, factor: float) -> None:
-        """Multiply the rows left by earlier shrinks by a factor, and their stored squares by its square."""
+        """Multiply the retained rows by a factor, and their stored squared lengths by its square."""
         self.gain *= factor
         for _ in range(2):  # the square of a factor may overflow where the product does not
             self.lam *= factor
@@ -311,7 +309,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         values *= self.dtype.type(factor)
 
     def scale_all(self, factor: float) -> None:
-        """Multiply all stored rows and means by a power of two, and all stored squares by its square."""
+        """Change the scale of the engine: multiply stored rows and means by a power of two, and stored squares by its
+        square.
+        """
         state = self.state
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
@@ -416,11 +416,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     # -- reading and merging ---------------------------------------------------------------------------------------
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Describe the sketch by its singular directions, squared lengths, and estimates of the rows' sum of squares
-        along them.
+        """Compute the sketch's singular directions, and estimate the stream's mass (sum of squares) along each.
 
-        Of the reduced sketch, or of all rows of the buffer. Changes the state as ``reduce`` or ``settled_rows`` does.
-        `most`: number of pairs to read from an exact sum.
+        The directions are those of the reduced sketch, or with reduced=False those of all rows of the buffer. The state
+        changes as by ``reduce`` or ``settled_rows``. `most` is the number of pairs that an engine with an exact sum
+        computes.
         """
         rows = (self.reduce() if reduced else self.settled_rows()).astype(np.float64)
         kept = self.state.kept
@@ -432,7 +432,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         """Reduce the buffer to the rows of the sketch, by a shrink if there are too many, and return them.
 
         Changes the state, though not the matrix that it represents. Callers work on a clone; with a tolerance, on the
-        result of ``to_read``.
+        result of ``copy_to_read``.
         """
         state = self.state
         if state.fill + (self.setting.center and state.fill > state.kept) > self.most_rows(self.setting):
@@ -440,15 +440,15 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.settled_rows()
 
     def align(self, other: "AnyBuffer") -> None:
-        """Rescale one of two engines, so that both divide their rows by the same power of two."""
+        """Bring two engines to the same scale, by rescaling the one with the smaller entries."""
         first, second = (self, other) if self.state.top >= other.state.top else (other, self)
         second._rescale_to(first.exponent, first.state.top)
 
-    def take_over(self, other: "AnyBuffer") -> NDArray[Any] | None:
-        """Add the sums, counts and mean of another engine to this one. Return the row that corrects for different
-        means, or None.
+    def add_sums(self, other: "AnyBuffer") -> NDArray[Any] | None:
+        """Add the sums, counts and mean of another engine, but not its rows, to this one.
 
-        The other engine is reduced, and of the same scale.
+        The other engine must be reduced and have the same scale. Returns the row (1, d) by which the sketch must be
+        extended because the two means differ, or None if nothing is centred or the other engine is empty.
         """
         mine, theirs = self.state, other.state
         correction = None
@@ -468,9 +468,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return correction
 
     def joint_rounding(self, other: float) -> float:
-        """Combine the rounding allowances of this engine and of other rows, both given as squares. Return the squared
-        total.
-        """
+        """Add the rounding errors of this engine and of other rows. `other` and the result are squares of errors."""
         allowance = sqrt(self.state.rounding) + sqrt(other)
         return allowance * allowance
 

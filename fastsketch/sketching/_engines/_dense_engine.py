@@ -16,7 +16,7 @@ from fastsketch.sketching._decompose import leading
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, SketchEngine, check_gains
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, Known
 from fastsketch.sketching._engines._setting import EngineSetting
-from fastsketch.sketching._plain_rows import lies_well, plain_rows
+from fastsketch.sketching._plain_rows import is_readable_in_place, plain_rows
 
 
 class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
@@ -49,7 +49,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return kernel.DenseState(self.setting, self.capacity_for(self.setting), self.n_features, self.dtype)
 
     def measure(self, rows: Any) -> tuple[bool, int]:
-        return lies_well(rows, self.dtype), self.n_features * self.dtype.itemsize
+        return is_readable_in_place(rows, self.dtype), self.n_features * self.dtype.itemsize
 
     def cut(self, rows: Any) -> NDArray[Any]:
         return plain_rows(rows, self.dtype)  # a slice of sparse rows, made dense, is no longer than the buffer
@@ -69,13 +69,13 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return piece[start:stop]
 
     def flush(self) -> None:
-        """Apply pending weights, decay and centring to the buffer, and shrink it. An exact sum adds the rows to A'A
-        instead.
+        """Apply pending weights, decay and centring to the buffer, then shrink it, or add its rows to the exact sum
+        A'A.
         """
         kernel.flush_now(self.buffer, self.state)
 
     def new_rows(self) -> slice:
-        """Return the slice of the buffer, and of ``root``, that holds the rows added since the last shrink."""
+        """Return the positions of the rows added since the last shrink, as a slice of the buffer and of ``root``."""
         return slice(self.capacity - self.state.fill, self.capacity - self.state.kept)
 
     def own_arrays(self) -> Arrays:
@@ -85,7 +85,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         self.buffer[self.capacity - self.state.fill :] = own["buffer"]
 
     def settled_rows(self) -> NDArray[Any]:
-        """Apply pending decay, centring and row factors to the buffer, and return its rows as a view."""
+        """Apply decay, centring and row factors that are still pending, and return a view of the buffer's rows."""
         kernel.settle_now(self.buffer, self.state)
         kept = self.state.kept
         self.buffer[self.capacity - kept :] *= self.gain[:kept][::-1, np.newaxis].astype(self.dtype)
@@ -100,7 +100,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         kernel.absorb_buffer(other.buffer, other.state, self.state)
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the contents of the buffer by these rows. They count as left by a shrink if `kept`, else as new rows.
+        """Replace the rows of the buffer: by rows that a shrink has left if `kept` is True, else by new rows.
 
         Rows left by a shrink are at most sketch_size.
         """
@@ -114,8 +114,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.new_rows()]
 
     def joint_rounding(self, other: float) -> float:
-        """Combine the rounding allowances of this engine and of other rows, both given as squares. Return the squared
-        total.
+        """Add the rounding errors of this engine and of other rows. `other` and the result are squares of errors.
 
         In float32 with solver "gram" the squares are added, as within a stream.
         """
@@ -213,8 +212,8 @@ class ExactEngine(DenseEngine):
         return rows.astype(self.dtype)
 
     def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute all eigenvalues of A'A, ascending, and the top k eigenvectors as rows. Their rounding error is added
-        to the state.
+        """Compute all eigenvalues of A'A, ascending, and the top k eigenvectors as rows. The state counts their
+        rounding.
         """
         state = self.state
         values, vectors = top_eigh(self.cov.copy(), k)
@@ -224,10 +223,10 @@ class ExactEngine(DenseEngine):
         return values, vectors
 
     def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64], EngineSetting]:
-        """Compute all eigenvalues of A'A, ascending, and as many top eigenvectors as the sketch has rows. Return both,
-        and the settings of that size.
+        """Compute the eigenvalues of A'A, ascending, as many top eigenvectors as the sketch needs, and its settings.
 
-        With a tolerance l is the smallest that meets it.
+        There are as many eigenvectors as the sketch has rows. With a tolerance the settings have the smallest sketch
+        size that meets it.
         """
         if self.state.fill:
             self.flush()
@@ -243,7 +242,7 @@ class ExactEngine(DenseEngine):
         return values, vectors[len(vectors) - wanted :], setting
 
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Describe the rows by the leading eigenvalues and eigenvectors of A'A.
+        """Compute the leading eigenvalues and eigenvectors of A'A, and return them as the description of the sketch.
 
         Rows of the buffer are added to A'A first, unless all rows are in the buffer and fit into the sketch.
 
@@ -277,7 +276,7 @@ class ExactEngine(DenseEngine):
             rows = np.empty((0, self.n_features), self.dtype)
         else:
             rows = other.settled_rows()
-        correction = self.take_over(other)
+        correction = self.add_sums(other)
         if correction is not None:
             rows = np.vstack([rows, correction])
         for start in range(0, len(rows), self.capacity):

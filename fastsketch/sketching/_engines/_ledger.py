@@ -26,9 +26,7 @@ MOST = 1e300
 
 
 class Known(NamedTuple):
-    """The directions and squared lengths of a sketch's rows, with estimates of the stream's sum of squares along and
-    outside of them.
-    """
+    """The singular directions of a sketch, with estimates of the stream's sum of squares along and outside them."""
 
     squares: Matrix  # (r,) of B, descending
     vt: Matrix  # (r, d) orthonormal
@@ -38,27 +36,27 @@ class Known(NamedTuple):
     n_features: int  # d: vt may be without columns that are zero
 
     def turned(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Express the matrices `seen` and `leaked` in another orthonormal basis, and return both."""
+        """Convert the mass estimates `seen` and `leaked` to another orthonormal basis vt (r, d). Return both."""
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T
         return turn @ self.seen @ turn.T, turn @ self.leaked @ turn.T + outside * self.density
 
     @property
     def density(self) -> float:
-        """Return the removed sum of squares per dimension orthogonal to the sketch's directions."""
+        """Return the mass outside the sketch's directions, divided by the number of dimensions outside."""
         outside = self.n_features - len(self.vt)
         return self.lost / outside if outside > 0 else 0.0
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
-    """Return the log of what shrinks removed as a dict of named arrays, which is empty without a log."""
+    """Return a sketch's log of removed mass as a dict of named arrays, which is empty for a sketch without a log."""
     if ledger is None:
         return {}
     return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
 
 
 def validate_ledger(arrays: Arrays, side: int) -> None:
-    """Raise ValueError unless these arrays are a valid log of what shrinks removed, for the sketch size `side`."""
+    """Raise ValueError unless saved arrays are a valid log of removed mass for a sketch of size `side`."""
     for name in ("seen", "leaked"):
         matrix = checks.finite(arrays, name, (side, side))
         largest = float(np.abs(matrix).max(initial=0.0))
@@ -69,7 +67,7 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """Restore the log of what shrinks removed from named arrays. Do nothing if the sketch keeps no log."""
+    """Restore a sketch's log of removed mass from named arrays, in place; without a log (None) do nothing."""
     if ledger is None:
         return
     np.asarray(ledger.seen)[:] = arrays["seen"]
@@ -78,7 +76,7 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
 
 
 def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
-    """Return the arrays of the log of what shrinks removed, cut or padded with zeros to another sketch size."""
+    """Return the arrays of a sketch's log of removed mass, cut or padded with zeros to the sketch size `side`."""
     arrays = ledger_arrays(ledger)
     for name in arrays.keys() - {"lost"}:
         whole, arrays[name] = arrays[name], np.zeros((side, side))
@@ -88,7 +86,7 @@ def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
 
 
 def weaken(ledger: Ledger | None, factor: float) -> None:
-    """Multiply all sums in the log of what shrinks removed by a factor, in place. Do nothing without a log."""
+    """Multiply all sums in a sketch's log of removed mass by a factor, in place; without a log (None) do nothing."""
     if ledger is not None:
         np.asarray(ledger.seen)[:] *= factor
         np.asarray(ledger.leaked)[:] *= factor
@@ -97,8 +95,7 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 @one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> Known:
-    """Describe a buffer of new and retained rows by its singular directions, squared lengths, and sums of squares along
-    them.
+    """Compute the singular directions of a buffer's rows, and estimate the stream's mass (sum of squares) along each.
 
     Retained rows are orthogonal, and in the order of the ledger.
     """
@@ -119,8 +116,8 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: in
 
 @one_blas_thread
 def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
-    """Merge two sketches and extra rows, with a shrink to n_keep rows if there are more than `most`. Return the sketch
-    and the subtracted square.
+    """Merge two sketches and extra rows. Return the merged sketch, and the value that a shrink subtracted (0 without a
+    shrink).
     """
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
     s, vt = decompose(np.vstack([*stack, extra]))

@@ -56,7 +56,7 @@ class MappedEngine:
 
     @staticmethod
     def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
-        """Return the random map that every block of rows passes through."""
+        """Return the random map that compresses every block of rows."""
         assert setting.compressor is not None
         return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
 
@@ -126,8 +126,9 @@ class MappedEngine:
     def _move_mean(
         self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
     ) -> NDArray[Any] | None:
-        """Update the mean by that of further rows. Return the row that corrects the sketch for different means, or
-        None.
+        """Merge the mean of further rows into the mean of this engine.
+
+        Returns the row by which the sketch must be extended because the two means differ, or None.
 
         FROSH Algorithm 1, step 7.
         """
@@ -153,8 +154,7 @@ class MappedEngine:
         return self.inner.reduce()
 
     def known(self, most: int | None = None) -> Known:
-        """End the current block, and describe the sketch of the mapped rows by its singular directions and squared
-        lengths.
+        """End the current block, and compute the singular directions and squared lengths of the sketch of mapped rows.
 
         Callers work on a clone.
         """
@@ -167,9 +167,10 @@ class MappedEngine:
         self.inner.fade(factor)
         self._settled_weight *= factor
 
-    def take_over(self, other: "MappedEngine") -> NDArray[Any] | None:
-        """Add the mean and the number of rows of another engine to this one. Return the row that corrects for different
-        means, or None.
+    def add_sums(self, other: "MappedEngine") -> NDArray[Any] | None:
+        """Merge the mean and the number of rows of another engine, but not its sketch, into this one.
+
+        Returns the row by which the sketch must be extended because the two means differ, or None.
 
         The other engine is settled.
         """
@@ -200,8 +201,10 @@ class MappedEngine:
         sized_map, compressor = cls.map_for(setting, n_features), setting.compressor
         assert compressor is not None  # or there would be no map
         inner = cls.inner_setting(setting, sized_map)
-        dense_form(inner).validate(_named(arrays, "inner_"), inner, n_features, dtype=dtype)
-        MappedBlock.validate(_named(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center)
+        dense_form(inner).validate(_without_prefix(arrays, "inner_"), inner, n_features, dtype=dtype)
+        MappedBlock.validate(
+            _without_prefix(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center
+        )
         checks.finite(arrays, "mean", (n_features if setting.center else 0,))
         checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
         checks.not_negative(arrays, "settled", (1,))
@@ -217,8 +220,8 @@ class MappedEngine:
         self._settled_low[:] = arrays["mean_low"]
         self._settled_weight = float(arrays["settled"][0])
         self._settled_rows, index = (int(value) for value in arrays["place"])
-        self.inner.restore(_named(arrays, "inner_"))
-        self.block.restore(_named(arrays, "block_"), index)
+        self.inner.restore(_without_prefix(arrays, "inner_"))
+        self.block.restore(_without_prefix(arrays, "block_"), index)
 
     def clone(self) -> Self:
         """Return an independent copy of the engine."""
@@ -227,5 +230,5 @@ class MappedEngine:
         return other
 
 
-def _named(arrays: Arrays, prefix: str) -> Arrays:
+def _without_prefix(arrays: Arrays, prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

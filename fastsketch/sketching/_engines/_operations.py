@@ -27,7 +27,8 @@ MOST_BYTES = 1e9
 
 
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
-    """Create an empty sketch engine of the kind that suits a stream beginning with `rows`, dense or CSR.
+    """Create an empty engine for a stream. Its kind (mapped, sparse or dense) depends on the settings and the first
+    rows.
 
     The choice depends on the first row only, so that it does not depend on how rows are split into batches. ValueError
     for sparse rows with solver "svd", whose buffer is dense, if it would take more than MOST_BYTES.
@@ -70,8 +71,9 @@ Buffer = DenseEngine | SparseEngine
 Weights = NDArray[np.float64] | None
 
 
-def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Add a batch of rows, growing the sketch size if a tolerance requires it. Return the engine that has the rows.
+def add_rows(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
+    """Add a batch of rows. Return the engine that has learned them: this one, or a larger one if a tolerance requires
+    it.
 
     All rows are added, or none. If they may cause a shrink that exceeds the tolerance, the returned engine is a new
     one, and the given one does not change.
@@ -93,10 +95,10 @@ def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
 
 
 def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
-    """Add n validated rows, and return the engine that has them. A shrink that removes too much is rolled back, and a
-    larger engine continues.
+    """Add n validated rows, and return the engine that has learned them, with a larger sketch size if necessary.
 
-    Rows are added in steps of at most one shrink.
+    Rows are added in steps of at most one shrink. A shrink that removes too much for the tolerance is rolled back, and
+    an engine of a larger sketch size continues.
     """
     start = 0
     while start < n:
@@ -107,9 +109,9 @@ def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
         saved = engine.arrays(copy=True) if engine.setting.grows and stop - start == room else None
         engine.absorb(part, part_weights)
         start = stop
-        if saved is not None and _too_much(engine):
+        if saved is not None and _exceeds_tolerance_share(engine):
             engine.restore(saved)
-            engine = _with_room_for(engine, part, part_weights)
+            engine = _add_with_larger_size(engine, part, part_weights)
     return engine
 
 
@@ -119,8 +121,8 @@ def _rule(engine: Buffer) -> Tolerance:
     return tolerance
 
 
-def _too_much(engine: Buffer) -> bool:
-    """Return True if shrinks have used up their share of the tolerance and the sketch size may still grow."""
+def _exceeds_tolerance_share(engine: Buffer) -> bool:
+    """Return True if the sketch must grow: shrinks have used up their share of the tolerance, and it may grow."""
     tolerance, size = _rule(engine), engine.setting.sketch_size
     return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
 
@@ -130,7 +132,7 @@ def misses_tolerance(engine: AnyEngine) -> bool:
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _rule(engine).spent(engine.state, 1.0)
 
 
-def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
+def _add_with_larger_size(engine: Buffer, part: Any, weights: Weights) -> Buffer:
     """Add rows that would cause a shrink to an engine with a larger sketch size instead. Return that engine."""
     tolerance, d = _rule(engine), engine.n_features
     larger = engine.resized(tolerance.bounded(tolerance.next_size(engine.setting.sketch_size), d))
@@ -157,10 +159,8 @@ def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def to_read(engine: AnyEngine) -> AnyEngine:
-    """Return a copy of an engine to read results from. With a tolerance, the copy is shrunk to the smallest size that
-    meets it.
-    """
+def copy_to_read(engine: AnyEngine) -> AnyEngine:
+    """Return a copy of an engine from which to read results. With a tolerance it gets the smallest size."""
     clone = engine.clone()
     if isinstance(clone, MappedEngine) or not clone.setting.grows:
         return clone
@@ -178,7 +178,7 @@ def to_read(engine: AnyEngine) -> AnyEngine:
 
 
 def _smallest_size(engine: Buffer) -> int:
-    """Return the smallest sketch size that meets the tolerance, or the largest allowed size if that is less."""
+    """Return the smallest sketch size that meets the tolerance, but at most the largest size that is allowed."""
     tolerance, settled = _rule(engine), engine.clone()
     squares, whole = settled.leading_squares()
     size = tolerance.smallest_to_read(squares, settled.state, settled.dtype)
@@ -211,7 +211,7 @@ def merge_engines(
         assert isinstance(theirs, MappedEngine)  # the parameters agree
         mine.settle()
         theirs.settle()
-        correction = mine.take_over(theirs)
+        correction = mine.add_sums(theirs)
         inner = merge_engines(mine.inner, theirs.inner)
         assert isinstance(inner, DenseEngine)  # as both were
         mine.inner = inner
@@ -235,10 +235,10 @@ def merge_engines(
         return merge_growing(mine, theirs, mine.setting.tolerance)
     if mine.ledger is not None:
         known = mine.known(), theirs.known()
-        _put_joined(mine, known, mine.take_over(theirs))
+        _put_joined(mine, known, mine.add_sums(theirs))
         return mine
     parts = [mine.reduce(), theirs.reduce()]
-    correction = mine.take_over(theirs)
+    correction = mine.add_sums(theirs)
     if correction is not None:
         parts.append(correction)
     return _with_rows(mine, np.vstack(parts))
@@ -247,10 +247,9 @@ def merge_engines(
 def merges_in_place(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> bool:
-    """Return True if two engines merge by adding the second one's rows to the first: dense, of equal settings and
-    scale, without centring.
+    """Return True if two engines can be merged in the simplest way, by adding the rows of the second to the first.
 
-    There is no decay, tolerance or log of removed mass either.
+    They must be dense, of equal settings and scale, without centring, decay, tolerance and log of removed mass.
     """
     setting = theirs.setting
     return (
@@ -265,9 +264,7 @@ def merges_in_place(
 
 
 def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
-    """Replace the rows of an engine by the given rows, after one shrink if they are too many. Return the same
-    engine.
-    """
+    """Replace the rows of an engine by others, which are shrunk first if they are too many. Return the engine."""
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
@@ -300,7 +297,7 @@ def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> 
         parts = [np.sqrt(one.squares)[:, np.newaxis] * one.vt for one in known]
     else:
         parts = [mine.settled_rows(), theirs.settled_rows()]
-    correction = mine.take_over(theirs)
+    correction = mine.add_sums(theirs)
     if correction is not None:
         parts.append(correction)
     rows = np.vstack(parts)
@@ -314,9 +311,7 @@ def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> 
 
 
 def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
-    """Merge two sketches and the row that corrects for their different means. The result replaces the buffer of
-    `mine`.
-    """
+    """Merge two sketches, and the row that corrects for their different means, into the engine `mine`."""
     extra = np.empty((0, mine.width)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
     most = mine.most_rows(mine.setting)
@@ -357,9 +352,7 @@ def with_columns_multiplied(
 
 
 def put_known(engine: AnyBuffer, known: Known) -> None:
-    """Replace an engine's buffer, and its log of what shrinks removed, by the given sketch of at most
-    sketch_size rows.
-    """
+    """Write a sketch of at most sketch_size rows to an engine: its buffer, and its log of removed mass."""
     size = engine.setting.sketch_size
     k = len(known.squares)
     engine.replace_rows((np.sqrt(known.squares)[:, np.newaxis] * known.vt)[::-1].astype(engine.dtype))
@@ -384,8 +377,9 @@ def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], flo
 
 
 def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
-    """Shrink rows once with the settings of an engine, and return them. Add the subtracted square and the rounding
-    error to the engine's state.
+    """Shrink rows once with the settings of an engine, and return the remaining rows.
+
+    The subtracted square and the rounding error are added to the engine's sums.
     """
     kept, bench = _flushed(rows, engine.setting)
     engine.state.shrinkage += bench.shrinkage
@@ -394,7 +388,7 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _flushed(rows: NDArray[Any], setting: EngineSetting) -> tuple[NDArray[Any], DenseEngine]:
-    """Shrink rows once in a temporary engine with these settings. Return the remaining rows and that engine."""
+    """Shrink rows once in a temporary engine. Return the remaining rows, and the engine for its sums."""
     size = setting.sketch_size
     alone = EngineSetting(size, setting.share_lowered, buffer_size=max(0, len(rows) - size), solver="gram")
     bench = DenseEngine(alone, rows.shape[1], dtype=rows.dtype)

@@ -83,8 +83,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return np.concatenate([self.slot_columns, theirs[self._map.find(theirs, self.width) == self.width]])
 
     def on_columns(self, columns: NDArray[np.int64]) -> Self:
-        """Return an engine of the same rows that stores the given columns, in this order. They must include all columns
-        stored now.
+        """Return an engine with the same rows that stores exactly the given columns, in this order.
+
+        They must include all columns that this engine stores.
         """
         own = self.slot_columns
         if np.array_equal(own, columns):
@@ -94,8 +95,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def in_slots(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Select the stored columns of an array that has all columns. New columns with nonzero entries are added to the
-        stored ones.
+        """Convert an array with all d columns to the columns that the engine stores. Columns that are new and not zero
+        get stored.
         """
         self._map.forget(self.width)
         self._map.add(np.flatnonzero(rows.reshape(-1, self.n_features).any(axis=0)))
@@ -110,7 +111,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @classmethod
     def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
-        """Return the settings for a new stream with this many columns. Very wide streams get a larger buffer."""
+        """Adapt settings to a new stream of n_features columns: very wide rows get a larger buffer. Return the
+        settings.
+        """
         wide = n_features >= WIDE and setting.buffer_size is None and setting.tolerance is None and not setting.center
         return replace(setting, shrinks=SHRINKS if wide else 1)
 
@@ -228,7 +231,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Return True if the number of stored values, rather than of rows, may cause a shrink during this batch."""
+        """Return True if the number of stored values, and not of rows, may cause a shrink in this batch."""
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
         many = self._n_new + rows.shape[0] >= state.block
@@ -249,9 +252,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return {name: array.copy() for name, array in out.items()}
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return True if an interrupted batch was added completely and no shrink is due, so that it must not be rolled
-        back.
-        """
+        """Return True if a batch was complete when it was interrupted, and no shrink is due: it is not rolled back."""
         state = self.state
         due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
         return "z" not in saved and self.n_rows == n_rows and not due
@@ -273,10 +274,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         state.data[:used] = own["data"]
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Return leading squared singular values of the buffer, and whether these are all of them. The buffer is shrunk
-        without shortening rows.
+        """Compute the leading squared singular values of the buffer. Return them, descending, and whether they are all.
 
-        This never makes the new rows dense.
+        The buffer is shrunk, without shortening retained rows. New rows are not made dense.
         """
         state, setting = self.state, self.setting
         if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
@@ -290,8 +290,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def columns(self) -> NDArray[Any]:
-        """Return the rows of the sketch as the columns of a view: rows left by shrinks, without their factors `gain`,
-        then new rows.
+        """Return the rows of the sketch as the columns of a view: retained rows, without their factors, then new rows.
 
         For a sketch that neither centres nor grows. Changes the state: callers work on a clone that is not used for
         rows afterwards.
@@ -313,7 +312,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return self.z[:, : state.fill]
 
     def multiply_kept(self, power: float) -> None:
-        """Multiply the weight of the rows that earlier shrinks have processed by `power`."""
+        """Multiply the weight of all rows up to the last shrink by a factor, in the buffer, the sums and the log."""
         if power != 1.0:
             self.multiply(float(np.sqrt(power)))
             self.state.shrinkage *= power
@@ -321,7 +320,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
             weaken(self.ledger, power)
 
     def settled_rows(self) -> NDArray[Any]:
-        """Apply pending decay and centring to the buffer, and return its rows as a new dense array.
+        """Apply decay and centring that are still pending, and return the buffer's rows as a new dense array.
 
         There are at most sketch_size rows.
         """
@@ -351,7 +350,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return out
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the contents of the buffer by these rows, at most sketch_size, which count as left by a shrink."""
+        """Replace the rows of the buffer by at most sketch_size rows, which count as left by a shrink."""
         self.z[:, : len(rows)] = rows[::-1].T
         self.state.fill = self.state.kept = len(rows)
         self.state.age = -1  # the rows need not be orthogonal
@@ -363,9 +362,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
 
 def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]) -> Arrays:
-    """Move the stored columns of a saved sparse engine: what was at position i is at slots[i] in the returned
-    arrays.
-    """
+    """Reorder the stored columns in the saved arrays of a sparse engine: column i moves to position slots[i]."""
 
     def moved(array: NDArray[Any]) -> NDArray[Any]:
         out = np.zeros((len(columns), *array.shape[1:]), array.dtype)

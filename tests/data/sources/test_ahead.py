@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastsketch.data.sources import _source, open_rows
-from fastsketch.data.sources._prefetch import ALIVE, ahead
+from fastsketch.data.sources._prefetch import ALIVE, prefetch
 from tests.data.sources.helpers import ROWS, all_rows
 
 
@@ -26,14 +26,14 @@ def numbers(n, made=None, error=None):
 
 
 def test_all_items_in_order():
-    assert list(ahead(numbers(100))) == list(range(100))
-    assert list(ahead(numbers(0))) == []
+    assert list(prefetch(numbers(100))) == list(range(100))
+    assert list(prefetch(numbers(0))) == []
     assert threads() == []
 
 
 def test_at_most_two_ahead():
     made = []
-    items = ahead(numbers(100, made))
+    items = prefetch(numbers(100, made))
     assert made == [] and threads() == []  # nothing is done before it is asked for
     for k in range(10):
         assert next(items) == k
@@ -47,7 +47,7 @@ def test_at_most_two_ahead():
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), MemoryError()])
 def test_errors_come_through_after_what_was_made_before(error):
-    items = ahead(numbers(3, error=error))
+    items = prefetch(numbers(3, error=error))
     assert [next(items) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(type(error)):
         next(items)
@@ -55,13 +55,13 @@ def test_errors_come_through_after_what_was_made_before(error):
 
 
 def test_whoever_stops_early_leaves_no_thread():
-    for k in ahead(numbers(100)):
+    for k in prefetch(numbers(100)):
         if k == 3:
             break
     gc.collect()
     assert threads() == []
     with pytest.raises(KeyboardInterrupt):  # as if Ctrl-C came while an item is worked on
-        for _ in ahead(numbers(100)):
+        for _ in prefetch(numbers(100)):
             raise KeyboardInterrupt
     gc.collect()
     assert threads() == []
@@ -76,7 +76,7 @@ def test_what_is_read_is_closed():
         finally:
             closed.append(threading.current_thread().name)
 
-    reading = ahead(items())
+    reading = prefetch(items())
     next(reading)
     reading.close()
     assert [name.partition("_")[0] for name in closed] == ["fastsketch-read"]
