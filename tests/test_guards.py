@@ -16,7 +16,6 @@ import pytest
 
 import fastsketch as fs
 from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch.lowrank._answers import LowRankAnswers
 from fastsketch.neighbours.hashing._hasher import Hasher
 from tests.reliability.zoo import SPECIMENS, dense_rows
 
@@ -70,7 +69,7 @@ def arguments(specimen, model):
         "predict_block": lambda m: m.predict_block([0]),
         "predict_interval": lambda m: m.predict_interval(rows),
         **{
-            name: (lambda m, name=name: getattr(m, name)(*pair if isinstance(m, LowRankAnswers) else [rows]))
+            name: (lambda m, name=name: getattr(m, name)(*pair if isinstance(m, fs.LowRankModel) else [rows]))
             for name in ("decision_function", "predict", "predict_proba")
         },
     }
@@ -118,7 +117,7 @@ FREE_OF = {
     fs.SketchedEASE: {"item_ids"},
     fs.SketchedRidge: {"n_targets", "is_exact"},
     fs.GroupSketches: {"keys", "values", "items"},  # views, which read when they are read
-    LowRankAnswers: {
+    fs.LowRankModel: {
         "row_ids",
         "column_ids",
         "shape",
