@@ -10,7 +10,7 @@
 #define fs_ql(n, d, e, values, z, ld) FS_TYPED(fs_ql, d)(n, d, e, values, z, ld)
 
 /* Eigenvalues, ascending, and eigenvectors (columns of z) of the n x n matrix with diagonal d and subdiagonal e, whose
- * entries are at most about 1. Like LAPACK's stedc for n <= 25, twice as fast for n = 16: rotations are computed
+ * entries are at most about 1. Like LAPACK's stedc for n <= 25, but faster: rotations are computed
  * in double with one root and one division each, and applied to whole registers. Returns 0, or the number of an
  * eigenvalue that was not found. */
 int fs_ql_s(ptrdiff_t n, const float *d, const float *e, double *values, float *z, ptrdiff_t ld);

@@ -1,6 +1,6 @@
 """Top eigenvectors of a symmetric tridiagonal matrix by divide and conquer.
 
-Like LAPACK's stedc, with four differences that make it two to three times as fast: the roots of the secular equation are
+Like LAPACK's stedc, with four differences that make it faster: the roots of the secular equation are
 found eight at a time (csrc/fs_secular), the leaves are solved by our own QL iteration (csrc/fs_ql), the last merge forms
 only the requested eigenvectors, and deflated columns are not moved. Disjoint blocks, and columns of one merge, are parts
 for the threads of the pool; the split depends on sizes only.
