@@ -97,7 +97,7 @@ def _whole(d, _):
 
     def eigenpairs(x):
         model.update(x[np.newaxis], np.ones(1))
-        (state,) = model._model_state.states.held
+        (state,) = model._model_state.states.main_learners
         rank, n = state.count[RANK], state.count[ROWS]
         return np.maximum(state.lam[:rank], 0.0), state.turn[:rank, :n], state.rows.rows[:n]
 

@@ -108,8 +108,10 @@ def orthonormal_basis(block: Array, previous_vectors: Array) -> Array:
     dtype, basis = block.dtype, project_out(previous_vectors, block)
     try:
         for _ in range(2):
-            orthonormal = basis @ np.linalg.inv(np.linalg.cholesky(gram_matrix(basis))).T.astype(dtype)
-            basis = project_out(previous_vectors, orthonormal)
+            inverse = np.linalg.inv(np.linalg.cholesky(gram_matrix(basis))).T
+            if np.abs(inverse).max() > np.finfo(dtype).max:
+                raise np.linalg.LinAlgError("the columns are linearly dependent up to underflow")
+            basis = project_out(previous_vectors, basis @ inverse.astype(dtype))
     except np.linalg.LinAlgError:
         basis, r = np.linalg.qr(project_out(previous_vectors, block))
         if previous_vectors.shape[1]:

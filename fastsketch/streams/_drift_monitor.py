@@ -648,8 +648,9 @@ class DriftMonitor(Model):
             return
         checks.only(arrays, *names, "first", "watched", "centre", "directions", "unit", "table")
         smallest_variance = state.get("smallest_variance", EARLIER_SMALLEST_VARIANCE)
-        if smallest_variance not in (allowed := (SMALLEST_VARIANCE, EARLIER_SMALLEST_VARIANCE)):
-            raise ValueError(f"smallest_variance must be one of {allowed}, got {smallest_variance!r}")
+        if smallest_variance not in (SMALLEST_VARIANCE, EARLIER_SMALLEST_VARIANCE):
+            values = f"{SMALLEST_VARIANCE} or {EARLIER_SMALLEST_VARIANCE}"
+            raise ValueError(f"smallest_variance must be {values}, got {smallest_variance!r}")
         watched = checks.array_of(arrays, "watched", (min(d, MAX_WATCHED),), np.dtype(np.intp))
         if (np.diff(watched) <= 0).any() or watched[0] < 0 or watched[-1] >= d:
             raise ValueError(f"watched must be ascending columns of {d}")

@@ -120,10 +120,11 @@ def _quantile_of_largest(group: Floats) -> Floats:
 
     Its probability is that of f independent normal variables that are all smaller.
     """
-    tail = 2.0 * ndtr(-np.abs(group).max(axis=-1))
+    tail = np.asarray(2.0 * ndtr(-np.abs(group).max(axis=-1)), np.float64)
     # where all statistics are 0 the quantile would be infinite
     log_smaller = group.shape[-1] * np.log1p(-np.minimum(tail, 1.0 - float(np.finfo(float).eps)))
-    return -ndtri_exp(np.minimum(np.log(-np.expm1(log_smaller)), -float(np.finfo(float).tiny)))
+    log_tail = np.minimum(np.log(-np.expm1(log_smaller)), -float(np.finfo(float).tiny))
+    return -np.asarray(ndtri_exp(log_tail), np.float64)
 
 
 def random_permutations(seed: int, moment: int, batch: int, n: int, width: int) -> Places:
