@@ -139,7 +139,7 @@ class _Rows:
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
-        """Convert squares of scaled rows to the units of the original rows."""
+        """Convert squared values, computed from rows divided by a power of two, to the units of the rows as given."""
         back = ldexp(1.0, self.exponent)
         with np.errstate(over="ignore", under="ignore"):
             return squares * back * back

@@ -57,7 +57,7 @@ class Product(NamedTuple):
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Return the sum of two products, in the array of this one; an array that both share holds the sum already."""
+        """Add another product in place and return the sum; two that share one array have added to it already."""
         if other.product is not self.product:
             np.add(self.product, other.product, out=self.product)
         return type(self)(

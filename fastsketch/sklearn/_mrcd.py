@@ -168,7 +168,7 @@ class Scorer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A Gaussian fitted to selected rows of a sample. Their moments allow cross-validation without a new fit."""
+    """A Gaussian fitted to selected rows of a sample, with the moments that cross-validation needs."""
 
     scorer: Scorer
     moments: Moments  # of the selected rows

@@ -231,7 +231,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Return True if the number of stored values, and not of rows, may cause a shrink in this batch."""
+        """Return True if this batch may bring enough rows and stored values for a shrink."""
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
         many = self._n_new + rows.shape[0] >= state.block
