@@ -133,19 +133,19 @@ def test_one_sentence():
 # First words of the docstrings of functions. A verb that is not among them may be added; anything else is no beginning.
 VERBS = """
 Accept Adapt Add Adjust Allocate Answer Append Apply Approximate Ask Assign Average Begin Blend Block Bound Bring
-Calibrate Call Centre Change Check Choose Classify Clear Clip Close Collect Combine Compare Compile Complete Compute
-Concatenate Convert Copy Count Create Cut Decide Declare Decode Decorate Delay Delete Describe Detect Determine Discount
-Dispatch Divide Do Draw Drop Encode End Enlarge Ensure Escape Estimate Evaluate Execute Expand Express Extend Extract
-Feed Fetch Fill Filter Find Finish Fit Flip Fold Forget Format Freeze Give Go Group Halve Handle Hash Hold Identify
-Import Improve Include Increase Initialise Install Iterate Join Keep Learn Leave Let Limit Link List Load Locate Lock
-Log Look Lower Make Map Mark Match Measure Merge Minimise Mix Monitor Move Multiply Name Normalise Note Offer Open
-Orthogonalise Override Pack Pad Parse Permute Play Plot Predict Prefetch Prepare Print Process Project Propagate Provide
-Put Query Raise Rank Read Rebuild Recommend Record Recover Redirect Reduce Refine Refuse Reject Release Remove Rename
-Reorder Repeat Replace Report Rescale Reset Restore Resume Retry Return Rotate Round Run Sample Save Say Scale Schedule
-Score Seal Search See Select Send Serialise Set Settle Show Shrink Shuffle Silence Simulate Sketch Skip Solve Sort Split
-Spread Stack Standardise Start Stop Store Strip Submit Subsample Subtract Sum Suppress Swap Symmetrise Sync Take Tell
-Test Track Train Transform Traverse Truncate Try Undo Unpack Update Use Validate Verify Visit Wait Warn Whiten Wrap
-Write Yield
+Calibrate Call Centre Change Check Choose Classify Clear Clip Close Cluster Collect Combine Compare Compile Complete
+Compress Compute Concatenate Convert Copy Count Create Cut Decide Declare Decode Decorate Delay Delete Describe Detect
+Determine Discount Dispatch Divide Do Draw Drop Empty Encode End Enlarge Ensure Escape Estimate Evaluate Execute Expand
+Express Extend Extract Factorise Feed Fetch Fill Filter Find Finish Fit Flip Fold Forget Format Freeze Give Go Group
+Halve Handle Hash Hold Identify Import Improve Include Increase Initialise Install Iterate Join Keep Learn Leave Let
+Limit Link List Load Locate Lock Log Look Lower Make Map Mark Match Measure Merge Minimise Mix Monitor Move Multiply
+Name Normalise Note Offer Open Orthogonalise Override Overwrite Pack Pad Parse Permute Plan Play Plot Predict Prefetch
+Prepare Print Process Project Propagate Provide Put Query Raise Rank Read Rebuild Recommend Record Recover Redirect
+Reduce Refine Refit Refuse Reject Release Remove Rename Reorder Repeat Replace Report Rescale Reset Restore Restrict
+Resume Retry Return Rotate Round Run Sample Save Say Scale Schedule Score Seal Search See Select Send Serialise Set
+Settle Show Shrink Shuffle Silence Simulate Sketch Skip Solve Sort Split Spread Stack Standardise Start Stop Store Strip
+Submit Subsample Subtract Sum Summarise Suppress Swap Symmetrise Sync Take Tell Test Track Train Transform Traverse
+Truncate Try Undo Unpack Update Use Validate Verify Visit Wait Warn Whiten Wrap Write Yield
 """
 
 

@@ -21,7 +21,8 @@ _APART = 0.8
 
 @one_blas_thread
 def decompose(rows: Matrix) -> tuple[Matrix, Matrix]:
-    """Compute the singular values and right singular vectors of a matrix, without those that are only rounding error.
+    """Compute the singular values and right singular vectors of a sketch's rows. Singular values that are only rounding
+    error are dropped, with their vectors.
 
     Returns s (r,), descending, and vt (r, d) for rows (m, d).
 
@@ -56,8 +57,8 @@ def _rank(s: Matrix) -> int:
 
 
 def _straightened(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | None:
-    """Express nearly orthogonal rows as the product of a triangular and an orthonormal matrix. Return None if they are
-    far from orthogonal.
+    """Factorise nearly orthogonal rows as L V, with L triangular (r, r) and V orthonormal (r, d), to speed up their
+    SVD. Return (L, V), or None if the rows are far from orthogonal.
 
     Returns matrices (r, r) and (r, d); the rows are sorted by length, the longest first.
 
@@ -90,7 +91,8 @@ MISSED = 1e-3
 
 
 def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
-    """Compute the k largest eigenvalues, in descending order, and the eigenvectors of a symmetric matrix.
+    """Compute the k largest eigenvalues of a symmetric matrix, in descending order, with their eigenvectors. The
+    Lanczos method is tried first for few pairs of a large matrix.
 
     `lower` is the matrix's column-major lower triangle. Returns values (k,) and vectors (k, n).
 
@@ -105,14 +107,14 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
 
 
 def takes_lanczos(n: int, k: int) -> bool:
-    """Return True if the Lanczos method is tried first for the k leading eigenpairs of an n x n matrix."""
+    """Return True if ``leading`` tries the Lanczos method first, for the k leading eigenpairs of an n x n matrix."""
     return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
 
 
 @one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
-    """Compute the k largest eigenvalues and eigenvectors of a positive semidefinite matrix by the Lanczos method.
-    Return None if some did not converge or may have been missed.
+    """Compute the k largest eigenvalues of a positive semidefinite matrix, with their eigenvectors, by the Lanczos
+    method. Return None if some pairs did not converge or may have been missed.
 
     `times` multiplies the n x n matrix by a vector. Returns values and vectors as ``leading`` does.
     """
@@ -143,10 +145,14 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
 
 def steps(n: int, k: int) -> int:
-    """Return how many basis vectors the Lanczos method stores to find k eigenpairs of an n x n matrix."""
+    """Return the number of basis vectors that ``lanczos`` stores to find k eigenpairs of an n x n matrix. Callers
+    estimate memory from it.
+    """
     return min(n, max(2 * k + 20, 40))
 
 
 def leading_rounding(n: int, k: int) -> float:
-    """Bound the rounding error of the eigenvalues that ``leading`` computes, relative to the largest eigenvalue."""
+    """Return a bound on the rounding error of the eigenvalues that ``leading`` computes, relative to the largest
+    one.
+    """
     return LEADING_ROUNDING if takes_lanczos(n, k) else ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps)

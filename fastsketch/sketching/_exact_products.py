@@ -23,11 +23,11 @@ from fastsketch.sketching._engines import (
     DenseEngine,
     EngineSetting,
     ExactEngine,
-    Known,
+    SketchSummary,
     SparseEngine,
     decompose,
     exponent_for,
-    put_known,
+    put_summary,
     stays_sparse,
 )
 
@@ -47,7 +47,9 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class WholePass(NamedTuple):
-    """An exact sketch of all rows, with certified upper bounds of its eigenvalues and the columns' sums of squares."""
+    """Result of sketching all rows in memory exactly: the sketch engine, guaranteed upper bounds of the leading
+    eigenvalues of A'A, and the sum of squares of each column.
+    """
 
     engine: DenseEngine | SparseEngine
     certain_high: Matrix | None  # upper bounds of the leading eigenvalues of A'A, in squared units of the rows
@@ -55,7 +57,9 @@ class WholePass(NamedTuple):
 
 
 class _Rows:
-    """Validated rows in memory that are read in blocks, converted to float64, scaled, centred and weighted."""
+    """Validated rows in memory, dense or CSR, with their weights. Methods read them in blocks, converted to float64,
+    divided by a power of two, centred and weighted, so that no copy of all rows is made.
+    """
 
     def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
         self.n, self.d = rows.shape
@@ -91,17 +95,23 @@ class _Rows:
         return map(slice, range(0, length, step), range(step, length + step, step))
 
     def sparse_parts(self) -> Iterator[slice]:
-        """Yield slices of sparse rows that have about BLOCK_ENTRIES stored entries."""
+        """Yield consecutive slices of row indices, of which each selects about BLOCK_ENTRIES stored entries of the
+        sparse rows.
+        """
         step = max(1, int(BLOCK_ENTRIES * self.n / max(1, self._rows.nnz)))
         return map(slice, range(0, self.n, step), range(step, self.n + step, step))
 
     def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield dense rows in blocks of columns, each as (slice of columns, scaled, centred and weighted block)."""
+        """Yield the dense rows in blocks of columns, as pairs (slice of columns, block (n, b)). The blocks are scaled,
+        centred and weighted.
+        """
         for part in self.parts(self.d, self.n):
             yield part, self._settled(self._rows[:, part], self.mean[part], self.root)
 
     def by_rows(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield blocks of rows, each as (slice of rows, scaled, centred and weighted dense block)."""
+        """Yield the rows in dense blocks, as pairs (slice of rows, block (b, d)). The blocks are scaled, centred and
+        weighted.
+        """
         for part in self.parts(self.n, self.d):
             block = self._rows[part]
             yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
@@ -110,7 +120,9 @@ class _Rows:
         return settled(block, mean, None if self.weights is None else root, self._scale)[0]
 
     def csr(self, part: slice = slice(None)) -> Any:
-        """Return a slice of the sparse rows as a float64 CSR matrix, scaled and weighted but not centred."""
+        """Return the sparse rows, or a slice of them, as a float64 CSR matrix. They are scaled and weighted, but not
+        centred, which would make them dense.
+        """
         rows = self._rows if part == slice(None) else self._rows[part]
         if rows.dtype == np.float64 and self._scale == 1.0 and self.weights is None:
             return rows
@@ -129,7 +141,9 @@ class _Rows:
         return np.maximum(plain - self.weight * self.mean**2, 0.0)
 
     def put_into(self, engine: DenseEngine | SparseEngine) -> None:
-        """Write the total weight, number of rows, scale and mean of these rows into a sketch engine."""
+        """Write the total weight, the number of rows, the scale and the mean of these rows into a sketch engine, in
+        place. The rows of the sketch are set by the caller.
+        """
         state: SketchState = engine.state
         state.weight, state.n_rows = self.weight, self.n
         if self.seen:
@@ -139,7 +153,7 @@ class _Rows:
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
-        """Convert squared values, computed from rows divided by a power of two, to the units of the rows as given."""
+        """Convert squared values of the scaled rows to the original units: multiply them by the square of the scale."""
         back = ldexp(1.0, self.exponent)
         with np.errstate(over="ignore", under="ignore"):
             return squares * back * back
@@ -157,14 +171,15 @@ def _plain(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def rounding_of_sums(length: int, block: int, size: float) -> float:
-    """Bound the rounding error of a sum of `length` products that is accumulated in blocks. `size` is the sum of their
-    magnitudes.
+    """Return a bound on the rounding error of a sum of `length` products that is accumulated in blocks. `size` is the
+    sum of the products' magnitudes.
     """
     return (0.5 * min(block, length) + length / max(1, block) + 4.0) * _EPS * size
 
 
 class RowProducts:
-    """The n x n matrix of inner products of n rows, from which an exact sketch of few rows is computed.
+    """The n x n Gram matrix of n centred, weighted rows. An exact sketch is computed from it if there are few rows with
+    many columns.
 
     Takes memory n^2, whatever the number of columns.
     """
@@ -181,12 +196,12 @@ class RowProducts:
         lower, squares = np.zeros((n, n)), np.zeros(self.d)
         if rows.sparse:
             x, root = rows.csr(), rows.root
-            turned = x.T.tocsr()
+            transposed = x.T.tocsr()
             along = np.asarray(x @ rows.mean)
             offset = float(rows.mean @ rows.mean)
             for part in rows.parts(n, n):
                 # root root' - along root' - root along': the mean enters by linearity
-                block = (x[part] @ turned).toarray()
+                block = (x[part] @ transposed).toarray()
                 block -= np.outer(along[part], root) + np.outer(root[part], along) - offset * np.outer(root[part], root)
                 lower[part] = block
             size = float(x.data @ x.data) + rows.weight * offset
@@ -199,11 +214,14 @@ class RowProducts:
         return lower, squares, rounding_of_sums(self.d, block, float(np.trace(lower)))
 
     def eigenvalues(self) -> Matrix:
-        """Compute all eigenvalues of the matrix of inner products, in descending order, without changing it."""
+        """Return all eigenvalues of the n x n Gram matrix, in descending order. They are the squared singular values of
+        the rows. The matrix does not change.
+        """
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
     def whole(self, setting: EngineSetting) -> WholePass:
-        """Compute an exact sketch of the rows, as after a single shrink. The matrix of inner products is overwritten.
+        """Compute a sketch of the rows whose leading l - 1 singular values and directions are exact, as after a single
+        shrink. The Gram matrix is overwritten.
 
         The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
         """
@@ -217,7 +235,7 @@ class RowProducts:
         return _of_pairs(rows, setting, s, vt, self._squares, delta=delta, allowance=allowance)
 
     def _times(self, u: Matrix) -> Matrix:
-        """Compute the product of a matrix `u` (k, n) with the centred, weighted rows (n, d)."""
+        """Return the product U A of a matrix `u` (k, n) and the centred, weighted rows A (n, d)."""
         rows = self._rows
         if rows.sparse:
             return np.asarray((rows.csr().T @ u.T).T) - np.outer(u @ rows.root, rows.mean)
@@ -228,7 +246,8 @@ class RowProducts:
 
 
 def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> WholePass:
-    """Compute the exact matrix A'A of validated rows A in float64, and return it in a sketch engine for solver "exact".
+    """Compute the exact matrix A'A of validated rows A in float64. Return it in an ExactEngine, with the sum of squares
+    of each column.
 
     Takes memory d^2 in addition to the rows, and a copy of the nonzeros of CSR rows.
     """
@@ -257,7 +276,8 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
 
 
 def columns_by_density(rows: Any) -> tuple[NDArray[np.intp], int]:
-    """Return the columns of CSR rows, the densest first, and how many of them are to be multiplied as dense columns.
+    """Plan the product X'X of CSR rows X. Return the column indices, the densest first, and how many of these columns
+    are multiplied faster as a dense matrix.
 
     The m densest columns take m^2 steps of a dense product for each row, or INDEXED_STEP times the square of the number
     of their entries, whose mean is taken as the square of the mean number. Densities are those of evenly spaced rows.
@@ -270,7 +290,9 @@ def columns_by_density(rows: Any) -> tuple[NDArray[np.intp], int]:
 
 
 def csr_gram(source: _Rows, order: NDArray[np.intp], n_dense: int, out: Matrix) -> None:
-    """Write X'X of weighted sparse rows X into `out`. The first `n_dense` columns of `order` are multiplied by BLAS."""
+    """Compute X'X of weighted sparse rows X, and write it to `out`. The first `n_dense` columns of `order` are
+    multiplied as a dense matrix by BLAS.
+    """
     d = source.d
     rank = np.empty(d, np.int32)
     rank[order] = np.arange(d)
@@ -287,21 +309,21 @@ def csr_gram(source: _Rows, order: NDArray[np.intp], n_dense: int, out: Matrix) 
 
 
 def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> WholePass | None:
-    """Compute an exact sketch from the k leading singular values of CSR rows, by the Lanczos method. Return None if it
-    does not converge.
+    """Compute a sketch of CSR rows from their k leading singular values and vectors, which the Lanczos method finds
+    exactly. Return None if it does not converge.
 
     Memory 2 k + 20 vectors of length min(n, d), and a copy of the nonzeros. The certificate is the square of the next
     singular value. None if the steps do not converge, as on a flat spectrum.
     """
     source = _Rows(rows, weights, center=setting.center)
     n, d, x, root, mean = source.n, source.d, source.csr(), source.root, source.mean
-    turned = x.T
+    transposed = x.T
 
     def along(v: Matrix) -> Matrix:  # A v
         return x @ v - root * (mean @ v)
 
     def back(u: Matrix) -> Matrix:  # A'u
-        return turned @ u - mean * (root @ u)
+        return transposed @ u - mean * (root @ u)
 
     wide = n <= d
     pairs = lanczos((lambda u: along(back(u))) if wide else (lambda v: back(along(v))), min(n, d), k + 1)
@@ -330,8 +352,8 @@ def _of_pairs(
     delta: float,
     allowance: float,
 ) -> WholePass:
-    """Create a sketch from exact singular values and directions. `delta` is the square of the largest singular value
-    left out.
+    """Return a sketch (WholePass) made from exact singular values `s` and directions `vt` of the rows. `delta`, the
+    largest squared singular value left out, becomes its error bound.
     """
     setting = setting.resolved("gram")
     kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
@@ -341,14 +363,14 @@ def _of_pairs(
     squared_norm = float(column_squares.sum())
     lost = max(0.0, squared_norm - float(squares.sum()))
     directions = engine.in_slots(vt) if isinstance(engine, SparseEngine) else vt
-    put_known(engine, Known(squares, directions, np.diag(squares), none, lost, rows.d))
+    put_summary(engine, SketchSummary(squares, directions, np.diag(squares), none, lost, rows.d))
     engine.state.shrinkage, engine.state.squared_norm = delta, squared_norm
     engine.state.rounding = allowance * allowance
     return WholePass(engine, rows.unit(squares + allowance), rows.unit(column_squares))
 
 
 def row_steps(rows: Any) -> float:
-    """Count the multiply-adds of the product X'X for a CSR matrix X.
+    """Return the number of multiply-adds of the product X'X for a CSR matrix X, to compare the cost of methods.
 
     They are all pairs of entries of each row.
     """
@@ -356,7 +378,7 @@ def row_steps(rows: Any) -> float:
 
 
 def column_steps(rows: Any) -> float:
-    """Count the multiply-adds of the product X X' for a CSR matrix X.
+    """Return the number of multiply-adds of the product X X' for a CSR matrix X, to compare the cost of methods.
 
     They are all pairs of entries of each column.
     """

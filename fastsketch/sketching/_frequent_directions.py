@@ -38,9 +38,9 @@ from fastsketch.sketching._engines import (
     AnyEngine,
     EngineSetting,
     ExactEngine,
-    Known,
     MappedEngine,
     Reference,
+    SketchSummary,
     SolverName,
     SparseEngine,
     Tolerance,
@@ -53,7 +53,7 @@ from fastsketch.sketching._engines import (
     merge_engines,
     merges_in_place,
     misses_tolerance,
-    put_known,
+    put_summary,
 )
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._random_maps import Compressor, MapKind, as_compressor
@@ -302,9 +302,11 @@ class FrequentDirections(MergeableModel):
         certain_high: NDArray[np.float64] | None = None,
         estimates: NDArray[np.float64] | None = None,
     ) -> None:
-        """Replace the sketch's engine and second-pass results together, and clear the cached results."""
-        known = regained, certain_high, estimates
-        (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), known
+        """Set the sketch's engine and the results of a second pass together, so that an interrupt leaves a consistent
+        state. The cached results are cleared.
+        """
+        bounds = regained, certain_high, estimates
+        (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), bounds
 
     def _is_exact(self) -> bool:
         return self._seen_engine().setting.solver == "exact"
@@ -369,7 +371,8 @@ class FrequentDirections(MergeableModel):
         self._absorb(*rows_with_weight(checked, as_weights(sample_weight, checked.shape[0])))
 
     def _absorb(self, checked: Any, weights: NDArray[np.float64] | None) -> None:
-        """Add validated rows to the sketch. If a row is refused, the sketch is unchanged.
+        """Add validated rows to the sketch: all of them, or none if one is refused. The first rows decide which engine
+        is created.
 
         A row of weight 0 adds nothing, but with ``decay`` it ages the rows before it. ``update`` removes such rows
         before it calls this method; a model that holds rows out for validation passes them with weight 0.
@@ -432,7 +435,8 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Replace this sketch's state by the given engine, in which no shrink may have shortened a retained row.
+        """Set the state of this sketch to an engine that was made from all rows at once. No shrink may have shortened a
+        retained row.
 
         certain_high: upper bounds of the leading eigenvalues of A'A, if they are known.
         """
@@ -661,7 +665,8 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def _overview(self, most: int | None = None) -> SpectrumOverview:
-        """Return the estimated spectrum together with the norm, shrinkage, rounding error, rank and mean of the sketch.
+        """Return the estimated eigenvalues of A'A together with the norm, shrinkage, rounding error, rank and mean of
+        the sketch. The sketch does not change.
 
         `most`: number of eigenpairs to compute with solver="exact".
         """
@@ -866,32 +871,32 @@ class FrequentDirections(MergeableModel):
     def _refine_leading(
         self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, tol: float
     ) -> KrylovSpace | None:
-        """Refine the sketch by block Krylov passes over the rows until k leading eigenvalues are accurate to `tol`, at
-        most `most_passes`. Return the space of directions, or None, after a warning, if the rows are not those seen.
+        """Refine the sketch by at most `most_passes` block Krylov passes over its rows, until k leading eigenvalues are
+        accurate to `tol`. Return the Krylov space, or None, after a warning, if the rows are not those seen.
         """
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
         width = min(k + OVERSAMPLING, self.resolved["sketch_size"])
         refined = copy_to_read(self._seen_engine())
-        start = by_column(refined, refined.known().vt)
+        start = by_column(refined, refined.summary().vt)
         space = block_krylov(again.multiply, start, k, width=width, most_passes=most_passes, tol=tol)
         return space if self._take_products(space.basis, space.products, refined) else None
 
     def _basis(self) -> NDArray[np.float64]:
         """Return the right singular vectors of the sketch matrix as rows, shape (r, d)."""
         engine = copy_to_read(self._seen_engine())
-        return by_column(engine, engine.known().vt)
+        return by_column(engine, engine.summary().vt)
 
     def _take_products(self, vt: NDArray[np.float64], reread: Product, refined: AnyEngine | None = None) -> bool:
-        """Refine the sketch, given the products of A'A with orthonormal directions `vt` (r, d) from a second pass over
-        the rows A.
+        """Replace the sketch by a nearly exact one, made from products of A'A with directions `vt` (r, d) in a second
+        pass over the rows A. Return True, or False if the rows were not those seen.
 
         Does nothing but warn, and returns False, if the products cannot be those of the rows seen. `refined` is what
         ``copy_to_read`` returns for this sketch, if that is known; it is changed.
         """
         refined = copy_to_read(self._seen_engine()) if refined is None else refined
-        known, unit = refined.known(), ldexp(1.0, refined.exponent)
-        if not self._compare(reread, "refine", "the sketch stays as it was", refined, known, vt=vt):
+        summary, unit = refined.summary(), ldexp(1.0, refined.exponent)
+        if not self._compare(reread, "refine", "the sketch stays as it was", refined, summary, vt=vt):
             return False
         assert not isinstance(refined, MappedEngine)  # a sketch with a compressor was refused above
         state = refined.state
@@ -899,7 +904,7 @@ class FrequentDirections(MergeableModel):
         result = nystrom(reread, vt, shrinkage=shrinkage, most=self.resolved["sketch_size"])
         directions = refined.in_slots(result.vt) if isinstance(refined, SparseEngine) else result.vt
         seen, d = np.diag(result.squares), refined.n_features
-        put_known(refined, Known(result.squares, directions, seen, result.leaked, result.lost, d))
+        put_summary(refined, SketchSummary(result.squares, directions, seen, result.leaked, result.lost, d))
         state.shrinkage = min(shrinkage + result.dropped, result.lost)
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
         allowance = 2.0 * result.allowance + stored
@@ -968,7 +973,9 @@ class FrequentDirections(MergeableModel):
             reread = again.multiply(q)
             if same is None:
                 reduced = copy_to_read(engine)
-                same = self._compare(reread, "audit", "its error says nothing of the sketch", reduced, reduced.known())
+                same = self._compare(
+                    reread, "audit", "its error says nothing of the sketch", reduced, reduced.summary()
+                )
             return reread.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
 
         floor = reading.rounding / unit / unit
@@ -988,15 +995,15 @@ class FrequentDirections(MergeableModel):
         what: str,
         then: str,
         engine: AnyEngine,
-        known: Known,
+        summary: SketchSummary,
         *,
         vt: NDArray[np.float64] | None = None,
     ) -> bool:
-        """Return True if the reread rows may be those that the sketch has seen. Warn if they are not, and raise
-        ValueError if no rows were read.
+        """Check that rows that were read again are those that the sketch has seen, by their number, squared norm and
+        products. Return False, after a warning, if they are not. ValueError if there were no rows.
 
-        `engine`: a clone that has been reduced to `known`. `vt`: the directions whose products `reread` has; along them
-        B'B and A'A may differ by no more than the certificate. `what` and `then` begin and end the warning.
+        `engine`: a clone that has been reduced to `summary`. `vt`: the directions whose products `reread` has; along
+        them B'B and A'A may differ by no more than the certificate. `what` and `then` begin and end the warning.
         """
         if not reread.n_rows and self.n_rows:
             raise ValueError(f"{what} has read no rows, the sketch has seen {self.n_rows}")
@@ -1004,10 +1011,10 @@ class FrequentDirections(MergeableModel):
         slack = SAME_ROWS[engine.dtype.itemsize] * reread.magnitude
         same = reread.n_rows == self.n_rows and abs(reread.squared_norm - engine.squared_norm) <= slack
         if same and vt is not None and len(vt):
-            b = (by_column(engine, known.vt) @ vt.T) * np.sqrt(known.squares)[:, np.newaxis]
+            b = (by_column(engine, summary.vt) @ vt.T) * np.sqrt(summary.squares)[:, np.newaxis]
             inside = vt @ reread.product
             off = np.linalg.eigvalsh((inside + inside.T) / 2 - b.T @ b)
-            longest = float(known.squares.max(initial=0.0))
+            longest = float(summary.squares.max(initial=0.0))
             slack += engine.shrinkage + 4.0 * allowance(engine.dtype, engine.rounding, longest)
             same = bool(np.abs(off).max() <= slack)
         if not same:
@@ -1030,7 +1037,9 @@ class FrequentDirections(MergeableModel):
             raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
 
     def _basis_view(self) -> StoredForm:
-        """Return the dtype, mean and scale with which the sketch stores rows, as a second pass needs them."""
+        """Return the dtype, mean and scale with which the sketch stores rows. A second pass converts rows in the same
+        way.
+        """
         engine, reading = self._seen_engine(), self._last_reading()
         mean = np.zeros(engine.n_features) if reading.mean is None else by_column(engine, reading.mean)
         return StoredForm(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))
@@ -1053,8 +1062,8 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _merge_in_order(self, others: Sequence[Self]) -> None:
-        """Merge other sketches into this one, bitwise identical to repeated ``merge``. If an error occurs, some may
-        have been merged.
+        """Merge several sketches into this one, in the given order, bitwise identical to repeated calls of ``merge``
+        but without its copies. If an error occurs, some may have been merged.
         """
         for other in others:
             other._join(self)
@@ -1112,8 +1121,8 @@ class FrequentDirections(MergeableModel):
             return {}
         bound = self._method.error_bound(engine.shrinkage)
         with np.errstate(over="ignore"):
-            known = np.ldexp([bound, engine.squared_norm], 2 * engine.exponent)
-        return dict(zip(("error_bound", "squared_norm"), known.tolist(), strict=True))
+            values = np.ldexp([bound, engine.squared_norm], 2 * engine.exponent)
+        return dict(zip(("error_bound", "squared_norm"), values.tolist(), strict=True))
 
     def _check_passes(self, passes: int) -> None:
         if passes > 2:
@@ -1327,8 +1336,8 @@ class SecondPass(MergeableModel):
 
     @classmethod
     def _along(cls, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> Self:
-        """Begin a second pass over the rows A of a sketch, which computes the products of A'A with directions `vt` (r,
-        d).
+        """Return a new second pass over the rows A of a sketch. It will compute the products of A'A with the directions
+        `vt` (r, d).
         """
         made = cls()
         made._start(sketch, vt)

@@ -13,7 +13,9 @@ MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
 
 @dataclass(frozen=True)
 class Method:
-    """The settings in which one variant of Frequent Directions differs from the others."""
+    """Settings of one variant of Frequent Directions: which rows a shrink shortens, and how error bound and result
+    follow from the shrinkage.
+    """
 
     share_lowered: float = 1.0  # share of the rows that a shrink shortens, unless a beta is given
     takes_beta: bool = False
@@ -22,7 +24,9 @@ class Method:
     regularises: bool = False  # alpha = alpha0 + Delta / 2 replaces half of what was removed
 
     def error_bound(self, shrinkage: float) -> float:
-        """Return the bound on the spectral norm of the error, given the total that shrinks have subtracted."""
+        """Return the bound on the spectral norm of A'A - B'B that this method guarantees, given the total that shrinks
+        have subtracted.
+        """
         return shrinkage / 2 if self.regularises else shrinkage
 
 

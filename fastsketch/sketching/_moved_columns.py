@@ -12,7 +12,8 @@ from fastsketch.sketching._frequent_directions import FrequentDirections
 
 
 def with_columns(sketch: FrequentDirections, places: NDArray[np.int64], width: int) -> FrequentDirections:
-    """Return a new, wider sketch in which column j of the given sketch is at places[j] and the other columns are zero.
+    """Return a copy of a sketch for wider rows, as a model with new columns needs it: column j moves to places[j], and
+    all other columns are zero.
 
     For sketches without centring and compressor, whose only arrays with columns are the rows of the buffer.
     """

@@ -9,8 +9,8 @@ from fastsketch._core.validation import in_place
 
 
 def is_readable_in_place(rows: Any, dtype: np.dtype[Any]) -> bool:
-    """Return True if the compiled kernels can read these rows in place: an aligned array of this dtype, each row
-    contiguous.
+    """Return True if the compiled kernels can read rows without a copy: they are an aligned array of the given dtype,
+    with each row contiguous.
     """
     if not isinstance(rows, np.ndarray):
         return False
@@ -25,8 +25,8 @@ def is_readable_in_place(rows: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Convert validated rows, dense or CSR, to a dense array that the compiled kernels can read, without a copy if
-    possible.
+    """Convert validated rows, dense or CSR, to a dense array that the compiled kernels can read. The rows themselves
+    are returned if that is possible.
     """
     if is_readable_in_place(rows, dtype):
         return rows

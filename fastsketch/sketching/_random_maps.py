@@ -67,7 +67,8 @@ _SIGNS, _PLACES = 0, 1
 
 
 class MapNumbers(NamedTuple):
-    """The random numbers that map one block of rows, as arrays for the compiled kernel.
+    """Random numbers that define the map of one block of rows (signs, output positions), in arrays for the compiled
+    kernel.
 
     Their meaning is described in _kernels/sketching/random_map.pyx.
     """
@@ -80,7 +81,9 @@ class MapNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class SizedMap:
-    """A random map that turns blocks of `block_rows` rows into `rows_out` rows; its parameters are not validated."""
+    """A random map that compresses blocks of `block_rows` rows to `rows_out` rows, for example a subsampled Hadamard
+    transform. The parameters are not validated.
+    """
 
     kind: str
     rows_out: int
@@ -89,12 +92,13 @@ class SizedMap:
 
     @property
     def loop(self) -> int:
-        """Return the number that selects the compiled loop for this kind of map."""
+        """Return the number by which the compiled kernel recognises this kind of map."""
         return _LOOPS[self.kind]
 
     @property
     def scale(self) -> float:
-        """Return the factor that completes the random map: the kernel's result must be multiplied by it.
+        """Return the factor by which the kernel's result must be multiplied, so that squared norms are preserved on
+        average.
 
         The kernel of "srht" has entries +-1, without the factor 1 / sqrt(rows_out).
         """
@@ -102,7 +106,8 @@ class SizedMap:
 
     @cached_property
     def padded_rows(self) -> int:
-        """Return the number of rows of a block, rounded up to whole steps of the map.
+        """Return the number of rows that the kernel processes for one block: the length of a block, rounded up to what
+        the map needs.
 
         The added rows count as zero.
         """
@@ -113,17 +118,19 @@ class SizedMap:
 
     @cached_property
     def rows_per_call(self) -> int:
-        """Return the number of rows that the kernel maps in one step."""
+        """Return how many rows the kernel collects before it maps them together."""
         if self.kind == "srht":
             return min(max(8, 1 << (2 * self.rows_out - 1).bit_length()), MOST_STEP, self.padded_rows)
         return max(LEAST_STEP, -(-(self.rows_out + 1) // 8) * 8)
 
     def most(self, dtype: np.dtype[Any]) -> float:
-        """Return the largest entry that rows may have, so that sums over a block do not overflow the dtype."""
+        """Return the largest allowed magnitude of an entry. With larger ones, sums over a block could overflow the
+        dtype.
+        """
         return float(np.finfo(dtype).max) / (4 * self.padded_rows)
 
     def space(self, dtype: np.dtype[Any]) -> int:
-        """Return the number of entries of the scratch array that the kernel needs."""
+        """Return the number of entries of the scratch array that the caller must allocate for the kernel."""
         p = self.rows_per_call
         if self.kind == "srht":
             return kernel.srht_space(self.rows_out, p, dtype)
@@ -165,7 +172,9 @@ class SizedMap:
         return raw_numbers(self.seed, _KEYS[self.kind], index, stream, n)
 
     def _sample(self, index: int, m: int) -> NDArray[np.int64]:
-        """Draw `rows_out` different integers from 0 to m - 1, in random order."""
+        """Draw `rows_out` distinct integers from 0 to m - 1, in random order. They depend on the seed and the block's
+        index only.
+        """
         q = self.rows_out
         if 4 * q >= m:
             return np.argsort(self._raw(index, _PLACES, n=m), kind="stable")[:q]
@@ -185,7 +194,7 @@ def _signs(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> NDArray[
 
 
 def _below(raw: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """Convert random 64-bit integers to uniform integers below n, where n is less than 2**31.
+    """Convert random 64-bit integers to uniform random integers in [0, n), for n below 2**31.
 
     From the upper 32 bits, with a bias of n / 2**32.
     """
@@ -197,7 +206,9 @@ def _hashed(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> tuple[N
 
 
 class Mapped(NamedTuple):
-    """A block of rows after a random map, with the mean, total weight and number of the original rows."""
+    """Result of compressing one block: the compressed rows, with the mean, the total weight and the number of the
+    original rows.
+    """
 
     rows: NDArray[Any]  # (r, d)
     mean: NDArray[np.float64] | None  # (d,)
@@ -207,7 +218,9 @@ class Mapped(NamedTuple):
 
 
 class MappedBlock:
-    """A block of a stream's rows that passes through a random map, a few rows at a time."""
+    """The current block of a stream, which a random map compresses while its rows arrive. ``close`` returns the
+    compressed rows.
+    """
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool, index: int) -> None:
         self.map = sized_map
@@ -240,7 +253,7 @@ class MappedBlock:
         }
 
     def _need_numbers(self) -> None:
-        """Draw the block's random numbers unless they have been drawn already.
+        """Draw the random numbers of the block's map, if they have not been drawn yet, and pass them to the kernel.
 
         They are drawn when a row is added or mapped; loading a file needs none.
         """
@@ -253,17 +266,18 @@ class MappedBlock:
 
     @property
     def room(self) -> int:
-        """Return how many more rows complete the block."""
+        """Return how many more rows the block takes until it is complete."""
         return self.map.block_rows - self.state.n_rows
 
     def fits_step(self, n: int) -> bool:
-        """Return True if n more rows fit into the current step of the map, so that a refused row leaves the state
-        unchanged.
+        """Return True if n more rows fit into the current step of the map. ``add`` then checks them before anything
+        changes, so that the caller needs no copy of the state.
         """
         return n <= self.map.rows_per_call - self.state.pending_rows
 
     def add(self, rows: NDArray[Any], weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> int:
-        """Add rows to the block until it is complete, and return the number of rows added.
+        """Add rows to the block, at most until it is complete. Return the number of rows that were added; the caller
+        adds the others to the next block.
 
         Rows are of the block's dtype, each contiguous.
 
@@ -281,7 +295,8 @@ class MappedBlock:
         return taken
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
-        """Raise ValueError if entries as large as `largest` may make sums over a block overflow.
+        """Check the largest magnitude of a slice of rows. ValueError if such entries may make sums over a block
+        overflow.
 
         NaN and infinity are left to the kernel.
         """
@@ -298,7 +313,8 @@ class MappedBlock:
 
     @staticmethod
     def validate(arrays: Arrays, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool) -> None:
-        """Raise ValueError unless these arrays are a valid saved state of a block of this map.
+        """Validate the arrays of a saved state, which may come from an untrusted file. ValueError unless a block of
+        this map can have this state.
 
         Allocates nothing of the block's size.
         """
@@ -327,7 +343,7 @@ class MappedBlock:
         checks.only(arrays, "out", "pending", "root", "shift", "sums", "ones", "book", "count")
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """Set the block's index, and its state from named arrays that come from ``arrays`` or have passed
+        """Overwrite the state and the index of the block. The arrays must come from ``arrays`` or have passed
         ``validate``.
         """
         set_scalars(self.state, arrays)
@@ -349,7 +365,9 @@ class MappedBlock:
         return other
 
     def close(self) -> Mapped:
-        """Finish the map, and return the mapped block. ``restart`` must be called next."""
+        """Map the rows that are still waiting, and return the compressed block. Call ``restart`` before adding rows
+        again.
+        """
         state, q = self.state, self.map.rows_out
         n, weight, mean, low = state.n_rows, state.weight, None, None
         with np.errstate(under="ignore"):
@@ -375,7 +393,9 @@ class MappedBlock:
             return Mapped(state.out * self.dtype.type(self.map.scale), mean, low, weight, n)
 
     def restart(self, index: int) -> None:
-        """Clear the state, and begin an empty block with the given index."""
+        """Clear all sums and arrays, in place, and begin an empty block with the given index, which selects its random
+        numbers.
+        """
         state = self.state
         for array in self._own.values():
             array[...] = 0
@@ -387,14 +407,16 @@ class MappedBlock:
 
 
 def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Add two arrays exactly: return the rounded sum and its rounding error."""
+    """Add two arrays without loss (Knuth's TwoSum). Return the rounded sums and their rounding errors."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
-    """Apply a random map to one block of validated rows, dense or CSR, and return the mapped rows."""
+    """Apply a random map to one block of validated rows, dense or CSR. Return the compressed rows; nothing is centred
+    or weighted.
+    """
     n, d = rows.shape
     dtype = natural_dtype(rows.dtype)
     block = MappedBlock(sized_map, d, dtype=dtype, center=False, index=index)
@@ -510,8 +532,8 @@ class Compressor:
 
 
 def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap:
-    """Return the random map of a compressor with all sizes filled in. `rows_out` is the default number of
-    output rows.
+    """Return the random map of a compressor with every size set. `rows_out` is used if the compressor itself has no
+    number of output rows.
     """
     q = compressor.rows_out or rows_out
     m = compressor.block_rows or max(ROWS_PER_FEATURE * n_features, 2 * q)

@@ -23,7 +23,8 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class ByFeature(NamedTuple):
-    """Singular values and directions of a sketch of sparse rows, with the directions stored feature by feature.
+    """Singular values and directions of a sketch of sparse rows. The directions are stored with one row per feature, as
+    the sparse engine stores them, which saves memory.
 
     B'B = directions diag(squares) directions'. Squares are in squared units of the rows. Used for float32 sketches of
     sparse rows, whose engine stores rows like this: in addition to the engine's clone it takes a few blocks of features
@@ -38,13 +39,16 @@ class ByFeature(NamedTuple):
 
 
 def reads_by_feature(engine: AnyEngine) -> bool:
-    """Return True if ``columns_of`` can read this sketch engine: one of sparse rows, without centring and tolerance."""
+    """Return True if ``columns_of`` can compute the results of this engine: it stores sparse rows, and has neither
+    centring nor a tolerance.
+    """
     return isinstance(engine, SparseEngine) and not engine.setting.center and engine.setting.tolerance is None
 
 
 @one_blas_thread
 def columns_of(engine: AnyEngine) -> ByFeature:
-    """Compute the singular values and directions of a sketch of sparse rows, in little memory and without changing it.
+    """Compute the singular values and directions of a sketch of sparse rows, with less memory than ``read_out`` takes.
+    The engine does not change.
 
     For engines for which ``reads_by_feature`` is true. The singular values come from the Gram matrix of the rows,
     summed up in double.
@@ -86,7 +90,9 @@ def columns_of(engine: AnyEngine) -> ByFeature:
 
 
 def make_upright(directions: NDArray[Any]) -> None:
-    """Flip the signs of columns in place, so that the entry of largest magnitude in each is positive."""
+    """Flip the signs of the columns of `directions`, in place, so that the entry of largest magnitude in each is
+    positive. This makes the sign of singular vectors unique.
+    """
     r = directions.shape[1]
     largest, sign = np.zeros(r, directions.dtype), np.ones(r, directions.dtype)
     for start in range(0, len(directions), BLOCK):
@@ -106,7 +112,7 @@ READ_OUT_ROUNDING = {4: 8.0, 8: 128.0}
 
 
 class SketchReadOut(NamedTuple):
-    """The singular values, directions, shrinkage, rounding error, mean and squared norm of a sketch."""
+    """Results of a sketch: singular values and directions, shrinkage, rounding error, mean and squared norm."""
 
     s: NDArray[Any]  # (r,) descending
     vt: NDArray[Any]  # (r, width) orthonormal rows, in the columns that the engine stores
@@ -117,7 +123,8 @@ class SketchReadOut(NamedTuple):
 
 
 def upright(vt: NDArray[Any]) -> NDArray[Any]:
-    """Return rows with signs flipped so that the entry of largest magnitude in each is positive.
+    """Return rows with signs flipped, so that the entry of largest magnitude in each is positive. This makes the sign
+    of singular vectors unique.
 
     All solvers then agree.
     """
@@ -127,17 +134,21 @@ def upright(vt: NDArray[Any]) -> NDArray[Any]:
 
 
 def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
-    """Compute the rounding error that the error bound must include, in the engine's internal scale of squares."""
+    """Return the rounding error that the error bound must include, from that of shrinks and that of reading the result.
+    `longest` is the largest squared singular value, in the engine's scale.
+    """
     return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 
 
 def unspent(shrinkage: float, regained: float) -> float:
-    """Return the shrinkage that still affects the sketch: the total without the part that a second pass restored."""
+    """Return the shrinkage that still affects the sketch: the total minus `regained`, the part that a second pass has
+    restored.
+    """
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
 
 
 def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> SketchReadOut:
-    """Compute the singular values, directions and error terms of a sketch engine without changing it.
+    """Compute the singular values, directions and error terms of a sketch. The engine itself does not change.
 
     `compensates`: add Delta - `regained` to the squared singular values, as method "cfd" does.
     """
@@ -164,7 +175,8 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
 
 
 def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> SketchReadOut:
-    """Compute the results of a float32 sketch of sparse rows, in less memory than ``read_out`` takes otherwise.
+    """Compute the results of a float32 sketch of sparse rows, as ``read_out`` does, but in less memory. The engine does
+    not change.
 
     The result is rounded to float32.
     """
@@ -185,7 +197,8 @@ Doubles = NDArray[np.float64]
 
 
 def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """Return a LinearOperator that multiplies vectors by V diag(s^2) V' + alpha I.
+    """Return a scipy LinearOperator for the d x d matrix V diag(s^2) V' + alpha I, without forming it. `vt` has the
+    directions V as rows.
 
     A product with a vector costs 4 d l.
     """
@@ -198,7 +211,9 @@ def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
 
 
 def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDArray[Any]:
-    """Solve (V diag(s^2) V' + alpha I) x = v by the Woodbury identity. With alpha = 0, V must be square."""
+    """Solve (V diag(s^2) V' + alpha I) x = v by the Woodbury identity, and return x. With alpha = 0, V must be
+    square.
+    """
     squares = s * s
     y = vt @ v
     if alpha > 0:
@@ -208,7 +223,7 @@ def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDA
 
 
 def inverse_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """Return a LinearOperator that multiplies vectors by the inverse of V diag(s^2) V' + alpha I.
+    """Return a scipy LinearOperator for the inverse of V diag(s^2) V' + alpha I, without forming it.
 
     For example as the preconditioner M of scipy.sparse.linalg.cg.
     """

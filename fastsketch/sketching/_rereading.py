@@ -36,11 +36,15 @@ Readable = Rows | str | PathLike[str] | Source | Iterable[str | PathLike[str] | 
 
 
 class OtherRows(UserWarning):
-    """Warning that the rows read again are not the rows that a sketch has seen."""
+    """Warning that a second pass has read other rows than those that the sketch has seen, so that its result is not
+    used.
+    """
 
 
 class Product(NamedTuple):
-    """The product of A'A with vectors for some of the rows A, with the number and squared norm of these rows."""
+    """The product A'A Q for some rows A and vectors Q, with the number and the squared norm of these rows. Products of
+    different rows can be added.
+    """
 
     product: Matrix  # A'A Q (d, r)
     squared_norm: float  # of the (weighted, centred) rows
@@ -49,15 +53,17 @@ class Product(NamedTuple):
 
     @classmethod
     def none(cls, q: Matrix) -> Self:
-        """Return a zero product, as for an empty set of rows."""
+        """Return a product of zero rows, to which others are added. Its shape is that of `q`."""
         return cls(np.zeros(q.shape), 0.0, 0, 0.0)
 
     def plus(self, other: Self) -> Self:
-        """Return the sum of two products as a new object; both stay unchanged."""
+        """Return the sum of two products, that of the rows of both, as a new object. Neither is changed."""
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Add another product in place and return the sum; two that share one array have added to it already."""
+        """Add another product to this one's array, in place, and return the sum with updated counts. If both share one
+        array, it contains the sum already.
+        """
         if other.product is not self.product:
             np.add(self.product, other.product, out=self.product)
         return type(self)(
@@ -70,7 +76,9 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The dtype, mean and scale by which a sketch converts rows before it stores them."""
+    """The dtype, mean and scale by which a sketch converts rows before it stores them. A second pass uses it to
+    multiply the same converted rows.
+    """
 
     n_features: int
     dtype: np.dtype[Any]
@@ -80,7 +88,7 @@ class StoredForm:
     def multiply(
         self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0, out: Matrix | None = None
     ) -> Product:
-        """Multiply A'A by Q for a block of rows A, after converting the rows to the sketch's dtype, scale and mean.
+        """Compute A'A Q for a block of rows A, converted to the sketch's dtype, centred and scaled. Return the Product.
 
         Rows are (n, d), array or CSR, and Q is (d, r).
 
@@ -118,7 +126,9 @@ class StoredForm:
 
 
 class RowsAgain:
-    """The rows of a sketch, opened to be read again once for every product with A'A."""
+    """The rows of a sketch, in memory or in files, opened for a second pass. Every call of ``multiply`` reads all rows
+    once.
+    """
 
     def __init__(
         self,
@@ -132,7 +142,9 @@ class RowsAgain:
         self._chunks = _chunks_of(source, view.n_features, sample_weight, feature_names)
 
     def multiply(self, q: Matrix) -> Product:
-        """Multiply A'A by Q in one pass over all rows A. Raise ValueError if the source cannot be read again."""
+        """Compute A'A Q in one pass over all rows A, and return the Product. ValueError if the source cannot be read
+        again.
+        """
         q, chunks = np.ascontiguousarray(q), self._chunks
         if not isinstance(chunks, WeightedChunks):
             return self._adding(Product.none(q), *chunks, q)
@@ -147,15 +159,15 @@ class RowsAgain:
         return out
 
     def _adding(self, out: Product, rows: Any, weights: Matrix | None, q: Matrix) -> Product:
-        """Multiply A'A by `q` for the rows A, and add the result to `out`, in place. Return the sum."""
+        """Add the product A'A Q of further rows A to `out`, whose array is changed in place. Return the sum."""
         for block, part, first in blocks_of(rows, weights, q.shape[1]):
             out = out.adding(self._view.multiply(block, part, q, offset=first, out=out.product))
         return out
 
 
 def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
-    """Split validated rows so that products with `width` vectors take little memory. Yield (block, its weights, index
-    of the first row).
+    """Split validated rows into blocks for products with `width` vectors, to limit memory. Yield tuples (block, its
+    weights or None, index of its first row).
 
     A block has at least as many rows as there are vectors, so that the vectors are not read more often than the rows.
     """
@@ -171,8 +183,8 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
 def _chunks_of(
     rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
 ) -> "WeightedChunks | tuple[Any, Matrix | None]":
-    """Open files as weighted chunks, or check rows in memory and return them with their weights. Raise ValueError if
-    their columns differ from those of the sketch.
+    """Open files as a source of weighted chunks, or validate rows in memory. Return the chunks, or the pair (rows,
+    weights). ValueError if the columns are not those of the sketch.
     """
     source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
@@ -186,7 +198,7 @@ def _chunks_of(
 
 
 def _names_files(item: Any) -> bool:
-    """Return True for a path, or for a non-empty list or tuple of paths and sources."""
+    """Return True if an argument names files or sources: a path, or a non-empty list or tuple of paths and sources."""
     if isinstance(item, list | tuple) and item:
         return all(isinstance(one, str | PathLike | Source) for one in cast("list[Any]", item))
     return isinstance(item, str | PathLike)
@@ -197,7 +209,9 @@ CERTAIN = ("regained", "certain_high", "estimates")
 
 
 class Refined(NamedTuple):
-    """The Nystrom approximation of A'A, with estimates and upper bounds of the eigenvalues of A'A."""
+    """Result of a second pass: the Nystrom approximation of A'A, with estimates and guaranteed upper bounds of the
+    eigenvalues.
+    """
 
     squares: Matrix  # (r,) eigenvalues, descending: at most those of A'A
     vt: Matrix  # (r, d)
@@ -211,8 +225,8 @@ class Refined(NamedTuple):
 
 @one_blas_thread
 def nystrom(products: Product, vt: Matrix, *, shrinkage: float, most: int) -> Refined:
-    """Compute the Nystrom approximation of A'A from its products with a sketch's directions, and bounds on the
-    eigenvalues.
+    """Compute the Nystrom approximation of A'A from its product with a sketch's directions `vt`. Return it with
+    estimates and upper bounds of the eigenvalues of A'A.
 
     The result has at most `most` eigenpairs of Y (V Y)^-1 Y' with Y = A'A V'. No inverse is formed.
 
@@ -259,13 +273,13 @@ def nystrom(products: Product, vt: Matrix, *, shrinkage: float, most: int) -> Re
 
 
 def _bordered(core: Matrix, border: NDArray[Any], rest: NDArray[Any]) -> NDArray[Any]:
-    """Compute the eigenvalues of the block matrix [[core, border'], [border, rest]], in descending order."""
+    """Return the eigenvalues of the symmetric block matrix [[core, border'], [border, rest]], in descending order."""
     return np.linalg.eigvalsh(np.block([[core, border.T], [border, rest]]))[::-1]
 
 
 def _root(core: Matrix) -> Matrix:
-    """Compute the lower Cholesky factor of a matrix. If it is singular, a tiny multiple of the identity is
-    added first.
+    """Return the lower Cholesky factor of a positive semidefinite matrix. If it is singular, a tiny multiple of the
+    identity is added first.
     """
     tiny = float(np.trace(core)) * np.finfo(np.float64).eps
     for _ in range(20):
@@ -278,7 +292,9 @@ def _root(core: Matrix) -> Matrix:
 
 
 def validate_refined(arrays: Arrays, most: int) -> None:
-    """Validate the results of a second pass that were read from a file. Raise ValueError if they are invalid."""
+    """Validate the arrays of a second pass that were read from a file. ValueError if one is invalid, or has more than
+    `most` entries.
+    """
     if "regained" in arrays:
         checks.number_within(float(checks.array_of(arrays, "regained", (1,))[0]), "regained", 0.0, np.inf)
     for name in CERTAIN[1:]:
@@ -293,7 +309,9 @@ def validate_refined(arrays: Arrays, most: int) -> None:
 
 
 class KrylovSpace(NamedTuple):
-    """Orthonormal directions from a block Krylov method, and the products of A'A with them."""
+    """Result of ``block_krylov``: orthonormal directions, the products of A'A with them, and error estimates of the
+    leading eigenvalues.
+    """
 
     basis: Matrix  # (r, d) orthonormal; it begins with the directions of the sketch
     products: Product  # A'A V' (d, r) of all of it
@@ -306,7 +324,8 @@ class KrylovSpace(NamedTuple):
 def block_krylov(
     multiply: Callable[[Matrix], Product], start: Matrix, k: int, *, width: int, most_passes: int, tol: float
 ) -> KrylovSpace:
-    """Find the k leading eigenpairs of A'A by a block Krylov method, with one pass over the rows A per step.
+    """Find the k leading eigenpairs of A'A by a block Krylov method. Each step calls `multiply`, which reads the rows A
+    once, until the eigenvalues are accurate to `tol`.
 
     Each block after the first consists of the residuals of the leading Ritz pairs, orthogonalised against all earlier
     directions. The Ritz values lie below the eigenvalues, and are as close as in any space that these passes can reach
@@ -362,7 +381,8 @@ def block_krylov(
 
 
 def ritz_errors(ritz: Matrix, residuals: Matrix, k: int) -> Matrix:
-    """Estimate how far the k leading Ritz values of a matrix are below its eigenvalues.
+    """Estimate how far the k leading Ritz values (approximate eigenvalues) of a matrix are below its true eigenvalues.
+    Return one error for each.
 
     The j leading Ritz pairs, with residuals of the joint norm e, make the matrix [[Ritz values, e'], [e, G]]. If no
     eigenvalue of G exceeds the next Ritz value, the i-th eigenvalue is at most 2 e^2 / (g + sqrt(g^2 + 4 e^2)) above

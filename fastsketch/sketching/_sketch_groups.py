@@ -36,7 +36,8 @@ _TEXT = "key_text", "key_ends", "surrogatepass"
 
 
 def keys_at(values: Any, source: Source, first: int) -> list[Any]:
-    """Convert a chunk's column of group keys to a list of Python ints or of strings.
+    """Convert the column of group keys of one chunk to a list of Python ints or of strings. `first` is the index of the
+    chunk's first row, for error messages.
 
     ValueError names the row if a key is missing, is neither, or has another type than the first.
     """
@@ -54,19 +55,21 @@ def keys_at(values: Any, source: Source, first: int) -> list[Any]:
 
 
 def kind_of(keys: Iterable[Key]) -> str:
-    """Return "str" if the first key is a string, else "int"."""
+    """Return "str" if the first group key is a string, else "int". All keys of a model have the same type."""
     return "str" if isinstance(next(iter(keys), None), str) else "int"
 
 
 def key_arrays(keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
-    """Convert group keys to the named arrays in which they are saved."""
+    """Convert group keys to named arrays for a state file: integers to one array, strings to UTF-8 bytes and their end
+    positions.
+    """
     if kind_of(keys) == "int":
         return {"keys": np.array(keys, np.int64)}
     return checks.text_arrays(cast("Sequence[str]", keys), *_TEXT)
 
 
 def keys_from(arrays: dict[str, NDArray[Any]]) -> Sequence[Key]:
-    """Read group keys from the arrays of a saved model. Raise ValueError if the arrays are invalid."""
+    """Convert the arrays of a state file back to the list of group keys. ValueError if they are invalid."""
     return arrays["keys"].tolist() if "keys" in arrays else checks.texts_of(arrays, *_TEXT)
 
 
@@ -75,7 +78,8 @@ Keyed = Iterator[tuple[Any, list[Any], int, int]]
 
 
 class KeyedRows:
-    """Rows that are read in chunks, together with the group key of each row.
+    """Rows of a source that are read in chunks, each row with the key of its group. The argument `by` of
+    ``sketch_groups`` is interpreted here.
 
     The keys come from a column, which is then not part of the rows, or from an array.
     """
@@ -98,8 +102,8 @@ class KeyedRows:
             raise ValueError(f"by has {len(self._by)} keys, {self.source.name} has {self.source.n_rows} rows")
 
     def chunks(self) -> Keyed:
-        """Yield each chunk as (rows, keys, index of the first row, position in the source). The rows are valid only
-        until the next chunk.
+        """Yield chunks as (rows, keys, index of the first row, position in the source). The rows are only valid until
+        the next chunk is read.
         """
         first = 0
         for rows, values, position in self.source.chunks_beside() if self._by is None else self._beside(self._by):
@@ -310,7 +314,9 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         }
 
     def _tail_size(self, state: dict[str, Any]) -> int:
-        """Return how many numbers, besides its sketch's rows, a saved model stores for each group that was shrunk."""
+        """Return the number of floats that a state file stores for each shrunk group in addition to the rows of its
+        sketch.
+        """
         return 2 * (self.sketch_size + 1 + (state["n_features"] if self.center else 0))
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -483,8 +489,8 @@ def sketch_groups(
 def _update(
     groups: GroupSketches, batch: Any, numbers: NDArray[np.int64], keys: list[Any], dtype: np.dtype[Any]
 ) -> None:
-    """Add the rows of a chunk to the sketches of their groups. Raise ValueError, naming the row, for a value that is
-    not finite.
+    """Sort the rows of one chunk by group, and add them to the sketches of their groups. ValueError names a row that is
+    not finite. `numbers` has the group of each row.
     """
     check_finite(batch)
     with np.errstate(over="ignore"):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch.sketching._decompose import leading_rounding
-from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, by_column, copy_to_read
+from fastsketch.sketching._engines import AnyEngine, ExactEngine, MappedEngine, SketchSummary, by_column, copy_to_read
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._read_out import allowance, unspent, upright
 
@@ -64,7 +64,8 @@ def overview_of(
     estimates: Matrix | None = None,
     most: int | None = None,
 ) -> SpectrumOverview:
-    """Compute the spectrum, norm, shrinkage, rounding error, rank and mean of a sketch engine without changing it.
+    """Compute the estimated eigenvalues of A'A from a sketch engine, together with its norm, shrinkage, rounding error,
+    rank and mean. The engine does not change.
 
     `most`: number of leading pairs to read from an exact sum, by default as many as the sketch keeps. Results of a
     second pass, in squared units of the rows: `regained`, the part of Delta that was given back to the retained
@@ -73,16 +74,16 @@ def overview_of(
     exact = isinstance(engine, ExactEngine) and engine.accumulated
     if not (isinstance(engine, ExactEngine) and engine.is_settled_sum):
         engine = copy_to_read(engine)
-    known = engine.known(most)
-    top = float(known.squares.max(initial=0.0))
+    summary = engine.summary(most)
+    top = float(summary.squares.max(initial=0.0))
     if exact:
         # float32 rows are rounded when they are weighted and decayed, also in a sum of few rows
         rounding = sqrt(engine.rounding) + 4.0 * float(np.finfo(engine.dtype).eps) * engine.squared_norm
-        rounding += leading_rounding(engine.n_features, len(known.squares)) * top
+        rounding += leading_rounding(engine.n_features, len(summary.squares)) * top
     else:
         rounding = allowance(engine.dtype, engine.rounding, top)
-    unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
-    spectrum = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
+    unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(summary.squares > rounding))
+    spectrum = _spectrum(summary, engine, method, rounding, (regained, certain_high, estimates))
     with np.errstate(over="ignore", under="ignore"):
         return SpectrumOverview(
             spectrum,
@@ -95,21 +96,22 @@ def overview_of(
 
 
 def _spectrum(
-    known: Known,
+    summary: SketchSummary,
     engine: AnyEngine,
     method: Method,
     rounding: float,
     second_pass: tuple[float, Matrix | None, Matrix | None],
 ) -> Spectrum:
-    """Compute estimates and guaranteed intervals of the eigenvalues of A'A from the reduced sketch of the rows A.
+    """Compute estimates of the eigenvalues of A'A, each with a guaranteed interval, from the `summary` of a sketch.
+    Results of a second pass make the intervals narrower.
 
     `rounding` is in the scale of the engine. `second_pass` has the results of one: (regained, certain_high, estimates).
     """
     regained, certain_high, estimates = second_pass
     unit = ldexp(1.0, engine.exponent)
-    values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
-    low = np.maximum(known.squares - rounding, 0.0)
-    high = known.squares + (engine.shrinkage + rounding)
+    values, vectors = _estimates(summary, unspent(engine.shrinkage, regained / unit / unit), method)
+    low = np.maximum(summary.squares - rounding, 0.0)
+    high = summary.squares + (engine.shrinkage + rounding)
     total = engine.squared_norm + rounding + engine.squared_norm * _sum_rounding(engine)
     high = np.minimum(high, _trace_bound(low, total))
     if certain_high is not None:
@@ -130,33 +132,35 @@ def _spectrum(
 
 
 @one_blas_thread
-def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matrix]:
-    """Estimate the eigenvalues of A'A for the sketched rows A, in descending order, and their directions.
+def _estimates(summary: SketchSummary, spent: float, method: Method) -> tuple[Matrix, Matrix]:
+    """Estimate the eigenvalues of A'A in descending order, and their directions, from the summary of a sketch. Return
+    both.
 
     `spent`: what Frequent Directions subtracted from every retained direction.
     """
     if not method.tracks:
         # every shrink shortens a leading direction of FD: nearly all of Delta is lost
-        return known.squares + (spent if method.share_lowered == 1.0 else 0.0), known.vt
-    squares, turn = _from_log(known)
-    return squares, known.vt if turn is None else turn.T @ known.vt
+        return summary.squares + (spent if method.share_lowered == 1.0 else 0.0), summary.vt
+    squares, turn = _from_log(summary)
+    return squares, summary.vt if turn is None else turn.T @ summary.vt
 
 
-def _from_log(known: Known) -> tuple[Matrix, Matrix | None]:
-    """Estimate eigenvalues and eigenvectors of A'A from a sketch's retained mass plus its log of removed mass.
+def _from_log(summary: SketchSummary) -> tuple[Matrix, Matrix | None]:
+    """Estimate eigenvalues and eigenvectors of A'A as those of the observed mass plus the mass that shrinks removed.
+    Return both.
 
-    Directions are in the basis of `known`, and None if they are the same as those of `known`.
+    Directions are in the basis of `summary`, and None if they are the same as those of `summary`.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        both = known.seen + known.leaked
+        both = summary.seen + summary.leaked
     if not np.isfinite(both).all():  # sums that overflow
-        return known.squares, None
+        return summary.squares, None
     values, turn = np.linalg.eigh(both)
     return np.maximum(values[::-1], 0.0), np.ascontiguousarray(turn[:, ::-1])
 
 
 def _sum_rounding(engine: AnyEngine) -> float:
-    """Bound the relative rounding error of the sum of squares of all rows.
+    """Return a bound on the relative rounding error of the sum of squares of all rows.
 
     There are at most three roundings of a row, and a sum in double precision.
     """
@@ -164,8 +168,8 @@ def _sum_rounding(engine: AnyEngine) -> float:
 
 
 def _trace_bound(low: Matrix, total: float) -> Matrix:
-    """Compute upper bounds of eigenvalues from their lower bounds, in descending order, and the bound `total` on their
-    sum.
+    """Return upper bounds (r,) of eigenvalues, given lower bounds in descending order and an upper bound `total` on
+    their sum.
 
     If the i-th eigenvalue is x, those before it are at least x: the sum of max(low_j, x) over j <= i, and of low_j over
     j > i, is at most `total`. The largest such x is reached by raising the last of the first i bounds to one level.
@@ -182,14 +186,15 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """Compute eigenvalues and eigenvectors of the part of A'A that the sketch has observed along its directions.
+    """Return eigenvalues and eigenvectors of the part of A'A that was observed along the sketch's directions while they
+    were retained. The engine does not change.
 
     The engine must have a log of removed mass. Returns the values (r,) in descending order, and the vectors (r, d).
     Mass that was removed before a direction was retained is not included.
     """
     engine = copy_to_read(engine)
-    known = engine.known()
+    summary = engine.summary()
     unit = ldexp(1.0, engine.exponent)
-    values, turn = np.linalg.eigh(known.seen)
+    values, turn = np.linalg.eigh(summary.seen)
     with np.errstate(over="ignore", under="ignore"):
-        return np.maximum(values[::-1], 0.0) * unit * unit, by_column(engine, turn[:, ::-1].T @ known.vt)
+        return np.maximum(values[::-1], 0.0) * unit * unit, by_column(engine, turn[:, ::-1].T @ summary.vt)

@@ -28,15 +28,15 @@ def read(sketch, rest):
 
 def same(model, found, *, dtype, scale):
     """The sketch, its certificate and its ledger, whose matrices are compared as what they stand for."""
-    known, unit = model._engine.clone().known(), 2.0**model._engine.exponent
-    vt, allowed = by_column(model._engine, known.vt), 2 * tol(dtype, scale)
+    summary, unit = model._engine.clone().summary(), 2.0**model._engine.exponent
+    vt, allowed = by_column(model._engine, summary.vt), 2 * tol(dtype, scale)
     b = model.sketch().astype(np.float64)
     assert np.abs(b.T @ b - found.b.T @ found.b).max() <= allowed
     assert abs(model.shrinkage - found.delta) <= allowed
-    for mine, theirs in ((known.seen, found.seen), (known.leaked, found.leaked)):
+    for mine, theirs in ((summary.seen, found.seen), (summary.leaked, found.leaked)):
         big = vt.T @ mine @ vt * unit * unit
         assert np.abs(big - found.v.T @ theirs @ found.v).max() <= 2 * allowed  # of turns, which rounding adds up in
-    assert abs(known.lost * unit * unit - found.lost) <= allowed
+    assert abs(summary.lost * unit * unit - found.lost) <= allowed
     spectrum, (values, _) = model.spectrum(), found.read_out()
     assert (spectrum.low <= spectrum.values).all() and (spectrum.values <= spectrum.high).all()
     most = min(len(spectrum.values), len(values))

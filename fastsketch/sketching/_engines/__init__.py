@@ -3,7 +3,7 @@
 from fastsketch.sketching._decompose import decompose
 from fastsketch.sketching._engines._base import SketchEngine, exponent_for
 from fastsketch.sketching._engines._dense_engine import DenseEngine, ExactEngine, dense_form
-from fastsketch.sketching._engines._ledger import Known
+from fastsketch.sketching._engines._ledger import SketchSummary
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
 from fastsketch.sketching._engines._operations import (
     AnyEngine,
@@ -14,7 +14,7 @@ from fastsketch.sketching._engines._operations import (
     merge_engines,
     merges_in_place,
     misses_tolerance,
-    put_known,
+    put_summary,
     shrink_rows,
     stays_sparse,
     with_columns_multiplied,
@@ -29,7 +29,7 @@ __all__ = [
     "EngineSetting",
     "ExactEngine",
     "Tolerance",
-    "Known",
+    "SketchSummary",
     "MappedEngine",
     "Reference",
     "SolverName",
@@ -46,7 +46,7 @@ __all__ = [
     "merges_in_place",
     "misses_tolerance",
     "moved_arrays",
-    "put_known",
+    "put_summary",
     "shrink_rows",
     "stays_sparse",
     "copy_to_read",

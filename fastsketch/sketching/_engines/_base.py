@@ -22,11 +22,11 @@ from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._ledger import (
-    Known,
-    known_of,
+    SketchSummary,
     ledger_arrays,
     ledger_of_size,
     put_ledger,
+    summarise_buffer,
     validate_ledger,
     weaken,
 )
@@ -54,15 +54,18 @@ SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
 
 
 def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
-    """Choose the power of two by which a sketch divides its rows, given the binary exponent of the largest entry.
-    Return its exponent.
+    """Return the exponent e for a sketch whose rows are stored divided by 2**e, so that squares of entries neither
+    overflow nor underflow. `top` is the binary exponent of the largest entry so far. The result is 0 if no scaling is
+    needed.
     """
     low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
     return 0 if low <= top <= high else max(-limit, min(limit, top))
 
 
 def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
-    """Raise ValueError if multiplying the retained rows by the factors in `gain` makes one of them overflow."""
+    """Validate the scale factors of retained rows, read from a state file. ValueError if a row of `kept` times its
+    factor in `gain` has a squared norm that overflows. The result is None.
+    """
     most = float(np.finfo(kept.dtype).max)
     for i in np.flatnonzero(gain[: len(kept)] > 1.5):  # with smaller factors rows in range cannot overflow
         with np.errstate(over="ignore"):
@@ -77,7 +80,9 @@ Piece = TypeVar("Piece")
 
 
 class SketchEngine(ABC, Generic[State, Piece]):
-    """Base class of the engines behind a sketch, which hold a buffer of rows and update it by batches and merges."""
+    """Base class of sketch engines. An engine stores a buffer of rows, updates it with batches of rows, and merges it
+    with the buffers of other engines. Subclasses define how rows are stored: dense, sparse, or as a matrix A'A.
+    """
 
     kind: ClassVar[str]
     compressor: Compressor | None = None
@@ -117,77 +122,95 @@ class SketchEngine(ABC, Generic[State, Piece]):
     @classmethod
     @abstractmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
-        """Return the number of rows that the buffer has space for with these settings."""
+        """Return the number of rows for which the buffer of an engine with these settings is allocated."""
 
     @classmethod
     @abstractmethod
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """Raise ValueError, naming the array, if saved arrays of the buffer are invalid. The counts have been checked
-        before.
+        """Validate the arrays of the buffer in a saved state, after the counts have been validated. ValueError names an
+        invalid array.
         """
 
     @abstractmethod
     def make_state(self) -> State:
-        """Create the empty state that the compiled kernels update."""
+        """Create the object that stores the arrays and counts of an empty sketch. Compiled kernels read it and update
+        it in place.
+        """
 
     @abstractmethod
     def measure(self, rows: Any) -> tuple[bool, int]:
-        """Return whether the compiled kernel can read rows without a copy, and how many bytes of a row it reads."""
+        """Return (can_read, n_bytes): whether the compiled kernel can read these rows without a copy, and the number of
+        bytes of an average row. ``step`` uses both to choose the size of slices.
+        """
 
     @abstractmethod
     def cut(self, rows: Any) -> Piece:
-        """Convert a slice of rows to the form that the compiled kernel reads."""
+        """Convert a slice of a batch to the arrays that the compiled kernel reads, and return them."""
 
     @abstractmethod
     def scan(self, piece: Piece) -> tuple[int, float]:
-        """Find the first row that is not finite. Return its index, or -1, and the largest absolute entry before it."""
+        """Search a converted slice for a row that contains NaN or infinity. Return the index of the first one, or -1,
+        and the largest absolute entry of the rows before it.
+        """
 
     @abstractmethod
     def largest_weighted(self, piece: Piece, root: NDArray[np.float64]) -> float:
-        """Return the largest absolute entry of a slice of rows after row i was multiplied by root[i]."""
+        """Return the largest absolute entry of a converted slice after row i is multiplied by root[i], the square root
+        of its weight. The slice does not change.
+        """
 
     @abstractmethod
     def absorb(self, piece: Piece, weights: NDArray[np.float64] | None) -> None:
-        """Add a validated slice of rows to the buffer, which is shrunk whenever it is full."""
+        """Add a slice of validated rows to the buffer, in place. The buffer is shrunk by Frequent Directions each time
+        it is full.
+        """
 
     @abstractmethod
     def part_of(self, piece: Piece, start: int, stop: int) -> Piece:
-        """Return rows [start, stop) of a converted slice."""
+        """Return rows [start, stop) of a slice that ``cut`` has converted, in the same form."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Apply pending weights, decay and centring to the buffer, then shrink it, or add its rows to the exact sum
-        A'A.
+        """Empty the buffer of new rows, in place: apply their weights, decay and centring, then shrink the buffer, or
+        in an exact engine add the rows to A'A.
         """
 
     @abstractmethod
     def settled_rows(self) -> NDArray[Any]:
-        """Apply decay, centring and row factors that are still pending, and return the rows of the buffer."""
+        """Return all rows of the buffer with their final values. Weights, decay, centring and scale factors that were
+        postponed are applied to the buffer first, in place.
+        """
 
     @abstractmethod
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the rows of the buffer: by rows that a shrink has left if `kept` is True, else by new rows.
+        """Overwrite the buffer with other rows. With `kept` they count as retained by a shrink, otherwise as new rows.
 
         Rows left by a shrink are at most sketch_size.
         """
 
     @abstractmethod
     def new_rows(self) -> slice:
-        """Return the positions of the rows added since the last shrink, a slice of ``root`` and of a dense buffer."""
+        """Return the slice at which the rows added since the last shrink are stored, in ``root`` and, for dense
+        engines, in the buffer.
+        """
 
     @abstractmethod
     def new_values(self) -> NDArray[Any]:
-        """Return a view of the entries of the rows added since the last shrink."""
+        """Return a view of the stored entries of the rows added since the last shrink, so that a caller can change them
+        in place.
+        """
 
     @abstractmethod
     def own_arrays(self) -> Arrays:
-        """Return the arrays of the buffer by name, as views, without sums and counts."""
+        """Return the arrays of the buffer by name, as views, for copies and state files. Sums and counts are not
+        included; ``arrays`` adds them.
+        """
 
     @abstractmethod
     def put_arrays(self, own: Arrays) -> None:
-        """Set the buffer to the arrays that ``own_arrays`` returned."""
+        """Overwrite the buffer with arrays that ``own_arrays`` returned; the counts have been set before."""
 
     @classmethod
     def most_rows(cls, setting: EngineSetting) -> int:
@@ -224,15 +247,21 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return bool(rows.shape[0] >= self.room())
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Copy everything that a batch may change, so that the batch can be rolled back."""
+        """Return a copy of all arrays that adding these rows may change. ``update`` restores them if the batch
+        fails.
+        """
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return True if a batch was complete when it was interrupted, so that it must not be rolled back."""
+        """Return True if an interrupted batch had already been added completely, so that ``update`` must keep it
+        instead of rolling it back. Here it is always False.
+        """
         return False
 
     def step(self, rows: Any) -> int:
-        """Return how many rows of a batch to process at a time: all rows if they fill at most a few buffers."""
+        """Return how many rows of a batch ``update`` passes to the kernel at a time. It is all rows, unless they fill
+        more than a few buffers.
+        """
         n = rows.shape[0]
         if n <= self.capacity:
             return max(n, 1)
@@ -241,8 +270,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return n if n <= most else min(most, max(1, SLICE_BYTES // row_bytes))
 
     def checked(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> Piece:
-        """Convert a slice of rows for the kernel and check that it is finite. The engine's scale follows the largest
-        entry.
+        """Convert a slice of rows for the kernel, after checking that all entries are finite. If an entry is far larger
+        than all before, the stored rows are rescaled in place. Return the converted slice.
         """
         piece = self.cut(rows)
         bad, largest = self.scan(piece)
@@ -252,7 +281,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return piece
 
     def resized(self, sketch_size: int) -> Self:
-        """Return a copy of the engine with another sketch size, which must be at least the number of retained rows."""
+        """Return a copy of the engine with another sketch size, for example a larger one to meet a tolerance. All
+        retained rows must fit into it.
+        """
         other = type(self)(self.setting.of_size(sketch_size), self.n_features, dtype=self.dtype)
         arrays = self.arrays()
         for name, fill in (("lam", 0.0), ("gain", 1.0)):
@@ -263,16 +294,18 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return other
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Compute squared singular values of the buffer's rows. Return them, descending, and whether they are all."""
+        """Return the squared singular values of the buffer's rows, descending, and True if no value is missing. A
+        sparse engine may return only the leading ones.
+        """
         return squares_of(self.settled_rows()), True
 
     def room(self) -> int:
-        """Return how many more rows fit into the buffer before it is shrunk."""
+        """Return how many more rows the buffer accepts before it must be shrunk."""
         return self.capacity - self.setting.center - self.state.fill
 
     def _fit_scale(self, piece: Piece, largest: float, weights: NDArray[np.float64] | None) -> None:
-        """Increase the power of two by which the engine divides its rows, if a slice of rows has a larger entry than
-        before.
+        """Rescale the stored rows in place, by a power of two, if a new slice has an entry so large that its square
+        could overflow. `largest` is its largest absolute entry before weighting.
         """
         if weights is not None and weights.size:
             root, low, high = float(np.sqrt(weights.max())), 0.0, 1e150
@@ -298,7 +331,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         state.top = top
 
     def multiply(self, factor: float) -> None:
-        """Multiply the retained rows by a factor, and their stored squared lengths by its square."""
+        """Multiply the retained rows by a factor, in place, and their stored squared norms by its square."""
         self.gain *= factor
         for _ in range(2):  # the square of a factor may overflow where the product does not
             self.lam *= factor
@@ -309,8 +342,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         values *= self.dtype.type(factor)
 
     def scale_all(self, factor: float) -> None:
-        """Change the scale of the engine: multiply stored rows and means by a power of two, and stored squares by its
-        square.
+        """Multiply all stored rows and means by a power of two, and all stored squares by its square, in place. The
+        matrix that the sketch represents does not change if the caller adjusts ``exponent``.
         """
         state = self.state
         with np.errstate(under="ignore", over="ignore"):
@@ -326,7 +359,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         state.rounding = state.rounding * factor * factor * factor * factor
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all rows seen so far by a factor."""
+        """Multiply the weight of all rows seen so far by a factor, in place. Retained and new rows, sums of squares and
+        the log of removed mass are rescaled.
+        """
         root, state = float(np.sqrt(factor)), self.state
         self.multiply(root)
         if not self.setting.center:  # otherwise they are not weighted yet
@@ -347,7 +382,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:
-        """Return the complete state as a dict of named arrays, as views where possible or as copies."""
+        """Return the complete state of the engine as a dict of named arrays, for state files and copies. They are views
+        where possible, or copies with `copy`.
+        """
         out = {
             **scalars(self.state),
             "lam": self.lam,
@@ -362,7 +399,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @classmethod
     def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
-        """Raise ValueError unless these arrays are a valid saved state of an engine with these settings.
+        """Validate the arrays of a saved state, which may come from an untrusted file. ValueError unless an engine with
+        these settings can have this state.
 
         Allocates nothing of the engine's size.
         """
@@ -400,7 +438,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return n_features
 
     def restore(self, arrays: Arrays) -> None:
-        """Set the engine's state from named arrays that come from ``arrays`` or have passed ``validate``."""
+        """Overwrite the state of the engine with named arrays. They must come from ``arrays`` or have passed
+        ``validate``.
+        """
         set_scalars(self.state, arrays)
         self.put_arrays(arrays)
         self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
@@ -415,8 +455,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
-    def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Compute the sketch's singular directions, and estimate the stream's mass (sum of squares) along each.
+    def summary(self, most: int | None = None, *, reduced: bool = True) -> SketchSummary:
+        """Return the singular directions of the sketch, with an estimate of the sum of squares of all rows along each
+        direction.
 
         The directions are those of the reduced sketch, or with reduced=False those of all rows of the buffer. The state
         changes as by ``reduce`` or ``settled_rows``. `most` is the number of pairs that an engine with an exact sum
@@ -426,10 +467,10 @@ class SketchEngine(ABC, Generic[State, Piece]):
         kept = self.state.kept
         # new rows first, then the retained ones, the longest last
         new, old = rows[: len(rows) - kept], rows[len(rows) - kept :][::-1]
-        return known_of(new, old, self.ledger, n_features=self.n_features)
+        return summarise_buffer(new, old, self.ledger, n_features=self.n_features)
 
     def reduce(self) -> NDArray[Any]:
-        """Reduce the buffer to the rows of the sketch, by a shrink if there are too many, and return them.
+        """Shrink the buffer, in place, if it has more rows than the sketch may have. Return the rows of the sketch.
 
         Changes the state, though not the matrix that it represents. Callers work on a clone; with a tolerance, on the
         result of ``copy_to_read``.
@@ -440,12 +481,15 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.settled_rows()
 
     def align(self, other: "AnyBuffer") -> None:
-        """Bring two engines to the same scale, by rescaling the one with the smaller entries."""
+        """Prepare two engines for a merge: rescale the stored rows of the one with smaller entries, in place, so that
+        both use the same power of two as scale.
+        """
         first, second = (self, other) if self.state.top >= other.state.top else (other, self)
         second._rescale_to(first.exponent, first.state.top)
 
     def add_sums(self, other: "AnyBuffer") -> NDArray[Any] | None:
-        """Add the sums, counts and mean of another engine, but not its rows, to this one.
+        """Merge the sums, counts and mean of another engine into this one, in place. The rows of the other engine are
+        left to the caller.
 
         The other engine must be reduced and have the same scale. Returns the row (1, d) by which the sketch must be
         extended because the two means differ, or None if nothing is centred or the other engine is empty.
@@ -468,7 +512,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return correction
 
     def joint_rounding(self, other: float) -> float:
-        """Add the rounding errors of this engine and of other rows. `other` and the result are squares of errors."""
+        """Return the squared rounding error bound of this engine merged with other rows, whose squared bound is
+        `other`. The errors add up, not their squares.
+        """
         allowance = sqrt(self.state.rounding) + sqrt(other)
         return allowance * allowance
 

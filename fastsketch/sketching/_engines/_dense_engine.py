@@ -14,13 +14,14 @@ from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._decompose import leading
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, SketchEngine, check_gains
-from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, Known
+from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, SketchSummary
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import is_readable_in_place, plain_rows
 
 
 class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
-    """The engine of dense rows: a buffer that is filled from its end and shrunk when it is full.
+    """Sketch engine for dense rows. New rows fill the buffer from its end to its start; a full buffer is shrunk by
+    Frequent Directions.
 
     The `kept` rows of the last shrink come last, the longest at the very end. Before them are the new rows, the newest
     first.
@@ -62,20 +63,22 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return float((by_row * root).max())
 
     def absorb(self, piece: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
-        """Add a validated slice of rows to the buffer, which is shrunk whenever it is full."""
+        """Add a slice of validated rows to the buffer, in place. The buffer is shrunk by Frequent Directions each time
+        it is full.
+        """
         kernel.absorb(piece, weights, ldexp(1.0, -self.state.exponent), self.state)
 
     def part_of(self, piece: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
         return piece[start:stop]
 
     def flush(self) -> None:
-        """Apply pending weights, decay and centring to the buffer, then shrink it, or add its rows to the exact sum
-        A'A.
+        """Empty the buffer of new rows, in place: apply their weights, decay and centring, then shrink the buffer, or
+        with solver "exact" add the rows to A'A.
         """
         kernel.flush_now(self.buffer, self.state)
 
     def new_rows(self) -> slice:
-        """Return the positions of the rows added since the last shrink, as a slice of the buffer and of ``root``."""
+        """Return the slice of the buffer (and of ``root``) at which the rows added since the last shrink are stored."""
         return slice(self.capacity - self.state.fill, self.capacity - self.state.kept)
 
     def own_arrays(self) -> Arrays:
@@ -85,7 +88,9 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         self.buffer[self.capacity - self.state.fill :] = own["buffer"]
 
     def settled_rows(self) -> NDArray[Any]:
-        """Apply decay, centring and row factors that are still pending, and return a view of the buffer's rows."""
+        """Return a view of all rows of the buffer with their final values. Weights, decay, centring and scale factors
+        that were postponed are applied to the buffer first, in place.
+        """
         kernel.settle_now(self.buffer, self.state)
         kept = self.state.kept
         self.buffer[self.capacity - kept :] *= self.gain[:kept][::-1, np.newaxis].astype(self.dtype)
@@ -93,14 +98,15 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.capacity - self.state.fill :]
 
     def absorb_engine(self, other: "DenseEngine") -> None:
-        """Add the rows and sums of another engine with equal settings and scale to this engine.
+        """Merge another engine of equal settings and scale into this one: its rows and sums are added in place. This is
+        the fast path of ``merge_engines``.
 
         For engines without decay, centring and log of removed mass; the other engine does not change.
         """
         kernel.absorb_buffer(other.buffer, other.state, self.state)
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the rows of the buffer: by rows that a shrink has left if `kept` is True, else by new rows.
+        """Overwrite the buffer with other rows. With `kept` they count as retained by a shrink, otherwise as new rows.
 
         Rows left by a shrink are at most sketch_size.
         """
@@ -114,7 +120,8 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.new_rows()]
 
     def joint_rounding(self, other: float) -> float:
-        """Add the rounding errors of this engine and of other rows. `other` and the result are squares of errors.
+        """Return the squared rounding error bound of this engine merged with other rows, whose squared bound is
+        `other`.
 
         In float32 with solver "gram" the squares are added, as within a stream.
         """
@@ -132,7 +139,7 @@ FIRST_VECTORS = 64
 
 
 class ExactEngine(DenseEngine):
-    """The engine that accumulates the exact matrix A'A, with a buffer for rows that are not added to it yet.
+    """Sketch engine that accumulates the exact d x d matrix A'A. Rows are buffered and added to the matrix in blocks.
 
     Rows are never shrunk.
     """
@@ -171,23 +178,26 @@ class ExactEngine(DenseEngine):
     # -- reading and merging ---------------------------------------------------------------------------------------
     @property
     def accumulated(self) -> bool:
-        """Return True if rows have been added to A'A; before that, all rows are in the buffer."""
+        """Return True if any rows have been added to A'A. If False, the buffer still has all rows seen."""
         return self.state.age > 0
 
     @property
     def is_settled_sum(self) -> bool:
-        """Return True if all rows have been added to A'A and there is no tolerance, so that reading needs no copy."""
+        """Return True if results can be read without a copy of the engine, because reading changes nothing: the buffer
+        is empty and there is no tolerance.
+        """
         return self.accumulated and not self.state.fill and self.setting.tolerance is None
 
     def gram(self) -> NDArray[np.float64]:
-        """Add the rows of the buffer to A'A, and return that d x d matrix."""
+        """Return the matrix A'A of all rows seen, shape (d, d). Buffered rows are added to the stored sum first."""
         if self.state.fill:
             self.flush()
         lower = self.cov.T  # the kernel's column-major is this array transposed
         return np.tril(lower) + np.tril(lower, -1).T
 
     def reduce(self) -> NDArray[Any]:
-        """Reduce the exact matrix A'A to the rows of a sketch, at most sketch_size or as many as a tolerance requires.
+        """Return the rows of a sketch of A'A, at most sketch_size or as many as a tolerance requires. A shrink is
+        applied if A'A has higher rank. The state changes.
 
         Callers work on a clone.
         """
@@ -212,8 +222,8 @@ class ExactEngine(DenseEngine):
         return rows.astype(self.dtype)
 
     def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute all eigenvalues of A'A, ascending, and the top k eigenvectors as rows. The state counts their
-        rounding.
+        """Compute all eigenvalues of A'A, ascending, and the k leading eigenvectors as rows. The state's rounding error
+        bound is increased by that of the computation.
         """
         state = self.state
         values, vectors = top_eigh(self.cov.copy(), k)
@@ -223,7 +233,8 @@ class ExactEngine(DenseEngine):
         return values, vectors
 
     def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64], EngineSetting]:
-        """Compute the eigenvalues of A'A, ascending, as many top eigenvectors as the sketch needs, and its settings.
+        """Compute what a sketch of A'A needs. Return the eigenvalues, ascending, the leading eigenvectors, and settings
+        with the sketch size that the tolerance requires.
 
         There are as many eigenvectors as the sketch has rows. With a tolerance the settings have the smallest sketch
         size that meets it.
@@ -241,15 +252,16 @@ class ExactEngine(DenseEngine):
                 vectors = top_eigh(self.cov.copy(), wanted)[1]
         return values, vectors[len(vectors) - wanted :], setting
 
-    def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """Compute the leading eigenvalues and eigenvectors of A'A, and return them as the description of the sketch.
+    def summary(self, most: int | None = None, *, reduced: bool = True) -> SketchSummary:
+        """Return the leading eigenvalues and eigenvectors of A'A, and the trace outside of them, in the form of a
+        sketch summary.
 
         Rows of the buffer are added to A'A first, unless all rows are in the buffer and fit into the sketch.
 
         `most`: number of pairs, by default as many as the sketch keeps.
         """
         if not self.accumulated and self.state.fill <= self.setting.sketch_size:
-            return super().known(most, reduced=reduced)
+            return super().summary(most, reduced=reduced)
         if self.state.fill:
             self.flush()
         if most is None and self.setting.tolerance is not None:
@@ -260,10 +272,11 @@ class ExactEngine(DenseEngine):
             squares = np.maximum(values, 0.0)
         lost = max(0.0, float(np.trace(self.cov)) - float(squares.sum()))
         none = np.zeros((len(squares), len(squares)))
-        return Known(squares, vectors, np.diag(squares), none, lost, self.n_features)
+        return SketchSummary(squares, vectors, np.diag(squares), none, lost, self.n_features)
 
     def add(self, other: AnyBuffer) -> None:
-        """Add the rows of another engine of the same scale to A'A. The other engine may be changed.
+        """Add the rows of another engine of the same scale to A'A, in place, for a merge. The other engine may change
+        too.
 
         C += C', or R'R of the other's settled rows.
         """
@@ -286,5 +299,5 @@ class ExactEngine(DenseEngine):
 
 
 def dense_form(setting: EngineSetting) -> type[DenseEngine]:
-    """Return the engine class for dense rows: ExactEngine for solver "exact", else DenseEngine."""
+    """Return the engine class for dense rows under these settings: ExactEngine for solver "exact", else DenseEngine."""
     return ExactEngine if setting.solver == "exact" else DenseEngine

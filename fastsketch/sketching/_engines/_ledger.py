@@ -1,7 +1,7 @@
-"""The log of what shrinks removed in each direction (the ledger), and the description of a whole sketch.
+"""The log of the sums of squares that shrinks remove from a sketch (the ledger), and SketchSummary, which includes it.
 
-``Known`` describes a whole sketch: orthonormal directions V, the squared lengths of B's rows along them, and two l x l
-matrices whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
+A ``SketchSummary`` has orthonormal directions V, the squared lengths of B's rows along them, and two l x l matrices
+whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
 """
 
 from typing import NamedTuple
@@ -25,8 +25,10 @@ SYMMETRIC_WITHIN, TINY = 1e-6, 1e-300
 MOST = 1e300
 
 
-class Known(NamedTuple):
-    """The singular directions of a sketch, with estimates of the stream's sum of squares along and outside them."""
+class SketchSummary(NamedTuple):
+    """Summary of a sketch: its singular directions V, with estimates of V A'A V' (along the directions) and of the
+    trace outside of them, for all rows A seen.
+    """
 
     squares: Matrix  # (r,) of B, descending
     vt: Matrix  # (r, d) orthonormal
@@ -35,28 +37,36 @@ class Known(NamedTuple):
     lost: float
     n_features: int  # d: vt may be without columns that are zero
 
-    def turned(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Convert the mass estimates `seen` and `leaked` to another orthonormal basis vt (r, d). Return both."""
+    def in_basis(self, vt: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the estimates `seen` and `leaked` in another orthonormal basis, the rows of vt (r, d). For the part of
+        the basis outside of these directions, mass is assumed to be spread evenly.
+        """
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T
         return turn @ self.seen @ turn.T, turn @ self.leaked @ turn.T + outside * self.density
 
     @property
     def density(self) -> float:
-        """Return the mass outside the sketch's directions, divided by the number of dimensions outside."""
+        """Return the mean sum of squares per dimension outside of the sketch's directions; 0 if there is none
+        outside.
+        """
         outside = self.n_features - len(self.vt)
         return self.lost / outside if outside > 0 else 0.0
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
-    """Return a sketch's log of removed mass as a dict of named arrays, which is empty for a sketch without a log."""
+    """Return a log of removed mass as a dict of named arrays (views), for state files. It is empty if the engine has no
+    log (None).
+    """
     if ledger is None:
         return {}
     return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
 
 
 def validate_ledger(arrays: Arrays, side: int) -> None:
-    """Raise ValueError unless saved arrays are a valid log of removed mass for a sketch of size `side`."""
+    """Validate the arrays of a saved log of removed mass for a sketch of `side` rows: finite, symmetric and in range.
+    ValueError names the array.
+    """
     for name in ("seen", "leaked"):
         matrix = checks.finite(arrays, name, (side, side))
         largest = float(np.abs(matrix).max(initial=0.0))
@@ -67,7 +77,9 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """Restore a sketch's log of removed mass from named arrays, in place; without a log (None) do nothing."""
+    """Overwrite a log of removed mass with arrays that ``ledger_arrays`` returned. Nothing happens if the engine has no
+    log (None).
+    """
     if ledger is None:
         return
     np.asarray(ledger.seen)[:] = arrays["seen"]
@@ -76,7 +88,9 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
 
 
 def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
-    """Return the arrays of a sketch's log of removed mass, cut or padded with zeros to the sketch size `side`."""
+    """Return the arrays of a log of removed mass for another sketch size `side`: cut, or padded with zeros. The log
+    itself does not change.
+    """
     arrays = ledger_arrays(ledger)
     for name in arrays.keys() - {"lost"}:
         whole, arrays[name] = arrays[name], np.zeros((side, side))
@@ -86,7 +100,9 @@ def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
 
 
 def weaken(ledger: Ledger | None, factor: float) -> None:
-    """Multiply all sums in a sketch's log of removed mass by a factor, in place; without a log (None) do nothing."""
+    """Multiply all sums of a log of removed mass by a factor, in place, when earlier rows lose weight. Nothing happens
+    if the engine has no log (None).
+    """
     if ledger is not None:
         np.asarray(ledger.seen)[:] *= factor
         np.asarray(ledger.leaked)[:] *= factor
@@ -94,37 +110,40 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 
 @one_blas_thread
-def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> Known:
-    """Compute the singular directions of a buffer's rows, and estimate the stream's mass (sum of squares) along each.
+def summarise_buffer(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> SketchSummary:
+    """Compute the singular directions of a buffer's rows, with an estimate of the stream's sum of squares along each.
+    `new` are the rows since the last shrink, `kept` the retained ones.
 
     Retained rows are orthogonal, and in the order of the ledger.
     """
     s, vt = decompose(np.vstack([new, kept]))
     if ledger is None:
-        return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0, n_features)
+        return SketchSummary(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0, n_features)
     lengths = np.sqrt(np.einsum("ij,ij->i", kept, kept))
     base = np.divide(kept, lengths[:, np.newaxis], out=np.zeros_like(kept), where=lengths[:, np.newaxis] > 0)
     k = len(kept)
     held = np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k]
-    before = Known(lengths**2, base, *held, ledger.lost, n_features)
-    seen, leaked = before.turned(vt)
+    before = SketchSummary(lengths**2, base, *held, ledger.lost, n_features)
+    seen, leaked = before.in_basis(vt)
     along = vt @ new.T
     seen = seen + along @ along.T
     lost = ledger.lost + float(np.trace(before.seen)) + float(np.einsum("ij,ij->", new, new)) - float(np.trace(seen))
-    return Known(s**2, vt, seen, leaked, max(0.0, lost), n_features)
+    return SketchSummary(s**2, vt, seen, leaked, max(0.0, lost), n_features)
 
 
 @one_blas_thread
-def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
-    """Merge two sketches and extra rows. Return the merged sketch, and the value that a shrink subtracted (0 without a
-    shrink).
+def merge_summaries(
+    mine: SketchSummary, theirs: SketchSummary, extra: Matrix, *, most: int, n_keep: int, n_spare: int
+) -> tuple[SketchSummary, float]:
+    """Merge the summaries of two sketches and further rows into one, with a shrink if more than `most` rows remain.
+    Return the summary, and the value that the shrink subtracted from squared singular values, or 0.
     """
-    stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
+    stack = [np.sqrt(summary.squares)[:, np.newaxis] * summary.vt for summary in (mine, theirs)]
     s, vt = decompose(np.vstack([*stack, extra]))
     delta = 0.0
     if len(s) > most:
         delta, s, vt = float(s[n_keep] ** 2), s[:n_keep], vt[:n_keep]
-    parts = [mine.turned(vt), theirs.turned(vt)]
+    parts = [mine.in_basis(vt), theirs.in_basis(vt)]
     along = vt @ extra.T
     seen = parts[0][0] + parts[1][0] + along @ along.T
     leaked = parts[0][1] + parts[1][1]
@@ -133,4 +152,4 @@ def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int,
     if delta:
         lowered = np.argsort(-np.diag(seen + leaked), kind="stable")[n_spare:]
         squares[lowered] -= delta
-    return Known(squares, vt, seen, leaked, max(0.0, total - float(np.trace(seen))), mine.n_features), delta
+    return SketchSummary(squares, vt, seen, leaked, max(0.0, total - float(np.trace(seen))), mine.n_features), delta

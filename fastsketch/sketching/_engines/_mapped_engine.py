@@ -16,7 +16,7 @@ from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.dense import move_mean
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._dense_engine import dense_form
-from fastsketch.sketching._engines._ledger import Known
+from fastsketch.sketching._engines._ledger import SketchSummary
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import Compressor, MappedBlock, SizedMap, sized
@@ -26,7 +26,8 @@ SLICE_BYTES = 4 << 20
 
 
 class MappedEngine:
-    """The engine of a sketch with a compressor: the block of rows being mapped, and a dense engine for mapped rows.
+    """Sketch engine that first compresses the rows. A random map reduces every block of m rows to q rows, which a dense
+    engine then sketches.
 
     The mean is stored here, not in the dense engine.
     """
@@ -56,13 +57,15 @@ class MappedEngine:
 
     @staticmethod
     def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
-        """Return the random map that compresses every block of rows."""
+        """Return the random map with which the compressor of these settings reduces every block of rows."""
         assert setting.compressor is not None
         return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
 
     @staticmethod
     def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
-        """Return the settings of the inner engine, which sketches the mapped rows."""
+        """Return the settings of the inner dense engine, which sketches the compressed rows. It neither compresses nor
+        centres.
+        """
         buffer_size = sized_map.rows_out if setting.buffer_size is None else setting.buffer_size
         return replace(setting, buffer_size=buffer_size, center=False, compressor=None)  # blocks are centred
 
@@ -126,7 +129,7 @@ class MappedEngine:
     def _move_mean(
         self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
     ) -> NDArray[Any] | None:
-        """Merge the mean of further rows into the mean of this engine.
+        """Merge the weighted mean of further rows into the stored mean, in place.
 
         Returns the row by which the sketch must be extended because the two means differ, or None.
 
@@ -141,34 +144,40 @@ class MappedEngine:
         return row.astype(self.dtype)[np.newaxis] if before > 0 else None
 
     def settle(self) -> None:
-        """End the current block, even if it is not full, and add its mapped rows to the sketch."""
+        """Compress the rows of the current block now, although it may not be full, and add the result to the sketch. A
+        new block begins.
+        """
         if self.block.n_rows:
             self._settle_block()
 
     def reduce(self) -> NDArray[Any]:
-        """End the current block, and return the rows of the sketch, at most sketch_size.
+        """Complete the current block, and return the rows of the sketch, at most sketch_size. The state changes.
 
         Callers work on a clone.
         """
         self.settle()
         return self.inner.reduce()
 
-    def known(self, most: int | None = None) -> Known:
-        """End the current block, and compute the singular directions and squared lengths of the sketch of mapped rows.
+    def summary(self, most: int | None = None) -> SketchSummary:
+        """Complete the current block, and return the summary of the sketch of compressed rows: its singular directions
+        and squared singular values. The state changes.
 
         Callers work on a clone.
         """
         self.settle()
-        return self.inner.known(most)
+        return self.inner.summary(most)
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all rows seen so far by a factor. This ends the current block."""
+        """Multiply the weight of all rows seen so far by a factor, in place. The current block is completed first, so
+        that later rows start a new one.
+        """
         self.settle()
         self.inner.fade(factor)
         self._settled_weight *= factor
 
     def add_sums(self, other: "MappedEngine") -> NDArray[Any] | None:
-        """Merge the mean and the number of rows of another engine, but not its sketch, into this one.
+        """Merge the mean, weight and number of rows of another engine into this one, in place. The sketches are left to
+        the caller.
 
         Returns the row by which the sketch must be extended because the two means differ, or None.
 

@@ -13,7 +13,7 @@ from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._decompose import decompose
 from fastsketch.sketching._engines._base import AnyBuffer, exponent_for
 from fastsketch.sketching._engines._dense_engine import DenseEngine, ExactEngine, dense_form
-from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
+from fastsketch.sketching._engines._ledger import SketchSummary, merge_summaries, put_ledger
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
 from fastsketch.sketching._engines._setting import SHARE, EngineSetting, Tolerance, exact_pays, squares_of
 from fastsketch.sketching._engines._sparse_engine import SparseEngine, columns_of
@@ -27,8 +27,8 @@ MOST_BYTES = 1e9
 
 
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
-    """Create an empty engine for a stream. Its kind (mapped, sparse or dense) depends on the settings and the first
-    rows.
+    """Create an empty sketch engine for a stream that starts with these rows. Settings and rows decide its class:
+    mapped, sparse or dense.
 
     The choice depends on the first row only, so that it does not depend on how rows are split into batches. ValueError
     for sparse rows with solver "svd", whose buffer is dense, if it would take more than MOST_BYTES.
@@ -53,7 +53,7 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
 
 
 def stays_sparse(rows: Any) -> bool:
-    """Return True if the rows are a CSR matrix that is sparse enough for the sparse engine."""
+    """Return True if rows are a CSR matrix with so few nonzeros that the sparse engine is used for them."""
     return is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * rows.shape[1]
 
 
@@ -72,8 +72,8 @@ Weights = NDArray[np.float64] | None
 
 
 def add_rows(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Add a batch of rows. Return the engine that has learned them: this one, or a larger one if a tolerance requires
-    it.
+    """Add a batch of rows to a sketch. Return the engine that contains them: the given one, changed in place, or a
+    larger one if a tolerance requires it.
 
     All rows are added, or none. If they may cause a shrink that exceeds the tolerance, the returned engine is a new
     one, and the given one does not change.
@@ -95,7 +95,8 @@ def add_rows(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
 
 
 def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
-    """Add n validated rows, and return the engine that has learned them, with a larger sketch size if necessary.
+    """Add n validated rows, given as a converted slice, and enlarge the sketch where the tolerance requires it. Return
+    the engine that contains them, which may be a new one.
 
     Rows are added in steps of at most one shrink. A shrink that removes too much for the tolerance is rolled back, and
     an engine of a larger sketch size continues.
@@ -122,18 +123,24 @@ def _rule(engine: Buffer) -> Tolerance:
 
 
 def _exceeds_tolerance_share(engine: Buffer) -> bool:
-    """Return True if the sketch must grow: shrinks have used up their share of the tolerance, and it may grow."""
+    """Return True if the sketch size must grow: the error of shrinks exceeds its share of the tolerance, and a larger
+    size is allowed.
+    """
     tolerance, size = _rule(engine), engine.setting.sketch_size
     return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
 
 
 def misses_tolerance(engine: AnyEngine) -> bool:
-    """Return True if the error of shrinks exceeds the tolerance."""
+    """Return True if the error that shrinks have caused so far exceeds the tolerance, for example because
+    ``max_sketch_size`` does not allow a larger sketch.
+    """
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _rule(engine).spent(engine.state, 1.0)
 
 
 def _add_with_larger_size(engine: Buffer, part: Any, weights: Weights) -> Buffer:
-    """Add rows that would cause a shrink to an engine with a larger sketch size instead. Return that engine."""
+    """Add rows after enlarging the sketch, because a shrink at the present size would remove too much. Return the new
+    engine; the given one does not change.
+    """
     tolerance, d = _rule(engine), engine.n_features
     larger = engine.resized(tolerance.bounded(tolerance.next_size(engine.setting.sketch_size), d))
     larger.absorb(part, weights)
@@ -146,8 +153,8 @@ def _add_with_larger_size(engine: Buffer, part: Any, weights: Weights) -> Buffer
 
 
 def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
-    """Return an engine of the same rows with at least this sketch size, or with the exact sum A'A where that is
-    faster.
+    """Return an engine that contains the same rows and has at least the given sketch size. If A'A is faster to
+    accumulate than such a sketch, the result is an ExactEngine.
     """
     if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
         setting = engine.setting.of_size(sketch_size).resolved("exact")
@@ -160,7 +167,9 @@ def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def copy_to_read(engine: AnyEngine) -> AnyEngine:
-    """Return a copy of an engine from which to read results. With a tolerance it gets the smallest size."""
+    """Copy an engine, so that results can be read without changing the original. With a tolerance, the copy is reduced
+    to the smallest sketch size that meets it.
+    """
     clone = engine.clone()
     if isinstance(clone, MappedEngine) or not clone.setting.grows:
         return clone
@@ -178,7 +187,9 @@ def copy_to_read(engine: AnyEngine) -> AnyEngine:
 
 
 def _smallest_size(engine: Buffer) -> int:
-    """Return the smallest sketch size that meets the tolerance, but at most the largest size that is allowed."""
+    """Return the smallest sketch size that meets the tolerance for the rows of this engine, limited to the sizes that
+    are allowed. The engine does not change.
+    """
     tolerance, settled = _rule(engine), engine.clone()
     squares, whole = settled.leading_squares()
     size = tolerance.smallest_to_read(squares, settled.state, settled.dtype)
@@ -194,8 +205,8 @@ AnyBufferT = TypeVar("AnyBufferT", bound=AnyBuffer)
 def merge_engines(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> DenseEngine | SparseEngine | MappedEngine:
-    """Merge two engines into one of the larger sketch size, and return it. The first may be overwritten; the second is
-    not changed.
+    """Merge two engines, and return one that contains the rows of both. It may be `mine`, changed in place; `theirs`
+    does not change.
 
     Without decay, centring and log of removed mass, the rows of the second pass through the buffer of the first.
     Otherwise both are reduced and stacked, with the correction row of FROSH Algorithm 3 between two means, and one
@@ -234,8 +245,8 @@ def merge_engines(
     if mine.setting.tolerance is not None:
         return merge_growing(mine, theirs, mine.setting.tolerance)
     if mine.ledger is not None:
-        known = mine.known(), theirs.known()
-        _put_joined(mine, known, mine.add_sums(theirs))
+        summary = mine.summary(), theirs.summary()
+        _put_merged(mine, summary, mine.add_sums(theirs))
         return mine
     parts = [mine.reduce(), theirs.reduce()]
     correction = mine.add_sums(theirs)
@@ -247,7 +258,8 @@ def merge_engines(
 def merges_in_place(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> bool:
-    """Return True if two engines can be merged in the simplest way, by adding the rows of the second to the first.
+    """Return True if ``merge_engines`` can take its fast path and add the rows of the second engine to the buffer of
+    the first, without a copy.
 
     They must be dense, of equal settings and scale, without centring, decay, tolerance and log of removed mass.
     """
@@ -264,7 +276,9 @@ def merges_in_place(
 
 
 def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
-    """Replace the rows of an engine by others, which are shrunk first if they are too many. Return the engine."""
+    """Overwrite the buffer of an engine with other rows, in place, and return the engine. The rows are shrunk first if
+    there are more than fit into the sketch.
+    """
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
@@ -274,7 +288,8 @@ def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
 def _in_common_columns(
     mine: DenseEngine | SparseEngine, theirs: DenseEngine | SparseEngine
 ) -> tuple[DenseEngine | SparseEngine, DenseEngine | SparseEngine]:
-    """Convert two engines so that both store the same columns in the same order. Return both.
+    """Prepare two engines for a merge: return both with the same stored columns in the same order. Sparse engines are
+    copied if their columns change.
 
     The columns of `mine` come first; an engine of dense rows has all columns.
     """
@@ -288,13 +303,13 @@ def _in_common_columns(
 
 
 def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> AnyBufferT:
-    """Merge two engines with a tolerance, at the sketch size that it requires for the rows of both. Return the merged
-    engine.
+    """Merge two engines that have a tolerance. The result gets the sketch size that the tolerance requires for the rows
+    of both. Return the merged engine.
     """
-    known: tuple[Known, ...] = ()
+    summary: tuple[SketchSummary, ...] = ()
     if mine.ledger is not None:
-        known = mine.known(reduced=False), theirs.known(reduced=False)
-        parts = [np.sqrt(one.squares)[:, np.newaxis] * one.vt for one in known]
+        summary = mine.summary(reduced=False), theirs.summary(reduced=False)
+        parts = [np.sqrt(one.squares)[:, np.newaxis] * one.vt for one in summary]
     else:
         parts = [mine.settled_rows(), theirs.settled_rows()]
     correction = mine.add_sums(theirs)
@@ -304,22 +319,26 @@ def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> 
     wanted = tolerance.smallest(squares_of(rows), mine.state, rounding=0.0, share=SHARE)
     mine.replace_rows(rows[:0])
     mine = mine.resized(max(mine.setting.sketch_size, tolerance.bounded(wanted, mine.n_features)))
-    if known:
-        _put_joined(mine, known, correction)
+    if summary:
+        _put_merged(mine, summary, correction)
         return mine
     return _with_rows(mine, rows)
 
 
-def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
-    """Merge two sketches, and the row that corrects for their different means, into the engine `mine`."""
+def _put_merged(mine: AnyBuffer, summary: Sequence[SketchSummary], correction: NDArray[Any] | None) -> None:
+    """Overwrite the engine `mine` with the merge of two sketch summaries and a correction row for their different
+    means. The error sums include the shrink of the merge.
+    """
     extra = np.empty((0, mine.width)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
     most = mine.most_rows(mine.setting)
-    merged, delta = joined(known[0], known[1], extra, most=most, n_keep=size - 1, n_spare=mine.setting.rows_spared)
+    merged, delta = merge_summaries(
+        summary[0], summary[1], extra, most=most, n_keep=size - 1, n_spare=mine.setting.rows_spared
+    )
     mine.state.shrinkage += delta
     eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0)) + delta
     mine.state.rounding = mine.joint_rounding((ROUNDING_PER_SHRINK * eps * top) ** 2)
-    put_known(mine, merged)
+    put_summary(mine, merged)
 
 
 def with_columns_multiplied(
@@ -334,14 +353,14 @@ def with_columns_multiplied(
     own = factors[columns_of(engine)]
     if (own == 1.0).all():
         return engine
-    known = engine.known()
-    s, vt = decompose(np.sqrt(known.squares)[:, np.newaxis] * known.vt * own)
-    turn, unit = (known.vt * own) @ vt.T, np.ldexp(1.0, -2 * engine.exponent)
-    seen, leaked = (turn.T @ matrix @ turn for matrix in (known.seen, known.leaked))
+    summary = engine.summary()
+    s, vt = decompose(np.sqrt(summary.squares)[:, np.newaxis] * summary.vt * own)
+    turn, unit = (summary.vt * own) @ vt.T, np.ldexp(1.0, -2 * engine.exponent)
+    seen, leaked = (turn.T @ matrix @ turn for matrix in (summary.seen, summary.leaked))
     state, most = engine.state, float(own.max(initial=0.0))
     state.squared_norm = squared_norm * unit
     lost = max(0.0, state.squared_norm - float(np.trace(seen)))
-    put_known(engine, Known(s**2, vt, seen, leaked, lost, engine.n_features))
+    put_summary(engine, SketchSummary(s**2, vt, seen, leaked, lost, engine.n_features))
     state.shrinkage *= most * most
     state.rounding *= most**4
     eps, top = float(np.finfo(engine.dtype).eps), float(s.max(initial=0.0)) ** 2
@@ -351,21 +370,23 @@ def with_columns_multiplied(
     return engine
 
 
-def put_known(engine: AnyBuffer, known: Known) -> None:
-    """Write a sketch of at most sketch_size rows to an engine: its buffer, and its log of removed mass."""
+def put_summary(engine: AnyBuffer, summary: SketchSummary) -> None:
+    """Overwrite an engine with a sketch given by its summary: the rows of the buffer and the log of removed mass. The
+    summary must have at most sketch_size rows.
+    """
     size = engine.setting.sketch_size
-    k = len(known.squares)
-    engine.replace_rows((np.sqrt(known.squares)[:, np.newaxis] * known.vt)[::-1].astype(engine.dtype))
+    k = len(summary.squares)
+    engine.replace_rows((np.sqrt(summary.squares)[:, np.newaxis] * summary.vt)[::-1].astype(engine.dtype))
     engine.lam[:] = 0.0
-    engine.lam[:k] = known.squares
+    engine.lam[:k] = summary.squares
     seen, leaked = np.zeros((size, size)), np.zeros((size, size))
-    seen[:k, :k], leaked[:k, :k] = known.seen, known.leaked
-    put_ledger(engine.ledger, {"seen": seen, "leaked": leaked, "lost": np.array([known.lost])})
+    seen[:k, :k], leaked[:k, :k] = summary.seen, summary.leaked
+    put_ledger(engine.ledger, {"seen": seen, "leaked": leaked, "lost": np.array([summary.lost])})
 
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
-    """Shrink a matrix once by Frequent Directions. Return at most sketch_size - 1 rows, and the value subtracted from
-    their squared lengths.
+    """Shrink a matrix once by Frequent Directions. Return the remaining rows, at most sketch_size - 1, and the value
+    subtracted from their squared norms.
     """
     exponent = exponent_for(frexp(float(np.abs(rows).max(initial=0.0)))[1], rows.dtype)
     if exponent:
@@ -388,7 +409,9 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _flushed(rows: NDArray[Any], setting: EngineSetting) -> tuple[NDArray[Any], DenseEngine]:
-    """Shrink rows once in a temporary engine. Return the remaining rows, and the engine for its sums."""
+    """Shrink rows once in a temporary engine. Return the remaining rows, and that engine, from which the caller reads
+    the shrinkage and the rounding error.
+    """
     size = setting.sketch_size
     alone = EngineSetting(size, setting.share_lowered, buffer_size=max(0, len(rows) - size), solver="gram")
     bench = DenseEngine(alone, rows.shape[1], dtype=rows.dtype)

@@ -30,7 +30,9 @@ ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """A required precision of a sketch, and the limits within which the sketch size may grow to reach it."""
+    """A required precision of a sketch, given by the user, and the limits within which the sketch size may grow to
+    reach it.
+    """
 
     value: float
     relative_to: Reference = "squared_norm"
@@ -39,13 +41,15 @@ class Tolerance:
     chooses: bool = False  # whether the solver may become "exact" where that is faster
 
     def allowed(self, squared_norm: float, top: float) -> float:
-        """Return the largest error bound that the tolerance allows. `top` is a lower bound of the largest
-        eigenvalue.
+        """Return the largest error of A'A - B'B that the tolerance allows. `top` is a lower bound of the largest
+        eigenvalue of A'A.
         """
         return self.value * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
 
     def spent(self, state: SketchState, share: float) -> bool:
-        """Return True if the error of shrinks so far exceeds this share of the error that the tolerance allows."""
+        """Return True if the error caused by shrinks so far exceeds the fraction `share` of the allowed error. It
+        decides whether the sketch must grow.
+        """
         top = float(np.asarray(state.lam)[: state.kept].max(initial=0.0))
         return self.counts * state.shrinkage > share * self.allowed(state.squared_norm, top)
 
@@ -74,14 +78,14 @@ class Tolerance:
         return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
 
     def smallest_to_read(self, squares: NDArray[np.float64], state: SketchState, dtype: np.dtype[Any]) -> int:
-        """Return the smallest sketch size that meets the tolerance with the rounding error of reading the result
-        included.
+        """Return the smallest sketch size that meets the tolerance when a result is read, with the rounding errors of
+        reading included.
         """
         allowance = ALLOWANCE[dtype.itemsize] * float(np.finfo(dtype).eps) * float(squares.max(initial=0.0))
         return self.smallest(squares, state, rounding=sqrt(state.rounding) + allowance)
 
     def next_size(self, size: int) -> int:
-        """Return the next larger sketch size to try if a shrink at the given size removes too much."""
+        """Return the next larger sketch size to try, when a shrink at the given size would remove too much."""
         return max(ceil(STEP * size), size + 1)
 
 
@@ -106,13 +110,13 @@ EXACT_SLOPE, EXACT_OFFSET = 11, 300
 
 
 def exact_pays(n_features: int, sketch_size: int) -> bool:
-    """Return True if accumulating the exact matrix A'A is faster than sketching with this sketch size."""
+    """Return True if accumulating the exact d x d matrix A'A takes less time than sketching with this sketch size."""
     return n_features <= EXACT_SLOPE * sketch_size + EXACT_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSetting:
-    """The validated parameters of a sketch engine; `solver` may still be "auto"."""
+    """Parameters of a sketch engine, already validated. `solver` may still be "auto" until the first rows are known."""
 
     sketch_size: int  # l
     share_lowered: float = 1.0  # share of the rows that a shrink shortens
@@ -127,18 +131,18 @@ class EngineSetting:
 
     @property
     def rows_spared(self) -> int:
-        """Return how many rows keep their length in a shrink."""
+        """Return how many of the retained rows a shrink does not shorten."""
         return self.sketch_size - floor(self.share_lowered * self.sketch_size)
 
     @property
     def grows(self) -> bool:
-        """Return True if the sketch size grows to meet a tolerance, which solver "exact" does not need."""
+        """Return True if the sketch size must grow to meet a tolerance. Solver "exact" has no such need."""
         return self.tolerance is not None and self.solver != "exact"
 
     @property
     def keeps_ledger(self) -> bool:
-        """Return True if the engine logs what shrinks remove along each direction; with solver "exact" there is nothing
-        to log.
+        """Return True if the engine logs the sum of squares that shrinks remove along each direction. Solver "exact"
+        removes nothing.
         """
         return self.ledger and self.solver != "exact"
 

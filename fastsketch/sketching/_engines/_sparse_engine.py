@@ -41,7 +41,8 @@ Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
 
 class SparseEngine(SketchEngine[SparseState, Csr]):
-    """The engine of sparse rows: new rows stay in CSR form, and only columns seen so far are stored.
+    """Sketch engine for sparse rows. New rows stay in CSR form, and only columns that have been nonzero are stored, in
+    the order of first occurrence (slots).
 
     Retained rows are the columns of z (slots, l + 1), with a spare column for centring.
     """
@@ -64,7 +65,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @property
     def z(self) -> NDArray[Any]:
-        """Return a view of the rows left by shrinks, stored as columns, with a spare column for centring."""
+        """Return a view of the retained rows, transposed: one row per stored column, one column per retained row, and a
+        spare column for centring.
+        """
         return self.state.z[: self.state.seen]
 
     @property
@@ -76,14 +79,15 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return self._map.array()[: self.state.seen]
 
     def columns_with(self, other: Self) -> NDArray[np.int64]:
-        """Return the indices of the columns that this engine stores, followed by those that only the other one
-        stores.
+        """Return the columns that two engines store together, for a merge: first those of this engine, then those that
+        only the other one stores.
         """
         theirs = other.slot_columns
         return np.concatenate([self.slot_columns, theirs[self._map.find(theirs, self.width) == self.width]])
 
     def on_columns(self, columns: NDArray[np.int64]) -> Self:
-        """Return an engine with the same rows that stores exactly the given columns, in this order.
+        """Return an engine with the same rows that stores exactly the given columns, in this order. It is this engine
+        if nothing changes.
 
         They must include all columns that this engine stores.
         """
@@ -95,8 +99,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def in_slots(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Convert an array with all d columns to the columns that the engine stores. Columns that are new and not zero
-        get stored.
+        """Restrict an array (..., d) to the columns that the engine stores, in their order. Columns that have nonzero
+        entries but are not stored yet are added to the engine first.
         """
         self._map.forget(self.width)
         self._map.add(np.flatnonzero(rows.reshape(-1, self.n_features).any(axis=0)))
@@ -111,8 +115,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @classmethod
     def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
-        """Adapt settings to a new stream of n_features columns: very wide rows get a larger buffer. Return the
-        settings.
+        """Return the settings for a new stream of n_features columns. They are the given ones, except that very wide
+        rows get a larger buffer.
         """
         wide = n_features >= WIDE and setting.buffer_size is None and setting.tolerance is None and not setting.center
         return replace(setting, shrinks=SHRINKS if wide else 1)
@@ -185,7 +189,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return kernel.largest_weighted(indptr, data, root)
 
     def absorb(self, piece: Csr, weights: NDArray[np.float64] | None) -> None:
-        """Add a validated slice of rows to the buffer, which is shrunk whenever it is full."""
+        """Add a slice of validated CSR rows to the buffer, in place. The buffer is shrunk by Frequent Directions each
+        time it is full.
+        """
         indptr, indices, data = piece
         state = self.state
         state.make_slots(len(self._map))
@@ -201,7 +207,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return indptr[start : stop + 1] - first, indices[first:last], data[first:last]
 
     def flush(self) -> None:
-        """Apply pending weights, decay and centring to the buffer's rows, and shrink them."""
+        """Apply weights, decay and centring that were postponed to the new rows, and shrink the buffer, in place."""
         kernel.flush_now(self.state.z, self.state)
 
     def own_arrays(self) -> Arrays:
@@ -231,14 +237,16 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Return True if this batch may bring enough rows and stored values for a shrink."""
+        """Return True if this batch may cause a shrink that is due to the number of stored rows and nonzeros, not to a
+        full buffer.
+        """
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
         many = self._n_new + rows.shape[0] >= state.block
         return state.block > 0 and many and state.n_stored + coming >= state.enough
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Copy everything that a batch may change, so that the batch can be rolled back.
+        """Return a copy of all arrays that adding these rows may change. ``update`` restores them if the batch fails.
 
         A shrink that fails does not change the retained rows, which are therefore not copied for a single row.
         """
@@ -252,7 +260,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return {name: array.copy() for name, array in out.items()}
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return True if a batch was complete when it was interrupted, and no shrink is due: it is not rolled back."""
+        """Return True if an interrupted batch had already been added completely and no shrink was due, so that
+        ``update`` must keep it instead of rolling it back.
+        """
         state = self.state
         due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
         return "z" not in saved and self.n_rows == n_rows and not due
@@ -274,7 +284,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         state.data[:used] = own["data"]
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Compute the leading squared singular values of the buffer. Return them, descending, and whether they are all.
+        """Shrink the buffer, in place, and return its leading squared singular values, descending, and False because
+        smaller ones are missing. If nothing needs a shrink, all are returned, with True.
 
         The buffer is shrunk, without shortening retained rows. New rows are not made dense.
         """
@@ -290,7 +301,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def columns(self) -> NDArray[Any]:
-        """Return the rows of the sketch as the columns of a view: retained rows, without their factors, then new rows.
+        """Return the rows of the sketch, transposed, as a view in which each column is one row. The scale factors of
+        retained rows are not applied.
 
         For a sketch that neither centres nor grows. Changes the state: callers work on a clone that is not used for
         rows afterwards.
@@ -312,7 +324,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return self.z[:, : state.fill]
 
     def multiply_kept(self, power: float) -> None:
-        """Multiply the weight of all rows up to the last shrink by a factor, in the buffer, the sums and the log."""
+        """Multiply the weight of all rows up to the last shrink by a factor, in place: in the retained rows, the error
+        sums and the log of removed mass.
+        """
         if power != 1.0:
             self.multiply(float(np.sqrt(power)))
             self.state.shrinkage *= power
@@ -320,7 +334,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
             weaken(self.ledger, power)
 
     def settled_rows(self) -> NDArray[Any]:
-        """Apply decay and centring that are still pending, and return the buffer's rows as a new dense array.
+        """Return the rows of the buffer with their final values, as a new dense array over the stored columns. Decay
+        and centring that were postponed are applied.
 
         There are at most sketch_size rows.
         """
@@ -350,7 +365,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return out
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
-        """Replace the rows of the buffer by at most sketch_size rows, which count as left by a shrink."""
+        """Overwrite the buffer with at most sketch_size rows, which count as retained by a shrink."""
         self.z[:, : len(rows)] = rows[::-1].T
         self.state.fill = self.state.kept = len(rows)
         self.state.age = -1  # the rows need not be orthogonal
@@ -362,7 +377,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
 
 def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]) -> Arrays:
-    """Reorder the stored columns in the saved arrays of a sparse engine: column i moves to position slots[i]."""
+    """Return the arrays of a saved sparse engine with its stored columns reordered: column i moves to position slots[i]
+    of `columns`.
+    """
 
     def moved(array: NDArray[Any]) -> NDArray[Any]:
         out = np.zeros((len(columns), *array.shape[1:]), array.dtype)
@@ -374,8 +391,8 @@ def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]
 
 
 def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
-    """Expand an array of an engine's stored columns to all columns, with zeros elsewhere. Arrays of dense engines are
-    returned unchanged.
+    """Expand an array over the stored columns of a sparse engine to all d columns, with zeros elsewhere. An array of a
+    dense engine is returned unchanged.
     """
     if not isinstance(engine, SparseEngine):
         return array
@@ -385,5 +402,7 @@ def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def columns_of(engine: object) -> slice | NDArray[np.int64]:
-    """Return the indices of the columns that an engine stores, or slice(None) for an engine of dense rows."""
+    """Return the indices of the columns that an engine stores, to index an array of all columns: slice(None) for a
+    dense engine.
+    """
     return engine.slot_columns if isinstance(engine, SparseEngine) else slice(None)
