@@ -47,7 +47,9 @@ from fastsketch.online._state_arrays import (
 
 
 def _validate_scalar(scalar: Floats) -> None:
-    """Raise ValueError if the scalar entries of an adaptive learner's state are out of range."""
+    """Validate the scalar entries of an adaptive learner's state that was read from a file. ValueError if one is out of
+    range.
+    """
     if not scalar[DELTA] > 0:
         raise ValueError(f"delta must be positive, got {scalar[DELTA]}")
     for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
@@ -56,7 +58,7 @@ def _validate_scalar(scalar: Floats) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveSetting:
-    """Parameters of an adaptive subgradient method, as its compiled code reads them."""
+    """Parameters of an adaptive subgradient method, as integers and numbers that its compiled code reads."""
 
     method: int  # DIAGONAL, GRADIENT or ADAM; for sketches the shrink rule: EVERY_ROUND, WHEN_FULL or NEVER
     loss: int
@@ -77,7 +79,9 @@ class AdaptiveSetting:
 
 @dataclass(slots=True)
 class AdaptiveDenseRows(Arrays):
-    """Dense matrix C of stored rows, of which the eigenvectors of the sketch are linear combinations."""
+    """Dense matrix C of stored gradient directions, shape (cap, d). The eigenvectors of the second-order matrix are
+    stored as linear combinations of its rows.
+    """
 
     rows: Floats  # (cap, d)
     total: Floats | None  # sum of gradients (d,), for penalty l1 in the dual form
@@ -85,7 +89,9 @@ class AdaptiveDenseRows(Arrays):
 
 @dataclass(slots=True)
 class AdaptiveSparseRows(StoredRows):
-    """Matrix C of stored rows for sparse data: a dense part F Z' stacked on sparse rows X in CSR format."""
+    """Matrix C of stored gradient directions for sparse data: a small number of dense rows F Z', followed by sparse
+    rows X in CSR format.
+    """
 
     z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, width)
     b: Floats  # (width,)
@@ -94,7 +100,8 @@ class AdaptiveSparseRows(StoredRows):
 
 @dataclass(slots=True)
 class SketchedState(LearnedState):
-    """State of an adaptive method with a sketched or full second-order matrix: its eigendecomposition and weights.
+    """State of an adaptive learner with a sketched or full second-order matrix S'S: the eigendecomposition of S'S, and
+    the weight vector w.
 
     S'S = V diag(lam) V' with V = C'T, and w = scale (base + Z b) + C'steps.
     """
@@ -142,7 +149,8 @@ class SketchedState(LearnedState):
         self.lam *= factor
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert the sketch and the weights to new feature scales, by a new eigendecomposition of the sketch.
+        """Convert the second-order matrix and the weights to new feature scales, in place. The sketch gets a new
+        eigendecomposition.
 
         The stored rows C become its eigenvectors V.
         """
@@ -223,7 +231,8 @@ class SketchedState(LearnedState):
 def start_sketched(
     setting: AdaptiveSetting, delta: float, *, d: int, slots: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> SketchedState:
-    """Create the initial state of an adaptive method with a sketched or full second-order matrix.
+    """Return the initial state of an adaptive learner whose second-order matrix is sketched or full. `delta` is the
+    multiple of the identity in that matrix.
 
     With zeros=outline it has the right shapes but takes no memory.
 
@@ -266,7 +275,9 @@ def start_sketched(
 # -- H diagonal --------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class DiagonalState(LearnedState):
-    """State of an adaptive method with a diagonal second-order matrix, for example AdaGrad or Adam."""
+    """State of an adaptive learner with a diagonal second-order matrix, for example AdaGrad or Adam: the weights and
+    the sums of squared gradients.
+    """
 
     setting: AdaptiveSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
@@ -291,7 +302,8 @@ class DiagonalState(LearnedState):
         self.squares *= factor
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert the weights and the sums of squared gradients to new feature scales.
+        """Convert the weights and the sums of squared gradients to new feature scales, in place. The scores of rows
+        stay the same, apart from columns whose scale has grown by more than 2.
 
         The sums are multiplied by the change of their column's mean square.
 
@@ -310,7 +322,8 @@ class DiagonalState(LearnedState):
 def start_diagonal(
     setting: AdaptiveSetting, delta: float, *, d: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> DiagonalState:
-    """Create the initial state of an adaptive method with a diagonal second-order matrix.
+    """Return the initial state of an adaptive learner with a diagonal second-order matrix. `delta` is the multiple of
+    the identity in that matrix.
 
     With zeros=outline it has the right shapes but takes no memory.
     """

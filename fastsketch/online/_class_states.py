@@ -47,7 +47,8 @@ ADAGRAD_DELTA = 1e-8
 # -- calibration and blending of scores (the read-out) -----------------------------------------------------------------
 @dataclass(slots=True)
 class ReadOut(Arrays):
-    """Online calibration of classification scores: Platt scaling of one learner, or stacking of two learners.
+    """Online calibration of classification scores. It turns the scores of one learner (Platt scaling), or of two
+    learners (stacking), into log odds, with weights that are updated at every row.
 
     The learners whose scores it combines are called its members: the model's main learner, and the diagonal AdaGrad
     learner of the same rows that it is blended with, if there is one.
@@ -58,7 +59,8 @@ class ReadOut(Arrays):
     decay: float = 1.0  # factor on H - I for every row
 
     def learn(self, members: Floats, numbers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Calibrate scores row by row, and update the calibration with each row after its score was computed.
+        """Compute the calibrated score of each row, and then update the calibration with that row's class. Rows are
+        processed in order.
 
         `members` (p, k, n) has the scores of p learners for k classes, and `numbers` (n,) the class numbers of the
         rows; for k = 1 it is positive for rows of the positive class. Returns the calibrated scores (k, n).
@@ -76,15 +78,19 @@ class ReadOut(Arrays):
         return scores
 
     def combine(self, members: Floats) -> Floats:
-        """Combine scores or coefficients (p, ...) of the p learners to calibrated ones, without the intercept."""
+        """Apply the calibration weights to the scores or coefficients (p, ...) of p learners. Return the weighted sum,
+        without the intercept.
+        """
         return np.tensordot(self.readout_weights[: len(members)], members, 1)
 
     def intercept(self, n_members: int) -> float:
-        """Return the intercept of the calibration; 0 for more than two classes."""
+        """Return the intercept of the calibration; 0 for more than two classes, which have none."""
         return float(self.readout_weights[-1]) if len(self.readout_weights) > n_members else 0.0
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all earlier rows in the calibration by a factor, but not its regularisation."""
+        """Multiply the weight of all earlier rows by a factor, in the second-order matrix of the calibration, in place.
+        The regularisation keeps its weight.
+        """
         if factor < 1.0:
             h = self.readout_information
             h *= factor
@@ -92,7 +98,9 @@ class ReadOut(Arrays):
             h[at, at] = np.maximum(1.0, h[at, at] + (1.0 - factor))
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file are not a valid calibration; return the names of the arrays."""
+        """Validate the arrays of a calibration that were read from a state file. Return their names; ValueError if one
+        is invalid.
+        """
         names = self.validate(arrays)
         information = arrays["readout_information"]
         if (information != information.T).any() or (np.diagonal(information) < 1.0).any():
@@ -102,7 +110,8 @@ class ReadOut(Arrays):
 
 @dataclass(slots=True)
 class Blend(Arrays):
-    """Weighted average of two regression learners' scores, with a share learned online by least squares.
+    """Weighted average of the scores of two regression learners. The share of the second one is fitted by least squares
+    to all rows so far, and updated at every row.
 
     Scores a and b are blended to a + share (b - a).
     """
@@ -111,7 +120,8 @@ class Blend(Arrays):
     decay: float = 1.0  # factor on the sums for every row
 
     def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Blend the scores (2, n) of two learners row by row, and update the share with each row after its score.
+        """Blend the scores (2, n) of two learners row by row, and update the share with each row after its score was
+        blended.
 
         Returns the blended scores (n,).
         """
@@ -127,15 +137,21 @@ class Blend(Arrays):
         return scores
 
     def combine(self, members: Floats) -> Floats:
-        """Blend the scores or coefficients (2, ...) of the two learners with the current share."""
+        """Blend the scores or coefficients (2, ...) of the two learners with the current share, and return the result.
+        Nothing is updated.
+        """
         return members[0] + readout.share_now(self.blend_sums) * (members[1] - members[0])
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all earlier rows in the least-squares fit of the share by a factor."""
+        """Multiply the weight of all earlier rows by a factor, in the sums from which the share is computed, in
+        place.
+        """
         self.blend_sums *= factor
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file are not valid blending sums; return the names of the arrays."""
+        """Validate the sums of a blend that were read from a state file. Return their names; ValueError if one is
+        invalid.
+        """
         names = self.validate(arrays)
         if arrays["blend_sums"][1] < 0:
             raise ValueError("array 'blend_sums' must end with a sum of squares")
@@ -143,7 +159,8 @@ class Blend(Arrays):
 
 
 def start_readout(n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0) -> ReadOut:
-    """Create the initial calibration, which averages the scores of n_members learners, for n_states classes.
+    """Return a new calibration for `n_members` learners and `n_states` classes. Before it has learned, it averages the
+    learners' scores.
 
     With zeros=outline it has the right shapes but takes no memory.
     """
@@ -167,7 +184,8 @@ def probabilities(scores: Floats) -> Floats:
 def start_diagonal_learner(
     loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, rate: float | None = None
 ) -> DiagonalState:
-    """Create the diagonal AdaGrad learner with which a model's scores are blended.
+    """Return a new diagonal AdaGrad learner. A model trains it on the same rows and blends its scores with those of the
+    main learner.
 
     For labels it has the logistic loss. n_slots: capacity in slots, or columns of dense rows. rate: its learning rate,
     None for the default.
@@ -181,13 +199,17 @@ def start_diagonal_learner(
 
 
 def decay_prefix(number: int) -> str:
-    """Return the prefix of the array names, in state files, of learners with decay rate `number`; "" for the first."""
+    """Return the prefix that the arrays of the learners with decay rate `number` have in state files; "" for the first
+    rate.
+    """
     return f"decay{number}." if number else ""
 
 
 # -- the states --------------------------------------------------------------------------------------------------------
 def n_states(n_classes: int) -> int:
-    """Return how many learners a model needs: one for up to two classes, else one per class."""
+    """Return how many main learners a model with this number of classes has: one for up to two classes, else one per
+    class.
+    """
     return n_classes if n_classes > 2 else 1
 
 
@@ -199,12 +221,16 @@ MISTAKES, SHARED, PAST_ROWS, PAST_LOSS, PAST_MISTAKES, TALLIES = range(6)
 
 @dataclass(slots=True)
 class Tally(Arrays):
-    """Counts of rows, losses and mistakes that belong to no single learner."""
+    """Counts of rows, losses and mistakes that no learner's own state contains, for example the mistakes of the
+    combined scores.
+    """
 
     tally: Annotated[Floats, OF_LOSSES]  # (TALLIES,)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file are not valid counts; return the names of the arrays."""
+        """Validate counts that were read from a state file. Return the names of the arrays; ValueError if one is out of
+        range.
+        """
         names, tally = self.validate(arrays), arrays["tally"].tolist()
         checks.number_within(tally[MISTAKES], "mistakes", 0, 2**53)
         checks.number_within(tally[SHARED], "loss of two states", 0.0, np.inf)
@@ -220,7 +246,9 @@ PLUS.flags.writeable = MINUS.flags.writeable = False
 
 @dataclass(slots=True)
 class States(Generic[S]):
-    """All learners of a model, for every class and decay rate, with diagonal AdaGrad learners and calibrations."""
+    """All learners of a model: one main learner per class and decay rate, the diagonal AdaGrad learners that they are
+    blended with, and the calibrations of their scores.
+    """
 
     main_learners: list[S]  # one for two classes or real targets, else one for each class
     signs: list[float]  # of each state: the target of its class
@@ -237,17 +265,21 @@ class States(Generic[S]):
 
     @property
     def by_decay_rate(self) -> list["States[S]"]:
-        """Return one States object per decay rate as a list, beginning with this one."""
+        """Return a list with one ``States`` object for each decay rate. The first one is this object."""
         return [self, *self.faster]
 
     @property
     def readouts(self) -> list[tuple[int, ReadOut | Blend | None]]:
-        """Return pairs (index of the decay rate, calibration or None), in the order of the weights in ``mix``."""
+        """Return pairs (index of the decay rate, calibration or None), one for each weight in ``mix`` and in the same
+        order.
+        """
         pairs = [(g, states.readout) for g, states in enumerate(self.by_decay_rate)]
         return pairs + [(g, states.steady) for g, states in enumerate(self.by_decay_rate) if states.steady is not None]
 
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Yield pairs (prefix of array names, dataclass of arrays) for the state file."""
+        """Yield pairs (prefix, dataclass of arrays) that together contain the complete state. In a state file the names
+        of the arrays begin with the prefix.
+        """
         yield "", self.counted
         if self.readout is not None:
             yield "", self.readout
@@ -281,14 +313,16 @@ class States(Generic[S]):
         )
 
     def all(self) -> list[LearnedState]:
-        """Return a list of all learners: the main learners of every decay rate, then the diagonal AdaGrad learners."""
+        """Return the states of all learners as a list: first the main learners of every decay rate, then the diagonal
+        AdaGrad learners.
+        """
         if not self.faster:
             return [*self.main_learners, *self.diagonal_learners]
         main_learners: list[LearnedState] = [state for states in self.by_decay_rate for state in states.main_learners]
         return [*main_learners, *(state for states in self.by_decay_rate for state in states.diagonal_learners)]
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all earlier rows by a factor, in all learners and calibrations."""
+        """Multiply the weight of all earlier rows by a factor, in place, in every learner and calibration."""
         for state in self.all():
             state.fade(factor)
         for _, calibration in self.readouts:
@@ -297,7 +331,7 @@ class States(Generic[S]):
 
     @property
     def n_members(self) -> int:
-        """Return how many scores are combined for each row: 2 with a diagonal AdaGrad learner, else 1."""
+        """Return how many learners score each row for one class: 2 if there is a diagonal AdaGrad learner, else 1."""
         return 2 if self.diagonal_learners else 1
 
     def totals(self) -> tuple[int, float, int]:
@@ -311,14 +345,16 @@ class States(Generic[S]):
         return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
     def signed(self, values: Floats) -> Floats:
-        """Multiply each learner's scores or coefficients by its sign, so that positive values favour its class.
+        """Return each learner's scores or coefficients times its sign. A positive score then always means the learner's
+        own class.
 
         values has shape (k, n). Negative zeros become positive.
         """
         return values * np.array(self.signs)[:, None] + 0.0
 
     def add_class(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
-        """Add a learner for the third or a later class, in place.
+        """Add a learner for a new class, in place, when the third or a later class appears. From then on there is one
+        learner per class (one-vs-rest).
 
         At the third class the learner of two classes is first copied with the opposite sign. begin(decay) must return a
         new main learner, and a diagonal learner or None.
@@ -344,7 +380,7 @@ class States(Generic[S]):
         self.signs.append(1.0)
 
     def targets(self, numbers: Counts) -> Floats:
-        """Convert class numbers to the +1 or -1 targets of each learner, shape (k, n)."""
+        """Convert class numbers (n,) to the targets +1 and -1 of the k learners, shape (k, n)."""
         if len(self.main_learners) == 1:
             sign = self.signs[0]
             if len(numbers) == 1:  # sooner
@@ -354,7 +390,7 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def allocate_scores(self, targets: Floats) -> Floats:
-        """Allocate the array of scores that ``learn`` fills in; every entry is NaN.
+        """Return a new array of NaN, into which ``learn`` writes the scores of the rows.
 
         Its shape is (members, decay rates * k, n).
         """
@@ -365,7 +401,8 @@ class States(Generic[S]):
         )
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Train all learners on a batch, and write to `scores` each row's score before that row was learned.
+        """Train all learners on a batch, in place. Each row's score, computed before that row was learned, is written
+        to `scores`.
 
         `targets` has shape (k, n), and `scores` (members, decay rates * k, n). Raises RowNotLearned with the number of
         the first row that makes a learner overflow.
@@ -387,7 +424,8 @@ class States(Generic[S]):
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
     ) -> Floats:
-        """Combine the learners' scores to calibrated scores, update the calibration, and count mistakes.
+        """Combine the scores of all learners to the calibrated scores (k, n) of a batch that was just learned, and
+        return them. Calibrations, weights and the count of mistakes are updated.
 
         `scores` has shape (members, decay rates * k, n), and the result (k, n). Each score was computed before its row
         was learned. A row is a mistake if its class (`numbers`, (n,)) does not have the largest score, or with one
@@ -424,7 +462,8 @@ class States(Generic[S]):
     def _apply_readout(
         self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
     ) -> Floats:
-        """Combine the learners' scores with one calibration or blend, and update that calibration.
+        """Combine the learners' scores by one calibration or blend, and return them. The calibration is then updated
+        with the targets.
 
         scores has shape (members, k, n), the result (k, n).
         """
@@ -438,7 +477,8 @@ class States(Generic[S]):
         return readout.learn(scores, targets[0], sample_weight)
 
     def combine(self, coefs: Floats) -> Floats:
-        """Combine the coefficients of all learners to those of the calibrated scores.
+        """Combine the coefficients of all learners in the same way as their scores, and return the coefficients of the
+        calibrated scores.
 
         coefs has shape (members * decay rates * k, d), the result (k, d).
         """
@@ -450,7 +490,7 @@ class States(Generic[S]):
         return combined_by_readout[0] if self.mix is None else self.mix.combine(np.stack(combined_by_readout))
 
     def intercepts(self) -> Floats:
-        """Return the intercept that the calibration adds to each learner's scores, shape (k, 1)."""
+        """Return the intercept that calibration adds to the scores, once for each main learner, shape (k, 1)."""
         intercepts = [
             readout.intercept(self.n_members) if isinstance(readout, ReadOut) else 0.0 for _, readout in self.readouts
         ]
@@ -458,7 +498,8 @@ class States(Generic[S]):
         return np.full((len(self.main_learners), 1), value)
 
     def is_correct(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
-        """Return for each row whether its class has the largest score, shape (n,).
+        """Return a mask (n,) that is True for the rows whose class has the largest score, or the right sign with a
+        single learner.
 
         False for row 0 if is_new: no learner knew its class.
         """
@@ -475,7 +516,9 @@ class States(Generic[S]):
 
 
 class RowNotLearned(ArithmeticError):
-    """Raised if a row cannot be learned because coefficients or squared features overflow; `row` is its number."""
+    """Raised if a row cannot be learned because coefficients or squared features overflow. `row` is the number of that
+    row in the batch.
+    """
 
     def __init__(self, row: int, state: LearnedState | None = None) -> None:
         super().__init__(row)

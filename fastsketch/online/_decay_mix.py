@@ -32,7 +32,8 @@ MAX_RATES = 7
 
 
 class DriftFigures(TypedDict):
-    """Summary of decay="auto": half-life and weight of the leading learner, and its gain over the first learner.
+    """Summary of a model with decay="auto": half-life and weight of the learner that has most weight, and how much
+    better it is than the first learner.
 
     half_life is in rows, and None if that learner does not decay.
 
@@ -73,7 +74,9 @@ def check_auto(*, of_labels: bool, calibrate: bool) -> None:
 
 @dataclass(slots=True)
 class DecayMix(Arrays):
-    """Weights of learners with different decay rates, and their recent mean losses (fixed-share algorithm)."""
+    """Weights of learners that differ in their decay rates. The fixed-share algorithm updates the weights at every row,
+    by the losses of the learners.
+    """
 
     decay_weights: Floats  # (m,) of the read-outs, of sum 1: one of each rate, and of labels the second of the last
     decay_losses: Floats  # (m + 2,): means over the last 1 / share rows or so; rows; mean square of real residuals
@@ -83,7 +86,8 @@ class DecayMix(Arrays):
     share: float
 
     def learn(self, scores: Floats, answers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Combine scores of the learners row by row, and update the weights by the losses of each row afterwards.
+        """Combine the scores of all learners to one score per row and class, with the current weights. After each row
+        the weights are updated by the learners' losses on it.
 
         `scores` (m, k, n) are calibrated. `answers` (n,) has the class numbers; for two classes (k = 1) values above 0
         mean the positive class; for real targets it has the targets. Returns the combined scores (k, n).
@@ -103,11 +107,13 @@ class DecayMix(Arrays):
         return out
 
     def combine(self, values: Floats) -> Any:
-        """Return the weighted sum of scores or coefficients (m, ...) of the m learners."""
+        """Return the weighted sum of scores or coefficients (m, ...) of the m learners. The weights do not change."""
         return np.tensordot(self.decay_weights, values, 1)
 
     def summary(self) -> DriftFigures:
-        """Return the half-life and weight of the leading learner, and its gain over the first learner."""
+        """Return a dict with the half-life and weight of the learner that has most weight, and by how much its recent
+        mean loss is lower than that of the first learner.
+        """
         last = len(self.rates) - 1
         weights = np.append(self.decay_weights[:last], self.decay_weights[last:].sum())
         losses = np.append(self.decay_losses[:last], self.decay_losses[last:-2].min())
@@ -116,7 +122,9 @@ class DecayMix(Arrays):
         return {"half_life": half_life, "weight": float(weights[leader]), "gain": float(losses[0] - losses[leader])}
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file are not a valid mixture; return the names of the arrays."""
+        """Validate weights and losses that were read from a state file. Return the names of the arrays; ValueError if
+        one is invalid.
+        """
         names = self.validate(arrays)
         weights, losses = arrays["decay_weights"], arrays["decay_losses"]
         if weights.min() < self.share * min(self.start) * 0.999 or abs(weights.sum() - 1.0) > 1e-9:
@@ -128,7 +136,7 @@ class DecayMix(Arrays):
 def start_mix(
     rates: tuple[float, ...], prior: float, share: float, zeros: Zeros = np.zeros, *, of_labels: bool
 ) -> DecayMix:
-    """Create the initial weights of the learners with different decay rates.
+    """Return the initial weights with which learners of different decay rates are combined.
 
     The first learner has the weight `prior`, and the others have equal parts of the remainder. For labels the last
     learner has two calibrations, each with half of its weight. With zeros=outline the arrays take no memory.

@@ -115,13 +115,14 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     # -- overridden by subclasses ----------------------------------------------------------------------------------
     def _takes_sparse(self) -> bool:
-        """Return True if a model with these parameters can learn sparse rows in sparse form."""
+        """Return True if this model can learn sparse rows without making them dense."""
         return True
 
     def _start(
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None, *, decay: float = 1.0
     ) -> S:
-        """Create the initial state of one main learner, for example of one class.
+        """Return the initial state of one main learner. A model has one for two classes or real targets, else one per
+        class.
 
         `d` is the maximum number of columns, and `slots` the initial capacity for sparse rows (default `d`). With
         zeros=outline the state has the right shapes but takes no memory.
@@ -129,29 +130,34 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         raise NotImplementedError
 
     def _check_fading(self, rule: str) -> None:
-        """Raise ValueError if the model's method does not support decay, that is, discounting earlier rows.
+        """Raise ValueError if this model's method cannot discount earlier rows, as ``decay`` and ``fade`` require.
 
         The message begins with `rule`.
         """
         raise NotImplementedError
 
     def _overflow_cause(self, learned: S) -> str:
-        """Return an error message that explains why the coefficients of a learner overflowed."""
+        """Return an error message for the user that explains why the coefficients of this learner overflowed."""
         raise NotImplementedError
 
     def _can_rescale(self) -> bool:
-        """Return True if the learners can be converted to new feature scales while they learn (default: False).
+        """Return True if the state of a learner can be converted when feature scales change (default: False). Models
+        with real targets can then use fixed scales.
 
         Only used for real targets.
         """
         return False
 
     def _may_blend(self) -> bool:
-        """Return False if this model is itself a diagonal learner such as AdaGrad; others may be blended with one."""
+        """Return True if the model's scores may be blended with those of a diagonal AdaGrad learner. False if the model
+        itself is such a learner.
+        """
         return True
 
     def _blends_real_targets_by_default(self) -> bool:
-        """Return True if a model with loss="square" is by default blended with a diagonal AdaGrad learner."""
+        """Return True if, with loss="square" and ``blend=None``, the model's scores are blended with those of a
+        diagonal AdaGrad learner.
+        """
         return False
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -167,7 +173,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     @property
     def _learned(self) -> S | None:
-        """Return the state of the model's first or only learner; None before the first row."""
+        """Return the state of the model's first main learner, or None before the first row."""
         return None if self._model_state is None else self._model_state.states.main_learners[0]
 
     @property
@@ -181,7 +187,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return None if self._model_state is None else self._model_state.columns.width
 
     def _labels(self) -> ClassLabels | None:
-        """Return the class labels given or seen so far; None for real targets."""
+        """Return the class labels that were given or have been seen so far, as a ClassLabels object; None for real
+        targets.
+        """
         if self._model_state is not None:
             return self._model_state.labels
         if LOSSES[self.loss].targets != "label":
@@ -201,7 +209,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self.decay_rates if self.decay == "auto" else (self.decay,)
 
     def _in_time_order(self) -> bool:
-        """Return True if earlier rows are discounted, so that the order of rows matters."""
+        """Return True if the order of rows matters because earlier rows are discounted."""
         return self.decay != 1.0
 
     def _calibrates(self) -> bool:
@@ -270,7 +278,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _learn_table(
         self, rows: Any, targets: Any, sample_weight: ArrayLike | None, mean_weight: float | None = None
     ) -> Self:
-        """Learn rows as ``update`` does, and check the column names of a table.
+        """Learn rows that may be a table: check its column names against the earlier ones, then learn the rows as
+        ``update`` does.
 
         Sample weights are divided by `mean_weight`, or if that is None, by their running mean.
         """
@@ -284,7 +293,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self
 
     def _require_same_names(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
-        """Compare the column names of new rows with the earlier names; return them, or raise ValueError.
+        """Check that new rows have the same column names as earlier rows. Return the names to remember; ValueError if
+        they differ.
 
         With ``open_columns`` one list of names may be longer than the other; the longer one is returned.
         """
@@ -296,12 +306,16 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return max(before, names, key=len)
 
     def _learn_by_fast_path(self, rows: Any, targets: Any) -> bool:
-        """Try to learn up to 16 rows by a fast path; return False and change nothing if it does not apply."""
+        """Learn a batch of at most 16 rows by compiled code that skips the general path, and return True. Return False,
+        with nothing learned, if the model or the rows need the general path.
+        """
         few = self._fast_path() if self._names.is_numbered() else None
         return few is not None and few.learn(self, rows, targets)
 
     def _fast_path(self) -> FewRows | None:
-        """Return the fast path for batches of a few rows; None if this model needs the general path."""
+        """Return the compiled object that learns batches of a few rows, or None if this model needs the general
+        path.
+        """
         model_state = self._model_state
         if model_state is None or self._comparator is not None or self._values.class_weight is not None:
             return None
@@ -413,7 +427,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _divide_by_mean_weight(
         self, weights: Floats, weight_sums: tuple[float, int], mean_weight: float | None
     ) -> tuple[Floats, tuple[float, int]]:
-        """Divide each weight by the mean weight of all rows so far, or by `mean_weight` if given.
+        """Divide each sample weight by the mean weight of all rows so far, or by `mean_weight`, so that steps do not
+        depend on the unit of the weights.
 
         Returns the divided weights and the updated (sum, number) of weights.
 
@@ -432,14 +447,15 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return relative_weights, (float(totals[-1]) if len(weights) else total, n_weighted + len(weights))
 
     def _check_label_order(self, tally: ClassTally) -> None:
-        """Warn once if the labels come in long runs, as in a file sorted by label."""
+        """Warn, once for a model, if its labels come in long runs, as in a file that is sorted by label."""
         self._until_look = ROWS_PER_ORDER_CHECK
         if tally.is_sorted() and not self._in_time_order():
             warn_caller(tally.warning_text())
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
-        """Convert rows to finite float64: a dense array, CSR or NamedRows.
+        """Validate rows for learning, and convert them to a dense float64 array, CSR or NamedRows. New feature names
+        are added to the vocabulary.
 
         New feature names get columns.
         """
@@ -469,7 +485,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self._blends_real_targets_by_default() if self.blend is None else self.blend
 
     def _has_fixed_scales(self) -> bool:
-        """Return True if feature scales stay fixed until a deviation has doubled or halved.
+        """Return True if the scale of a feature changes only when its standard deviation has doubled or halved.
+        Otherwise scales follow the running moments at every row.
 
         Otherwise the scales follow the running moments at every row.
         """
@@ -487,7 +504,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         )
 
     def _initial_state(self, x: Any, labels: ClassLabels | None) -> ModelState[S]:
-        """Create the model's state before its first batch; the first row decides between dense and sparse."""
+        """Return the state of a model that has no rows yet. The first row of `x` decides whether rows are learned in
+        dense or sparse form.
+        """
         d = x.shape[1]
         is_sparse_enough = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= self.dense_above * d
         sparse = is_sparse_enough or self.open_columns or isinstance(x, NamedRows)
@@ -501,7 +520,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return ModelState(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
 
     def _new_class_learners(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
-        """Create the main learner of a new class, and the diagonal AdaGrad learner to blend it with, or None."""
+        """Return the initial learners of a new class: the main learner, and the diagonal AdaGrad learner that it is
+        blended with, or None.
+        """
         states = self._initial_learners_of_decay(decay, columns, sparse, [1.0], lambda _: columns.initial_capacity())
         return states.main_learners[0], states.diagonal_learners[0] if states.diagonal_learners else None
 
@@ -513,7 +534,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Create the initial learners for all decay rates, and the weights that combine them.
+        """Return the initial learners for all classes and decay rates, with their calibrations and the weights that
+        combine them.
 
         `slots` maps the prefix of a learner's array names to its capacity.
         """
@@ -543,7 +565,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Create the initial learners of one decay rate, with calibration and blending."""
+        """Return the initial learners of one decay rate for all classes, with the calibration or blend of their
+        scores.
+        """
         max_columns, n = columns.most + self.fit_intercept, range(len(signs))
         main_learners = [
             self._start(max_columns, sparse, zeros, slots(f"{k}.") if sparse else None, decay=decay) for k in n
@@ -648,7 +672,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _state_of_file(
         self, state: dict[str, Any], arrays: Arrays, columns: ColumnSlots, zeros: Zeros
     ) -> ModelState[S]:
-        """Create the initial model state that a state file describes; the caller fills in the arrays.
+        """Return an initial model state with the structure that a state file describes: its classes, columns and
+        learners. The caller then fills in the arrays.
 
         zeros: np.zeros, or ``outline`` to take no memory.
         """

@@ -40,7 +40,8 @@ class MetricFigures(TypedDict):
 
 @dataclass(slots=True)
 class Metrics(Arrays):
-    """Running sums for progressive-validation metrics: log loss, accuracy, AUC and regression errors.
+    """Running sums of the metrics of progressive validation: log loss, accuracy, AUC and regression errors. Each row is
+    scored before it is learned.
 
     Rows are weighted by ``sample_weight * decay^age``.
 
@@ -66,7 +67,7 @@ class Metrics(Arrays):
         numbers: Counts | None = None,
         is_new: bool = False,
     ) -> None:
-        """Update the metrics with n rows, given their targets and the scores they had before they were learned.
+        """Update the metrics, in place, with n rows. `scores` are those that the rows had before they were learned.
 
         `scores` and `targets` have shape (k, n), where k is 1 for real targets and two classes. For more classes
         `signs` (k,) are the signs of the learners, and `numbers` (n,) the class numbers of the rows. With `is_new`
@@ -93,7 +94,7 @@ class Metrics(Arrays):
         }
 
     def _mean(self, entry: int) -> float | None:
-        """Return the weighted mean of one metric over all rows; None before the first row of positive weight.
+        """Return the weighted mean of one metric over all rows so far, or None before the first row of positive weight.
 
         entry: the position of the metric in `metric_sums`.
         """
@@ -102,7 +103,9 @@ class Metrics(Arrays):
 
     @property
     def auc(self) -> float | None:
-        """Return the area under the ROC curve; None unless there are exactly two classes with rows of both."""
+        """Return the area under the ROC curve for two classes. None for more classes or real targets, and before both
+        classes have rows.
+        """
         if self.auc_bins is None:
             return None
         largest = float(self.auc_bins.max())
@@ -118,7 +121,9 @@ class Metrics(Arrays):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file are not valid metric sums; return the names of the arrays."""
+        """Validate metric sums that were read from a state file. Return the names of the arrays; ValueError if one is
+        invalid.
+        """
         sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,))
         checks.number_within(sums.min(), "sums of the metrics", 0.0, inf)
         checks.number_within(sums[UNIT], "unit of the metrics", 1.0, MOST_UNIT)
@@ -129,14 +134,14 @@ class Metrics(Arrays):
         return {"metric_sums", "auc_bins"}
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the sums by arrays from a state file."""
+        """Overwrite the metric sums with arrays from a state file, which have passed ``validate``."""
         self.metric_sums = np.ascontiguousarray(arrays["metric_sums"])
         bins = arrays.get("auc_bins")
         self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
 
 
 def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:
-    """Create metrics without rows, for class labels or real targets depending on the loss.
+    """Return metrics without rows. The loss decides whether they are those of class labels or of real targets.
 
     With labels they assume two classes until more appear.
     """

@@ -36,7 +36,7 @@ MAX_WEIGHT_SUM = float(np.finfo(np.float64).max)
 
 
 class Examples(NamedTuple):
-    """Prepared rows to learn, with targets and weights."""
+    """Validated rows to learn, with targets, weights, and running totals that include these rows."""
 
     batch: RowBatch
     y: NDArray[Any]  # real targets, or class numbers
@@ -46,7 +46,9 @@ class Examples(NamedTuple):
     weight_sums: tuple[float, int]  # sum and number of the weights given so far, including these
 
     def part(self, first: int, stop: int) -> "Examples":
-        """Return the examples [first, stop) as views; `tally` and `weight_sums` stay those of all examples."""
+        """Return examples [first, stop) as views. The running totals `tally` and `weight_sums` stay those of all
+        examples.
+        """
         counted = None if self.counted is None else self.counted[first:stop]
         batch = row_slice(self.batch, first, stop)
         return self._replace(batch=batch, y=self.y[first:stop], weights=self.weights[first:stop], counted=counted)
@@ -54,7 +56,7 @@ class Examples(NamedTuple):
 
 @dataclass(slots=True)
 class ModelState(Generic[S]):
-    """Everything that an online linear model has learned: learners, labels, columns, scaling and metrics.
+    """Everything that an online linear model has learned: learners, class labels, columns, feature scaling and metrics.
 
     A batch changes it as a whole or not at all.
     """
@@ -68,7 +70,9 @@ class ModelState(Generic[S]):
     weight_sums: tuple[float, int] = (0.0, 0)  # sum and number of the weights given so far
 
     def few_rows(self, loss_scale: float) -> FewRows | None:
-        """Return the fast path for batches of a few rows; None for several learners or before the first row."""
+        """Return the compiled object that learns batches of a few rows, created if necessary. None before the first
+        row, or if the model has several main learners.
+        """
         if self.few is None or self.few.is_stale():
             states = self.states
             is_single_learner = len(states.main_learners) == 1 and not states.faster
@@ -90,7 +94,8 @@ class ModelState(Generic[S]):
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def number_columns(self, x: Any) -> RowBatch:
-        """Convert rows for learning, without scaling. Columns of sparse rows are replaced by slots.
+        """Prepare rows for learning: convert them to a dense array or CSR, and replace the columns of sparse rows by
+        slots. Rows are not scaled yet.
 
         Slots are numbers in the order of first occurrence; new columns get the next free slots.
         """
@@ -99,7 +104,8 @@ class ModelState(Generic[S]):
         return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
     def look_up_columns(self, x: Any, n_slots: int) -> RowBatch:
-        """Convert rows for prediction, without scaling. Columns of sparse rows are replaced by their slots.
+        """Prepare rows for prediction: convert them to a dense array or CSR, and replace the columns of sparse rows by
+        their slots. Nothing is learned, and rows are not scaled yet.
 
         Columns that have no slot below n_slots get the slot n_slots.
         """
@@ -108,25 +114,33 @@ class ModelState(Generic[S]):
         return self.columns.slots_of_known_columns(cast(Csr, self.inputs.with_intercept(to_csr(x))), n_slots)
 
     def n_slots(self) -> int:
-        """Return the number of columns learned: for sparse rows those that have occurred, for dense rows all."""
+        """Return the number of columns that the learners use: for sparse rows those that have had an entry, for dense
+        rows all.
+        """
         return max(state.n_slots for state in self.states.all())
 
     def has_capacity(self) -> bool:
-        """Return True if all arrays have capacity for the columns seen so far."""
+        """Return True if the arrays of all learners and moments are long enough for the columns seen so far. Otherwise
+        ``enlarge_arrays`` must be called before learning.
+        """
         if not self.inputs.sparse:
             return True
         n = len(self.columns)
         return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
 
     def enlarge_arrays(self) -> None:
-        """Enlarge the arrays of learners and moments to hold all columns seen so far."""
+        """Replace the arrays of learners and moments by longer ones, in place, so that all columns seen so far have an
+        entry.
+        """
         if self.inputs.sparse:
             self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in self.states.all():
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
-        """Compute the coefficients of the calibrated scores for scaled rows: (k, d), or if sparse (k, n_slots)."""
+        """Return the coefficients of the calibrated scores, for scaled rows: shape (k, d), or (k, n_slots) for sparse
+        rows.
+        """
         coefs_of_learners = [state.coef() for state in self.states.all()]
         if len(coefs_of_learners) == 1:
             coefs = coefs_of_learners[0][None]
@@ -139,8 +153,8 @@ class ModelState(Generic[S]):
         return self.states.combine(coefs)
 
     def add_comparator_loss(self, comparator: Floats, x: Any, y: NDArray[Any], weights: Floats, loss: str) -> None:
-        """Compute the loss of the comparator (fixed coefficients) on a batch, and add it to the comparator's total
-        loss.
+        """Add the loss of fixed coefficients (`comparator`) on a batch to their total loss, in place. The model's
+        regret is the difference to this total.
         """
         if self.labels is not None:
             y = self.states.targets(y)[0] * self.sign()
@@ -151,7 +165,8 @@ class ModelState(Generic[S]):
 
     # -- from states to classes ------------------------------------------------------------------------------------
     def sign(self) -> float:
-        """Return 1 or -1, the factor that makes a single learner's positive scores mean the last sorted class.
+        """Return the factor, 1 or -1, by which a single learner's scores are multiplied so that positive scores mean
+        the last of the sorted classes.
 
         1 for real targets.
         """
@@ -163,7 +178,8 @@ class ModelState(Generic[S]):
         return sign if self.labels.order[-1] == 0 else -sign
 
     def in_class_order(self, values: Floats) -> Floats:
-        """Convert the learners' scores or coefficients to the order and signs of the public ``classes``.
+        """Convert scores or coefficients of the k learners to the order of the sorted classes, with positive scores for
+        the class. Return an array (k, n), or (n,) for one learner.
 
         values has shape (k, n); the result has it too, or (n,) for one learner.
         """
@@ -172,7 +188,7 @@ class ModelState(Generic[S]):
         return self.states.signed(values)[cast(ClassLabels, self.labels).order]
 
     def intercepts(self, coef: Floats, *, in_order: bool) -> Floats:
-        """Return the intercepts that calibration adds to the scores, in the order of ``classes``.
+        """Return the intercepts that calibration adds to the scores, in the order of the sorted classes.
 
         Shape (1,), or (k,) for more than two classes.
 
@@ -195,7 +211,8 @@ class ModelState(Generic[S]):
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:
-        """Learn rows of known classes without copying the whole state. Return their scores, as ``learn``, or None.
+        """Learn a small batch whose classes are all known, in place, without copying the whole state. Return the scores
+        of the rows before they were learned, or None if nothing was learned.
 
         None means that nothing was learned, because the batch is large or a fixed scale must change. If a row cannot be
         learned, or learning is interrupted, the state is restored.
@@ -226,7 +243,8 @@ class ModelState(Generic[S]):
         new: NewClasses = NO_NEW_CLASSES,
         begin: Callable[[float], tuple[S, LearnedState | None]],
     ) -> Floats:
-        """Learn rows, and add learners for new classes. Return each row's score before it was learned.
+        """Learn a batch in place, and add learners for classes that appear in it for the first time. Return each row's
+        score before that row was learned.
 
         Scores have shape (n,), or (n, k) in the order of ``classes``. `begin` returns the main learner and the diagonal
         learner (or None) of a new class, which start at the row of the class in `new`. If a row cannot be learned, this
@@ -255,13 +273,14 @@ class ModelState(Generic[S]):
         return self._join_scores(scores, n)
 
     def _can_start_at_target(self, examples: Examples) -> bool:
-        """Return True if these are the first rows and the intercept may start at the first real target."""
+        """Return True if no row has been learned yet and the intercept may start at the first real target."""
         if self.states.totals()[0] or not self.inputs.intercept or not len(examples.y):
             return False
         return all(state.accepts_initial_weights() for state in self.states.all())
 
     def _learn_first_target(self, first: Examples) -> Floats:
-        """Learn the model's first row: start the intercept at its target, and count it as predicted 0.
+        """Learn the model's first row for real targets. The intercept starts at its target, and the row counts as
+        predicted 0.
 
         Returns that score 0, shape (1,).
 
@@ -296,7 +315,7 @@ class ModelState(Generic[S]):
         stop: int,
         is_new: bool = False,
     ) -> Floats:
-        """Learn rows [first, stop) with the current learners, in parts that fit a cache.
+        """Learn rows [first, stop) with the present learners, in blocks that fit a CPU cache.
 
         Returns each row's score before it was learned, shape (k, stop - first).
         """
@@ -315,7 +334,8 @@ class ModelState(Generic[S]):
         return scores[0] if len(scores) == 1 else np.concatenate(scores, axis=1)
 
     def _scaled_stretches(self, examples: Examples) -> Iterator[tuple[int, Examples]]:
-        """Yield (first row, scaled examples) for each stretch of rows in which fixed feature scales do not change.
+        """Scale the examples, and yield (first row, scaled examples) for each run of rows with the same fixed feature
+        scales. Between two runs the learners are converted to new scales.
 
         Between two stretches the learners are converted to the new scales.
         """
@@ -326,7 +346,9 @@ class ModelState(Generic[S]):
             yield first, examples.part(first, stop)._replace(batch=rows)
 
     def _rescale(self) -> None:
-        """Update the fixed feature scales to the current moments, and convert all learners to them."""
+        """Set the fixed feature scales to the current standard deviations, and convert all learners to them, in
+        place.
+        """
         n = self.columns.width if not self.inputs.sparse else None
         slots = None if n is not None else self.columns.array(len(self.columns))
         change = self.inputs.move(cast(int, n) if slots is None else int(np.flatnonzero(slots == INTERCEPT)[0]))
@@ -334,7 +356,7 @@ class ModelState(Generic[S]):
             state.rescale(change)
 
     def _learn_prepared(self, examples: Examples, *, is_new: bool) -> Floats:
-        """Learn scaled rows, and update calibration and metrics.
+        """Train the learners on scaled rows, in place, then update calibration and metrics with their scores.
 
         Returns each row's score before it was learned, shape (k, n).
         """
@@ -347,7 +369,8 @@ class ModelState(Generic[S]):
         return scores
 
     def _join_scores(self, parts: Sequence[Floats], n: int) -> Floats:
-        """Concatenate the scores of consecutive parts of a batch, with one column for each of the sorted classes.
+        """Concatenate the scores of consecutive parts of a batch, and sort their columns by class. A class that
+        appeared after a part has NaN there.
 
         The parts have shape (k, rows), the result (n,) or (n, k). NaN marks classes that appeared later.
         """
@@ -366,13 +389,15 @@ class ModelState(Generic[S]):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Yield pairs (prefix of array names, dataclass of arrays) for the state file."""
+        """Yield pairs (prefix, dataclass of arrays) that together contain the complete state. In a state file the names
+        of the arrays begin with the prefix.
+        """
         yield "", self.inputs
         yield "", self.metrics
         yield from self.states.parts()
 
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the state for a file, as (dictionary for JSON, arrays by name)."""
+        """Return the complete state for a file, as (dictionary for JSON, arrays by name). Arrays may be views."""
         state: dict[str, Any] = {"sparse": self.inputs.sparse, "n_features": self.columns.width}
         if self.labels is not None:
             state.update(labels=self.labels.saved(), signs=list(self.states.signs))
@@ -384,13 +409,14 @@ class ModelState(Generic[S]):
         return state, arrays
 
     def fill(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace all arrays by those of a state file."""
+        """Overwrite all arrays with those of a state file, which have passed ``validate_all``."""
         groups = group_by_prefix(arrays)
         for prefix, part in self.parts():
             part.fill(groups.get(prefix, {}))
 
     def validate_all(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Raise ValueError if arrays of a state file are not a valid state of this model.
+        """Validate the arrays of a state file against the structure of this object. ValueError if they cannot be the
+        state of such a model.
 
         The arrays of this object may be outlines.
         """
@@ -415,7 +441,7 @@ def validate_weight_sums(value: Any) -> tuple[float, int]:
 
 
 def group_by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """Group arrays by the prefix of their names, up to the last dot: {prefix: {name: array}}."""
+    """Group arrays by the part of their names up to the last dot. Return {prefix: {rest of the name: array}}."""
     groups: dict[str, dict[str, NDArray[Any]]] = {}
     for name, array in arrays.items():
         prefix, dot, rest = name.rpartition(".")
@@ -424,7 +450,9 @@ def group_by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDAr
 
 
 class StateBackup:
-    """Copies of all arrays and values of a model state that learning a batch in place may change."""
+    """Copies of everything that learning a batch in place may change in a model state, so that a failed batch can be
+    undone.
+    """
 
     def __init__(self, model_state: ModelState[Any], batch: RowBatch) -> None:
         states, n_slots = (
@@ -448,7 +476,7 @@ class StateBackup:
         ]
 
     def restore(self) -> None:
-        """Undo the changes: write the backup to the model state."""
+        """Undo a batch: write the copied arrays and values back to the model state."""
         for rows, data, indices in self.rows:
             rows.kept_data, rows.kept_indices = data, indices
         for state, rounds, _ in self.learners:
@@ -462,7 +490,9 @@ class StateBackup:
 
 
 def split_into_parts(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:
-    """Split rows [first, stop) into ranges that fit a CPU cache; return at least one pair (first, stop)."""
+    """Split rows [first, stop) into consecutive ranges that fit a CPU cache. Return a list of pairs (first, stop) with
+    at least one entry.
+    """
     if isinstance(batch, Csr):
         n, size = len(batch.indptr) - 1, batch.data.nbytes + batch.indices.nbytes
     else:

@@ -51,7 +51,7 @@ CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BO
 
 @dataclass(frozen=True, slots=True)
 class NewtonSetting:
-    """Parameters of a SketchedNewton, as its compiled code reads them."""
+    """Parameters of a SketchedNewton learner, in the form in which its compiled code reads them."""
 
     method: str
     sketch_size: int
@@ -68,7 +68,8 @@ class NewtonSetting:
 # -- Z, the result of earlier shrinks, and X, the rows since then ------------------------------------------------------
 @dataclass(slots=True)
 class NewtonDenseRows(Arrays):
-    """Rows of a sketch of dense data: Z' from earlier shrinks, and the rows X learned since.
+    """Stored rows of a Newton learner's sketch, for dense data: the matrix Z' that the last shrink left, and the rows X
+    learned since.
 
     m is the sketch size.
     """
@@ -79,7 +80,8 @@ class NewtonDenseRows(Arrays):
 
 @dataclass(slots=True)
 class NewtonSparseRows(StoredRows):
-    """Rows of a sketch of sparse data: dense rows Z' from earlier shrinks, and the sparse rows X learned since.
+    """Stored rows of a Newton learner's sketch, for sparse data: the dense matrix Z' that the last shrink left, and the
+    sparse rows X learned since.
 
     X has at most 2 m rows, for the sketch size m.
     """
@@ -90,7 +92,9 @@ class NewtonSparseRows(StoredRows):
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class ShrinkingSpace(Arrays):
-    """Small matrices that stand for the sketch B = [F Z'; C X] and the weights w = base + Z b + X'e between shrinks."""
+    """Small k x k matrices with which a Newton learner updates its weights w = base + Z b + X'e cheaply. Between
+    shrinks the sketch is B = [F Z'; C X].
+    """
 
     frame: Floats  # F, (k, k)
     factors: Floats  # the diagonal of C, (k,)
@@ -103,7 +107,7 @@ class ShrinkingSpace(Arrays):
 # -- states ------------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class NewtonState(LearnedState):
-    """State of a SketchedNewton learner, for every method."""
+    """State of a SketchedNewton learner: the stored rows of its sketch, small matrices, and weights."""
 
     setting: NewtonSetting
     rows: NewtonDenseRows | NewtonSparseRows
@@ -113,7 +117,8 @@ class NewtonState(LearnedState):
         return NewtonRounds(self, self.setting)
 
     def rounds_for(self, batch: RowBatch) -> NewtonRounds:
-        """Return the compiled object that runs the updates, after initialising alpha and reserving memory.
+        """Return the compiled object that runs the updates. Before that, alpha is initialised from the first nonzero
+        row, and memory for the rows of the batch is reserved.
 
         Unless alpha0 is given, alpha is a multiple of the squared length of the first nonzero row.
         """
@@ -136,7 +141,9 @@ class NewtonState(LearnedState):
         self.rounds.fade(factor)
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert the sketch and the weights to new feature scales; alpha does not change."""
+        """Convert the sketch and the weights to new feature scales, in place, so that learning continues in the new
+        scales. alpha does not change.
+        """
         r, n, space, rows = int(self.count[RANK]), int(self.count[ROWS]), self.space, self.rows
         slots = change.n_slots(self.n_slots)  # not the capacity, on which rounding would depend
         alpha, faded = float(self.scalar[ALPHA]), float(self.scalar[FADED])
@@ -196,7 +203,9 @@ class NewtonState(LearnedState):
 
 
 def first_row_square(batch: RowBatch) -> float:
-    """Return the squared length of the first nonzero row of a batch; 0 if there is none."""
+    """Return the squared Euclidean norm of the first nonzero row of a batch, from which alpha is initialised; 0 if all
+    rows are zero.
+    """
     if isinstance(batch, Csr):
         positions = np.flatnonzero(batch.data)
         if not len(positions):
@@ -214,7 +223,7 @@ def first_row_square(batch: RowBatch) -> float:
 
 # -- initial state -----------------------------------------------------------------------------------------------------
 def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
-    """Create the initial state of a SketchedNewton learner.
+    """Return the initial state of a SketchedNewton learner, with the weights 0 and an empty sketch.
 
     With zeros=outline it has the right shapes but takes no memory.
 

@@ -41,7 +41,9 @@ RowBatch = Floats | Csr
 
 
 class Rescaling(NamedTuple):
-    """A change of feature scales: the scaled feature x_j becomes ratio_j x_j + shift_j for the given columns j."""
+    """A change of feature scales, to which learners must be converted: the scaled feature x_j becomes ratio_j x_j +
+    shift_j for the given columns j.
+    """
 
     columns: Counts  # columns, or slots for sparse rows
     intercept: int  # the column (or slot) of the intercept
@@ -51,16 +53,18 @@ class Rescaling(NamedTuple):
     growth: Floats  # factor by which the divisor of column j changes
 
     def n_slots(self, n_seen: int) -> int:
-        """Return the number of columns of a state that uses n_seen columns, once this change has been applied to it."""
+        """Return how many columns a learner's state must have after this change, given that it uses `n_seen` now."""
         return max(n_seen, self.intercept + 1, int(self.columns.max(initial=0)) + 1)
 
     def apply(self, rows: Floats) -> None:
-        """Convert scaled rows (..., columns), or linear combinations of rows, to the new scales, in place."""
+        """Convert scaled rows (..., columns) to the new scales, in place. Linear combinations of rows are converted
+        correctly too.
+        """
         ones = rows[..., self.intercept, None]
         rows[..., self.columns] = self.ratio * rows[..., self.columns] + self.shift * ones
 
     def apply_to_stored_rows(self, rows: "StoredRows", n_rows: int, n_slots: int) -> None:
-        """Convert the first n_rows stored sparse rows to the new scales, in place.
+        """Convert the first n_rows sparse rows that a learner stores to the new scales, in place.
 
         A row without an entry for a column is taken to have the new centre there.
         """
@@ -71,7 +75,7 @@ class Rescaling(NamedTuple):
         rows.kept_data[used] = rows.kept_data[used] * ratio[slots] + shift[slots]
 
     def weights(self, weights: Floats) -> Floats:
-        """Convert coefficients (d,) to the new scales, so that the scores of rows do not change. Return a new array.
+        """Return coefficients (d,) converted to the new scales, such that the scores of rows do not change.
 
         If the divisor of a column grew by a factor g > 2, its weight is also multiplied by (2 / g)^2, because it was
         not learned from such values, as in normalised online learning (Ross, Mineiro and Langford 2013).
@@ -86,7 +90,9 @@ class Rescaling(NamedTuple):
 
 
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-    """Return a read-only array of zeros that takes no memory, for use in place of np.zeros if only shapes matter."""
+    """Return a read-only array of zeros that takes no memory. It replaces np.zeros where only shapes matter, as in the
+    validation of a state file.
+    """
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -95,7 +101,9 @@ Zeros = Callable[..., NDArray[Any]]
 
 
 class FieldMarks(NamedTuple):
-    """Name and annotations of one field of a dataclass of arrays."""
+    """Properties of one field of a dataclass of arrays, read from its annotation: its name, and how the array grows
+    with the number of columns.
+    """
 
     name: str
     slot_axis: int | None  # the axis with one entry for each slot
@@ -104,7 +112,7 @@ class FieldMarks(NamedTuple):
 
 
 def _field_marks(cls: Any) -> tuple[FieldMarks, ...]:
-    """Return the name and annotations of every field of a dataclass of arrays."""
+    """Return the FieldMarks of every field of a dataclass of arrays."""
     marks_of_fields: list[FieldMarks] = []
     for item in fields(cls):
         marks = getattr(item.type, "__metadata__", ())
@@ -117,13 +125,15 @@ fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_field_marks)
 
 
 class Arrays:
-    """Base class of dataclasses that hold NumPy arrays, None, or nested dataclasses of arrays."""
+    """Base class of dataclasses that hold NumPy arrays, None, or nested dataclasses of arrays. It copies, enlarges,
+    saves and validates all fields.
+    """
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def copied(self, n_slots: int = 0) -> Self:
-        """Return a deep copy of the same capacity. Of arrays with spare capacity only the first n_slots are copied."""
+        """Return a deep copy. Arrays with spare capacity keep it, but only their first `n_slots` entries are copied."""
         copies: dict[str, Any] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
@@ -138,7 +148,9 @@ class Arrays:
         return type(self)(**copies)
 
     def widen(self, n_slots: int, capacity: int) -> None:
-        """Enlarge the arrays that have spare capacity to `capacity` entries, and keep their first n_slots entries."""
+        """Replace the arrays that have one entry per column by longer ones with `capacity` entries, of which the first
+        `n_slots` are copied.
+        """
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
@@ -147,7 +159,9 @@ class Arrays:
                 setattr(self, item.name, copy_with_capacity(value, item.slot_axis, n_slots, capacity))
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name for a state file; those with one entry for each slot are cut to n_slots (views)."""
+        """Return the arrays by name for a state file, as views. Those with one entry per column are cut to `n_slots`
+        entries.
+        """
         saved_arrays: dict[str, NDArray[Any]] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
@@ -158,7 +172,7 @@ class Arrays:
         return saved_arrays
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the arrays by those of a state file, which have passed ``validate``."""
+        """Replace all arrays by those of a state file, by name. They must have passed ``validate``."""
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
@@ -167,7 +181,8 @@ class Arrays:
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file have the wrong shape or dtype, or are not finite.
+        """Validate the arrays of a state file: ValueError if one has another shape or dtype than the field of its name,
+        or is not finite.
 
         Returns the names of the arrays. Only the shapes and dtypes of the fields are compared, so that the fields may
         be results of ``outline``.
@@ -188,22 +203,26 @@ class Arrays:
         return names
 
     def arrays(self) -> list[NDArray[Any]]:
-        """Return a list of the fields that are arrays, without nested dataclasses."""
+        """Return the fields that are arrays, as a list. Nested dataclasses are not included."""
         values = [getattr(self, item.name) for item in fields_of(type(self))]
         return [value for value in values if isinstance(value, NDARRAY)]
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file are not a valid state; return the names of the arrays."""
+        """Validate the arrays of a state file, and return their names. Subclasses also check ranges of values and
+        relations between arrays.
+        """
         return self.validate(arrays)
 
 
 def first_slots(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
-    """Return the first n_slots entries of an array along an axis, as a view; with axis None the array itself."""
+    """Return a view of the first `n_slots` entries of an array along an axis; with axis None the array itself."""
     return array if axis is None else array[..., :n_slots] if axis == -1 else array[:n_slots]
 
 
 def copy_with_capacity(array: NDArray[Any], axis: int | None, n_slots: int, capacity: int) -> NDArray[Any]:
-    """Return a copy with `capacity` entries along an axis: the first n_slots entries copied, the others zero."""
+    """Return a longer copy of an array, with `capacity` entries along an axis: the first `n_slots` are copied, the
+    others are zero.
+    """
     shape = (*array.shape[:-1], capacity) if axis == -1 else (capacity, *array.shape[1:])
     copied = np.zeros(shape, array.dtype)
     first_slots(copied, axis, n_slots)[...] = first_slots(array, axis, n_slots)
@@ -212,18 +231,21 @@ def copy_with_capacity(array: NDArray[Any], axis: int | None, n_slots: int, capa
 
 @dataclass(slots=True)
 class StoredRows(Arrays):
-    """Sparse rows that a learner stores, as CSR arrays with spare capacity."""
+    """Sparse rows that a learner stores for its sketch, as CSR arrays with spare capacity."""
 
     kept_data: Annotated[Floats, GROWS]
     kept_indices: Annotated[Places, GROWS]
     kept_indptr: Counts
 
     def has_capacity(self, n_rows: int, n_nonzeros: int) -> bool:
-        """Return True if `n_nonzeros` nonzeros fit into the arrays after the first n_rows rows."""
+        """Return True if `n_nonzeros` more values fit into the arrays after the first `n_rows` rows, without allocating
+        memory.
+        """
         return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + n_nonzeros
 
     def enlarge_arrays(self, n_rows: int, n_nonzeros: int) -> None:
-        """Replace the arrays by longer ones, with capacity for n_nonzeros or more after the first n_rows rows.
+        """Replace the arrays by longer ones, which have space for at least `n_nonzeros` values after the first `n_rows`
+        rows.
 
         Kernel objects with pointers to the old arrays must be dropped before.
         """
@@ -252,7 +274,8 @@ class StoredRows(Arrays):
 
 @dataclass(slots=True)
 class LearnedState(Arrays, ABC):
-    """Base class of a learner's state: the weight vector w, and the arrays that its updates need.
+    """Base class of the state of one learner: the weight vector w, counts and losses, and the arrays that its updates
+    need.
 
     A model has one of these for two classes or real targets, and one for each of more classes.
     """
@@ -268,15 +291,19 @@ class LearnedState(Arrays, ABC):
 
     @property
     def n_slots(self) -> int:
-        """Return the number of columns learned: for sparse rows those that have occurred, for dense rows all."""
+        """Return the number of columns that the learner uses: for sparse rows those that have had an entry, for dense
+        rows all.
+        """
         return int(self.count[SEEN])
 
     def has_slots(self, n_slots: int) -> bool:
-        """Return True if the arrays have capacity for n_slots columns."""
+        """Return True if the arrays are long enough for `n_slots` columns."""
         return n_slots <= len(self.base)
 
     def make_slots(self, n_slots: int) -> None:
-        """Enlarge the arrays to a capacity of at least n_slots columns, if they have less."""
+        """Ensure that the arrays are long enough for `n_slots` columns. If they are not, they are replaced by longer
+        ones.
+        """
         if not self.has_slots(n_slots):
             # doubled; results do not depend on the capacity
             self.widen(self.n_slots, max(2 * len(self.base), n_slots))
@@ -299,14 +326,17 @@ class LearnedState(Arrays, ABC):
         raise NotImplementedError
 
     def reserve(self, n_rows: int, n_nonzeros: int) -> None:
-        """Ensure capacity for `n_nonzeros` nonzeros after the first n_rows stored sparse rows."""
+        """Ensure that `n_nonzeros` values fit after the first `n_rows` stored sparse rows. If they do not, the arrays
+        are replaced by longer ones.
+        """
         rows = cast(StoredRows, self.stored_rows)
         if not rows.has_capacity(n_rows, n_nonzeros):
             self.rounds_now = None  # first: an interrupt must not leave rounds with pointers to the old arrays
             rows.enlarge_arrays(n_rows, n_nonzeros)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError if arrays of a state file are not a valid learner; return the names of the arrays.
+        """Validate the arrays of one learner that were read from a state file. Return their names; ValueError if one is
+        invalid.
 
         `self` may have outlines instead of arrays.
         """
@@ -321,16 +351,17 @@ class LearnedState(Arrays, ABC):
         return names
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert the state in place to new feature scales."""
+        """Convert weights and second-order information to new feature scales, in place."""
         raise NotImplementedError
 
     def accepts_initial_weights(self) -> bool:
-        """Return True if the learner may start from nonzero weights, which the caller writes to `base`."""
+        """Return True if this learner can start from weights other than 0, which the caller writes to `base`."""
         return False
 
     @property
     def rounds(self) -> Any:
-        """Return the compiled object that runs the updates, and create it if necessary.
+        """Return the compiled object that runs the updates on the arrays of this state. It is created at the first
+        call, and again after an array was replaced.
 
         It has pointers to the arrays.
         """
@@ -340,13 +371,16 @@ class LearnedState(Arrays, ABC):
 
     @abstractmethod
     def begin_rounds(self) -> Any:
-        """Create the compiled object that runs the updates on the arrays of this state."""
+        """Create and return the compiled object that runs the updates. It keeps pointers to the arrays of this
+        state.
+        """
 
     @classmethod
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        """Train k states of this class on the same n rows, independently. `states` and `scores` are changed.
+        """Train k learners of this class on the same n rows, independently of each other, in place. The scores that
+        rows had before they were learned are written to `scores`.
 
         `targets` (k, n) has the targets of each state. `scores` (k, n) receives the score of each row before it was
         learned. If a row makes the coefficients of a state overflow, its score is NaN or infinite, and that state has
@@ -355,7 +389,9 @@ class LearnedState(Arrays, ABC):
         learn([state.rounds_for(batch) for state in states], *as_flat_arrays(batch), targets, sample_weight, scores)
 
     def rounds_for(self, batch: RowBatch) -> Any:
-        """Return the compiled object that runs the updates, after preparing the state for the given rows."""
+        """Return the compiled object that runs the updates. Subclasses first prepare the state for the rows of the
+        batch, for example by reserving memory.
+        """
         return self.rounds
 
     @property
@@ -369,16 +405,18 @@ class LearnedState(Arrays, ABC):
         return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all earlier rows by a factor, in the second-order matrix of the updates."""
+        """Multiply the weight of all earlier rows by a factor, in the second-order matrix of the updates, in place."""
         raise NotImplementedError
 
     @abstractmethod
     def coef(self) -> Floats:
-        """Return the weight vector w; for sparse rows, its columns are in the order of their first occurrence."""
+        """Return the weight vector w for scaled rows. For sparse rows its entries are in the order in which columns
+        first occurred.
+        """
 
 
 def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str, Any]:
-    """Return initial values, by name, of the fields that all learner states have.
+    """Return a dict with initial values of the fields that all learner states have, for the constructors of subclasses.
 
     `d` is the number of columns of dense rows, or for sparse rows the initial capacity in slots.
     """
@@ -388,7 +426,7 @@ def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str,
 
 
 def row_slice(batch: RowBatch, first: int, stop: int) -> RowBatch:
-    """Return rows [first, stop) of a dense or sparse batch, without copying their values."""
+    """Return rows [first, stop) of a dense or sparse batch. The values are views."""
     if not isinstance(batch, Csr):
         return batch[first:stop]
     begin, end = int(batch.indptr[first]), int(batch.indptr[stop])
@@ -396,5 +434,7 @@ def row_slice(batch: RowBatch, first: int, stop: int) -> RowBatch:
 
 
 def as_flat_arrays(batch: RowBatch) -> tuple[Floats, Places | None, Counts | None]:
-    """Return a batch as the arrays (data, indices, indptr) for compiled code; for dense rows the last two are None."""
+    """Return a batch as the three arrays (data, indices, indptr) that compiled code takes. For dense rows, data is flat
+    and the others are None.
+    """
     return batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
