@@ -19,7 +19,8 @@ MIN_LEVERAGE_COMPLEMENT = 1e-12
 
 
 def ridge_grid(smallest_value: float, largest_value: float, n: int) -> Matrix:
-    """Return a logarithmic grid (p,) of ridge penalties, ascending, with RIDGES_PER_DECADE in a factor of ten.
+    """Return the ridge penalties to try: a logarithmic grid (p,) in ascending order, with RIDGES_PER_DECADE values per
+    factor of ten.
 
     It begins at n eps times the eigenvalue `smallest_value`, the threshold of ``numpy.linalg.matrix_rank`` for zero. It
     ends at n times the eigenvalue `largest_value`, where coefficients are an n-th of those of regressions on single
@@ -34,7 +35,8 @@ def ridge_grid(smallest_value: float, largest_value: float, n: int) -> Matrix:
 
 
 class GeneralisedCrossValidation:
-    """Generalised cross-validation (GCV) scores of a grid of ridge penalties.
+    """Generalised cross-validation (GCV) of a ridge regression: the score of every penalty of a grid, from one
+    eigendecomposition of X'X.
 
     If a sample of rows is available, its leverages can correct the scores.
 
@@ -52,7 +54,8 @@ class GeneralisedCrossValidation:
     """
 
     def __init__(self, gram: Matrix, moments: Moments, penalty: Matrix, *, n: int, center: bool) -> None:
-        """Compute the eigendecomposition of the scaled Gram matrix X'X, and the grid of ridge penalties.
+        """Compute the eigendecomposition of the scaled Gram matrix X'X, from which all scores follow, and choose the
+        grid ``ridges`` of penalties.
 
         `gram` (d, d) is of all n rows. It is divided by the square roots of `penalty` (d,) on both sides.
         """
@@ -71,7 +74,8 @@ class GeneralisedCrossValidation:
         self.ridges = ridge_grid(self._unit * largest, self._unit * largest, longer_side)
 
     def scores(self, target_weights: Matrix) -> Matrix:
-        """Compute the generalised cross-validation (GCV) score of every ridge penalty in the grid.
+        """Return the generalised cross-validation (GCV) score of every ridge penalty in the grid, shape (p,); the
+        smallest is best.
 
         The scores (p,) are summed over targets with the weights `target_weights` (c,). The score is infinite for a
         ridge that leaves no degrees of freedom.
@@ -83,7 +87,8 @@ class GeneralisedCrossValidation:
         return np.divide(residual_squares, (trace / self._moments.n_effective) ** 2, out=scores, where=trace > 0)
 
     def leave_one_out(self, target_weights: Matrix, rows: Rows) -> Matrix:
-        """Estimate the leave-one-out error of every ridge penalty in the grid, from a sample of rows.
+        """Estimate the leave-one-out error of every ridge penalty in the grid, from the leverages of a sample of rows.
+        It corrects the GCV scores where leverages differ.
 
         The errors (p,) are summed over targets with the weights `target_weights` (c,).
 
@@ -110,12 +115,14 @@ class GeneralisedCrossValidation:
         return self._residual_squares(target_weights) * ratios
 
     def _left(self) -> Matrix:
-        """Return the factors penalty / (eigenvalue + penalty), shape (p, k), for p penalties and k eigenvalues."""
+        """Return penalty / (eigenvalue + penalty) for p penalties and k eigenvalues, shape (p, k): the fraction of each
+        component of the targets that the fit leaves as residual.
+        """
         ridges = self.ridges[:, np.newaxis] / self._unit
         return ridges / (self._values + ridges)
 
     def _residual_squares(self, target_weights: Matrix) -> Matrix:
-        """Compute the sum of squared residuals of all rows at every ridge penalty in the grid, shape (p,).
+        """Return the relative sum of squared residuals of all rows at every ridge penalty in the grid, shape (p,).
 
         Each target's sum is divided by the target's sum of squares. The quotients are summed over targets with the
         weights `target_weights` (c,).
@@ -127,7 +134,8 @@ class GeneralisedCrossValidation:
 
 
 class LeaveOneOut:
-    """Exact leave-one-out predictions of a ridge regression, at any penalty, from one decomposition.
+    """Exact leave-one-out predictions of a ridge regression at any penalty. One decomposition of all rows is enough, so
+    no model is refitted.
 
     X are the weighted, centred rows, D is the diagonal penalty, U are the eigenvectors of X D^-1 X' that are orthogonal
     to the mean, and S are their eigenvalues. At ridge r the leave-one-out residual of row i is its residual
@@ -166,7 +174,7 @@ class LeaveOneOut:
         self.ridges = ridge_grid(max(smallest_value, max(n, d) * EPS * largest), largest, max(n, d))
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the targets (n, c) of each row by a ridge regression on all other rows.
+        """Predict the target of every row by the ridge regression on all other rows. Return an array (n, c).
 
         Predictions that the other rows do not determine are infinite, which can happen at ridge 0 only.
         """
@@ -184,11 +192,14 @@ class LeaveOneOut:
         return self._y - leave_one_out_residual
 
     def errors(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute the leave-one-out error of each row at every ridge penalty, shape (n_penalties, n_rows)."""
+        """Return the leave-one-out error of every row at every ridge penalty of the grid, shape (n_penalties,
+        n_rows).
+        """
         return np.stack([scorer.errors(self.predict(float(ridge)), rows) for ridge in self.ridges])
 
     def residuals(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Compute leave-one-out residuals (n, c), each at the ridge penalty that is best for the other rows.
+        """Return leave-one-out residuals (n, c) for prediction intervals. Each row's residual is measured at the ridge
+        penalty that is best for the other rows.
 
         If a row took part in the choice of the ridge, its residual would be too small: for ten rows, prediction
         intervals would cover a tenth less.
@@ -202,12 +213,16 @@ class LeaveOneOut:
 
 
 def inverse_root_penalty(moments: Moments, penalty: Matrix) -> Matrix:
-    """Return penalty^(-1/2) for each column (d,), but 0 for constant columns, whose deviations are only rounding."""
+    """Return 1 / sqrt(penalty) for each column (d,). It is 0 for constant columns, whose deviations are only
+    rounding.
+    """
     return np.where(moments.variance > 0, penalty**-0.5, 0.0)
 
 
 def centred_row_products(x: Any, mean: Matrix, column_factors: Matrix) -> Matrix:
-    """Compute the Gram matrix (n, n) of centred rows, dense or CSR, with columns multiplied by `column_factors`."""
+    """Return the Gram matrix (n, n) of centred rows, dense or CSR, after their columns are multiplied by
+    `column_factors`.
+    """
     if not is_sparse(x):
         scaled: Matrix = (x - mean) * column_factors
         return scaled @ scaled.T

@@ -26,7 +26,7 @@ MIN_DIAGONAL_SHARE = 1e-12
 
 
 class GramSum(NamedTuple):
-    """Exact Gram matrix X'X of the rows, shape (d, d)."""
+    """Exact Gram matrix X'X of the rows, shape (d, d), and a solver for ridge equations with it."""
 
     gram: Matrix
 
@@ -46,7 +46,8 @@ class GramSum(NamedTuple):
 
 
 class GramModel(NamedTuple):
-    """Approximation of the Gram matrix X'X by a low-rank sketch plus a diagonal.
+    """Approximation Z Q Z' + diag(lost) of the Gram matrix X'X, made from a sketch, and a solver for ridge equations
+    with it. No d x d matrix is formed.
 
     All arrays are in stored units: one of these is `unit` squared units of the rows.
     """
@@ -83,7 +84,7 @@ class GramModel(NamedTuple):
 
 
 def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
-    """Divide a diagonal by its mean. Return the quotients, at least MIN_DIAGONAL_SHARE, and the mean.
+    """Divide a diagonal by its mean. Return the quotients, with MIN_DIAGONAL_SHARE as their lower limit, and the mean.
 
     The quotients neither overflow in float32 nor are zero.
     """
@@ -106,7 +107,7 @@ def inverse_weighted_gram(z: NDArray[Any], diagonal: Matrix | None = None) -> Ma
 
 
 def quadratic_forms(z: NDArray[Any], matrix: NDArray[Any], *, squared: bool = False) -> Matrix:
-    """Compute the quadratic form x' A x of every row x of `z` (d, t), where A is `matrix`; shape (d,).
+    """Return x' A x for every row x of `z` (d, t), with A = `matrix`, as an array (d,).
 
     With `squared` compute |x' A|^2 instead.
     """
@@ -119,7 +120,9 @@ def quadratic_forms(z: NDArray[Any], matrix: NDArray[Any], *, squared: bool = Fa
 
 
 def inner_inverse(gram: Matrix, root: Matrix) -> Matrix:
-    """Compute (Q^-1 + G)^-1 for the Gram matrix G = `gram` and Q = root root'."""
+    """Return (Q^-1 + G)^-1, the small inverse in Woodbury's identity, for G = `gram` and Q = root root'. Q may be
+    singular.
+    """
     # root (I + root' G root)^-1 root'
     inner = root.T @ gram @ root
     inner[np.diag_indices_from(inner)] += 1.0

@@ -18,7 +18,9 @@ SKETCH_PREFIX, RESERVOIR_PREFIX = "sketch_", "held"
 
 
 class HeldOutLearner(MergeableModel, abstract=True):
-    """Base of models that sketch rows, and hold out a random sample on which the ridge penalty is chosen."""
+    """Base class of models that sketch most rows, and hold out a random sample of rows on which the ridge penalty is
+    chosen.
+    """
 
     # parameters that subclasses declare
     decay: float
@@ -36,15 +38,19 @@ class HeldOutLearner(MergeableModel, abstract=True):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
-        """Return an empty sketch with the parameters of this model."""
+        """Return an empty sketch for rows of `n_features` columns, with the parameters of this model."""
         raise NotImplementedError
 
     def _faded_attributes(self, factor: float) -> dict[str, Any]:
-        """Return the attributes, by name, that ``fade`` will replace, with all weights multiplied by `factor`."""
+        """Return {name: new value} of the attributes that ``fade`` must replace when all earlier weights are multiplied
+        by `factor`. The model does not change.
+        """
         raise NotImplementedError
 
     def _sketch_rows(self, reservoir: HeldOut) -> Any:
-        """Return the rows of a reservoir as the sketch learns them; subclasses drop columns that are only targets."""
+        """Return the rows of a reservoir in the form in which the sketch learns them. Subclasses remove the columns
+        that are only targets.
+        """
         return reservoir.rows
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -54,7 +60,8 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._n
 
     def _commit_update(self, attributes: dict[str, Any], rows: Any, weights: Any) -> None:
-        """Install the result of a batch atomically: set attributes of this model, then let its sketch learn rows.
+        """Store the result of a batch in this model, and let its sketch learn rows. If the sketch refuses the rows, the
+        model is unchanged.
 
         `attributes` maps names of attributes to values, and has the sketch as "_sketch". If the sketch raises an error
         before it has learned the rows, all attributes are restored.
@@ -106,7 +113,9 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self
 
     def _learn_held_out_rows(self, sketch: FrequentDirections, held: HeldOut) -> FrequentDirections:
-        """Update a sketch in place with held-out rows, at the weights of the reservoir. Return the sketch."""
+        """Let a sketch learn held-out rows, in place, at their present weights, so that it contains them too. Return
+        the sketch.
+        """
         rows = self._sketch_rows(held)
         if self.decay == 1.0:
             return sketch.update(rows, held.weight) if len(held) else sketch
@@ -128,7 +137,8 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._empty_sketch(n_features)._state_bytes(n_features)
 
     def _decayed_reservoir(self, *, row_number: int | None = None) -> HeldOut:
-        """Return the held-out rows with weights decayed to the present; `row_number` as in ``HeldOut.apply_decay``.
+        """Return the held-out rows with their weights decayed to the present, as a new reservoir. At least one row must
+        have been learned.
 
         At least one row must have been learned.
         """
@@ -136,7 +146,8 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._held.apply_decay(self.decay, self._n, row_number=row_number)
 
     def _merged_attributes(self, other: Self) -> tuple[dict[str, Any], HeldOut]:
-        """Merge the sketches and the reservoirs of two models, neither of which is changed.
+        """Merge the sketches and the reservoirs of two models. Return the attributes of the merged model, and the
+        held-out rows that do not fit into its reservoir. Neither model changes.
 
         Return the attributes of the merged model by name, and a reservoir of the held-out rows that exceed its
         `reservoir_size`. The caller adds these to the merged sketch.
@@ -149,7 +160,8 @@ class HeldOutLearner(MergeableModel, abstract=True):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _sketch_and_reservoir_state(self) -> tuple[Any, Arrays, Arrays]:
-        """Return the sketch and the held-out rows for a state file.
+        """Return the sketch and the held-out rows for a state file, as (JSON state of the sketch, arrays of the
+        held-out rows, arrays of the sketch).
 
         The result is (JSON state of the sketch, arrays of the held-out rows, arrays of the sketch). Rows must have been
         learned.
@@ -162,7 +174,8 @@ class HeldOutLearner(MergeableModel, abstract=True):
     def _validate_sketch_and_reservoir(
         self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int, max_rows: int, min_entries: int, dtype: Any
     ) -> None:
-        """Raise ValueError if a saved state cannot be that of a sketch with d columns and its held-out rows.
+        """Validate the saved sketch and held-out rows of this model. ValueError unless they can be those of a sketch
+        with d columns.
 
         Held-out rows have `width` columns, of type `dtype`. The other arguments are those of
         ``_held_out.validate_state_arrays``.
@@ -183,12 +196,14 @@ class HeldOutLearner(MergeableModel, abstract=True):
         self._empty_sketch(d)._validate(state["sketch"], select_sketch_arrays(arrays))
 
     def _restore_sketch_and_reservoir(self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int) -> None:
-        """Restore the sketch (d columns) and the held-out rows (`width` columns) of this model from a saved state."""
+        """Set the sketch (d columns) and the held-out rows (`width` columns) of this model from a validated saved
+        state.
+        """
         self._n, self._sketch = state["n_rows"], self._empty_sketch(d)
         self._held = held_out.reservoir_from_arrays(arrays, width, RESERVOIR_PREFIX)
         self._sketch._restore(state["sketch"], select_sketch_arrays(arrays))
 
 
 def select_sketch_arrays(arrays: Arrays) -> Arrays:
-    """Select the arrays of the sketch from a state file, with the prefix of their names removed."""
+    """Return the arrays of a state file that belong to the sketch, under the names that the sketch itself uses."""
     return {name.removeprefix(SKETCH_PREFIX): array for name, array in arrays.items() if name.startswith(SKETCH_PREFIX)}

@@ -33,7 +33,8 @@ SPLITMIX_ROUNDS = (
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Reservoir of held-out rows (in recommenders: users), sorted by their pseudorandom sampling keys.
+    """Reservoir of held-out rows: a uniform random sample of a stream, sorted by pseudorandom keys. In recommenders a
+    row is a user.
 
     Immutable: methods return new objects.
     """
@@ -48,7 +49,7 @@ class HeldOut:
 
     @property
     def n_events(self) -> int:
-        """Return the number of stored entries of the held-out rows, which must be CSR.
+        """Return the number of stored entries of the held-out rows. The rows must be CSR.
 
         This is ten times as fast as scipy's ``nnz``.
         """
@@ -61,17 +62,20 @@ class HeldOut:
         return HeldOut(rows, self.weight[positions], self.key[positions], self.row_number[positions])
 
     def copy_rows(self) -> "HeldOut":
-        """Copy the arrays of the rows, which may belong to the caller, and return a new reservoir."""
+        """Return a reservoir with copies of the rows' arrays, so that later changes to the caller's arrays do not
+        matter.
+        """
         rows = copy(self.rows)
         rows.data, rows.indices, rows.indptr = rows.data.copy(), rows.indices.copy(), rows.indptr.copy()
         return HeldOut(rows, self.weight, self.key, self.row_number)
 
     def faded(self, factor: float) -> "HeldOut":
-        """Return the held-out rows with their weights multiplied by a factor."""
+        """Return a reservoir of the same rows with all weights multiplied by a factor."""
         return replace(self, weight=self.weight * factor)
 
     def apply_decay(self, decay: float, n_rows: int, *, row_number: int | None = None) -> "HeldOut":
-        """Multiply every weight by decay**age, where the age is counted to the last of `n_rows` rows of the stream.
+        """Return a reservoir in which every weight is multiplied by decay**age. The age of a row is the number of rows
+        that came after it, out of `n_rows`.
 
         Return a new reservoir whose rows all have the number of that last row, so that the decay is not applied twice.
         `row_number` is the number to use instead if the rows are to continue in another stream.
@@ -81,7 +85,9 @@ class HeldOut:
         return replace(self, weight=self.weight * decay**ages, row_number=row_numbers)
 
     def renumber_items(self, new_columns: NDArray[np.int64], width: int) -> "HeldOut":
-        """Return a new reservoir in which item (column) j becomes column new_columns[j] of `width` columns."""
+        """Return a reservoir whose item columns are moved: column j becomes column new_columns[j] of `width` columns.
+        Used when a model gets new items.
+        """
         rows, indices = self.rows, new_columns[self.rows.indices].astype(np.int32)
         renumbered: Any = type(rows)((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
         renumbered.sort_indices()
@@ -103,7 +109,8 @@ def empty_csr(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
 def update_reservoir(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
 ) -> tuple[HeldOut, HeldOut]:
-    """Offer new CSR rows to a reservoir. Return the new reservoir, and the rows for the sketch as a second one.
+    """Offer new CSR rows to a reservoir. Return two HeldOut objects: the new reservoir, and the rows that the sketch
+    must learn instead.
 
     The rows have the numbers `first`, `first` + 1, ... in the stream. Each new row that enters the reservoir evicts a
     row, or none if the reservoir is not full. Evicted rows and rows that do not enter are for the sketch, in the order
@@ -147,7 +154,7 @@ def update_reservoir(
 def sample_bottom_k(
     held_keys: Keys, batch_keys: Keys, eligible: NDArray[np.bool_], *, size: int, sketch_sources: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Select the rows of a reservoir after a new batch, those of the smallest keys (bottom-k sampling).
+    """Choose which rows a reservoir contains after a new batch: those of the smallest keys (bottom-k sampling).
 
     Return their source indices, in ascending order of keys: i < r is row i of the old reservoir of r rows, and r + j is
     row j of the batch. `sketch_sources` is changed in place.
@@ -206,7 +213,9 @@ def sample_bottom_k(
 
 
 def stack_csr(matrices: Sequence[Any]) -> Any:
-    """Stack CSR matrices of the same width vertically, for short ones in a tenth of the time of scipy's ``vstack``."""
+    """Stack CSR matrices of the same width vertically, and return the result. For short ones it takes a tenth of the
+    time of scipy's ``vstack``.
+    """
     offsets: NDArray[np.int64] = np.cumsum([0, *(matrix.indptr[-1] for matrix in matrices)])
     indptr = np.concatenate(
         [matrices[0].indptr[:1], *(matrix.indptr[1:] + end for matrix, end in zip(matrices, offsets, strict=False))]
@@ -216,7 +225,7 @@ def stack_csr(matrices: Sequence[Any]) -> Any:
 
 
 def take_csr_rows(rows: Any, positions: NDArray[np.int64]) -> Any:
-    """Return the CSR rows at the given positions, like ``rows[where]`` but faster for few rows."""
+    """Return the CSR rows at the given positions, like ``rows[positions]`` but faster for few rows."""
     row_ends: NDArray[np.int64] = rows.indptr
     starts = row_ends[positions]
     lengths = row_ends[positions + 1] - starts
@@ -245,7 +254,9 @@ def concatenate(reservoirs: Sequence[HeldOut]) -> HeldOut:
 
 
 def as_csr(reservoir: HeldOut) -> Any:
-    """Return the rows of a reservoir as a CSR matrix, in which every entry of dense rows is stored."""
+    """Return the rows of a reservoir as a CSR matrix. Rows that are stored dense are converted, with all entries
+    stored.
+    """
     from scipy.sparse import csr_array
 
     if reservoir.rows.dtype != object:
@@ -257,14 +268,17 @@ def as_csr(reservoir: HeldOut) -> Any:
 
 
 def split_into_rows(rows: NDArray[np.float64]) -> NDArray[Any]:
-    """Split a dense matrix into an object array with a copy of each row, so that rows can be replaced one by one."""
+    """Split a dense matrix into an object array that has a copy of each row, so that a reservoir can replace single
+    rows.
+    """
     separate_rows = np.empty(len(rows), object)
     separate_rows[:] = [row.copy() for row in rows]
     return separate_rows
 
 
 def merge_reservoirs(reservoirs: Sequence[HeldOut]) -> HeldOut:
-    """Merge reservoirs into one that has all their rows, sorted by keys; the caller cuts it to the reservoir's size.
+    """Merge reservoirs into one that contains all their rows, sorted by key. It may exceed the size limit, to which the
+    caller cuts it.
 
     The result does not depend on the order of the reservoirs: rows with equal keys, which are rows of equal content at
     the same position of two streams, are ordered by their values and weights.
@@ -278,7 +292,8 @@ def merge_reservoirs(reservoirs: Sequence[HeldOut]) -> HeldOut:
 
 
 def rows_per_decay_block(decay: float) -> int:
-    """Return the largest number of rows n for which decay**-n stays below MAX_DECAY_RATIO, at least 1.
+    """Return how many rows can be weighted by powers of 1 / decay before precision is lost: the largest n for which
+    decay**-n stays below MAX_DECAY_RATIO.
 
     Weights of so many rows can be divided by powers of the decay without loss of precision.
     """
@@ -287,12 +302,15 @@ def rows_per_decay_block(decay: float) -> int:
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 def sampling_keys(rows: Any, first: int, seed: int) -> Keys:
-    """Return the pseudorandom sampling keys (k,) of CSR rows `first`, `first` + 1, ... of a stream."""
+    """Return a pseudorandom key for each CSR row (k,), by which rows are sampled. `first` is the number of the first
+    row in the stream.
+    """
     return sampling_keys_of_hashes(sum_rows(rows, hash_columns(rows)), first, seed)
 
 
 def sampling_keys_of_hashes(hashes: Keys, first: int, seed: int) -> Keys:
-    """Return the pseudorandom sampling keys (k,) of rows `first`, `first` + 1, ... of a stream, given their hashes.
+    """Return a pseudorandom key for each row (k,), by which rows are sampled, given a hash of each row's content.
+    `first` is the number of the first row in the stream.
 
     Each key is the exclusive or of a random number, which depends on the seed and the row's number, and of a hash of
     the content of the row (`hashes`, (k,)).
@@ -308,12 +326,14 @@ def sampling_keys_of_hashes(hashes: Keys, first: int, seed: int) -> Keys:
 
 
 def hash_columns(rows: Any) -> Keys:
-    """Hash the column number of every stored entry of CSR rows, so that sums over a row distinguish column sets."""
+    """Return a hash of the column number of every stored entry of CSR rows. Their sum over a row is a hash of the row's
+    set of columns.
+    """
     return hash_integers(rows.indices.astype(np.uint64))
 
 
 def sum_rows(rows: Any, values: Keys) -> Keys:
-    """Sum values of the stored entries over each CSR row, modulo 2**64; the result has shape (n_rows,)."""
+    """Return the sum of the values of each CSR row's entries, modulo 2**64, as an array (n_rows,)."""
     cumulative = np.zeros(len(values) + 1, np.uint64)
     np.add.accumulate(values, out=cumulative[1:])
     at_row_ends = cumulative[rows.indptr]
@@ -321,7 +341,7 @@ def sum_rows(rows: Any, values: Keys) -> Keys:
 
 
 def hash_integers(values: Keys) -> Keys:
-    """Hash 64-bit integers by a permutation that looks random.
+    """Return pseudorandom 64-bit hashes of 64-bit integers. Different integers have different hashes.
 
     These are the last steps of SplitMix64 (Steele, Lea, Flood 2014).
     """
@@ -335,7 +355,7 @@ def hash_integers(values: Keys) -> Keys:
 
 # -- state -------------------------------------------------------------------------------------------------------------
 def state_names(prefix: str) -> list[str]:
-    """Return the names that the arrays of a reservoir have in a state file."""
+    """Return the names that a state file uses for the arrays of a reservoir."""
     return [f"{prefix}_{name}" for name in ("indptr", "indices", "data", "weight", "key", "came")]
 
 
@@ -365,7 +385,8 @@ def validate_state_arrays(
     n_rows: int,
     dtype: np.dtype[Any],
 ) -> None:
-    """Raise ValueError if the arrays of a state file cannot be a reservoir of a stream of n_rows rows.
+    """Validate the arrays of a reservoir that were read from a state file. ValueError unless they can come from a
+    stream of `n_rows` rows.
 
     The reservoir must have at most `max_rows` rows, each with at least `min_entries` positive entries. If `min_entries`
     is 0, entries may be any finite numbers.

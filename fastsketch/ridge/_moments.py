@@ -27,7 +27,7 @@ ROUNDING = 64 * EPS
 
 
 def times(rows: Any, right: Matrix) -> Matrix:
-    """Compute the matrix product X B of dense or CSR rows X (n, d) and B (d, c)."""
+    """Return the matrix product X B of rows X (n, d), dense or CSR, and B (d, c)."""
     right = np.ascontiguousarray(right)
     if is_sparse(rows):
         return rows_times(*_csr_arrays(rows), right)
@@ -35,7 +35,7 @@ def times(rows: Any, right: Matrix) -> Matrix:
 
 
 def transposed_times(rows: Any, right: Matrix) -> Matrix:
-    """Compute the matrix product X'B of dense or CSR rows X (n, d) and B (n, c)."""
+    """Return the matrix product X'B of rows X (n, d), dense or CSR, and B (n, c)."""
     right = np.ascontiguousarray(right)
     if is_sparse(rows):
         return turned_rows_times(*_csr_arrays(rows), right, rows.shape[1])
@@ -43,12 +43,15 @@ def transposed_times(rows: Any, right: Matrix) -> Matrix:
 
 
 def _csr_arrays(rows: Any) -> tuple[Any, Any, Any]:
-    """Return the three arrays of a CSR matrix, in the dtypes that the compiled kernels take."""
+    """Return the arrays (indptr, indices, data) of a CSR matrix, converted to the dtypes that the compiled kernels
+    take.
+    """
     return in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), in_place(rows.data, np.float64)
 
 
 class Moments(NamedTuple):
-    """Weighted means, sums of squares and cross products of rows (n, d) and targets (n, c).
+    """Weighted means, sums of squares and cross products of rows (n, d) and targets (n, c). Moments of different rows
+    can be added and subtracted.
 
     Sums are of deviations from the means, or from 0 without centring.
     """
@@ -63,7 +66,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, rows: Any, targets: Matrix, weights: Matrix, *, center: bool) -> Self:
-        """Compute the moments of rows (n, d), array or CSR, with targets (n, c) and weights (n,)."""
+        """Return the moments of rows (n, d), dense or CSR, with targets (n, c) and weights (n,)."""
         total = float(weights.sum())
         mean, target_mean = np.zeros(rows.shape[1]), np.zeros(targets.shape[1])
         if center and total > 0:
@@ -92,7 +95,7 @@ class Moments(NamedTuple):
         return cls(total, weight_norm, mean, target_mean, squares, target_squares, transposed_times(rows, weighted))
 
     def plus(self, other: Self) -> Self:
-        """Return the moments of the union of two sets of rows, or `self` if its weight and that of `other` cancel."""
+        """Return the moments of the rows of both objects together. Neither is changed."""
         total = self.weight + other.weight
         if total <= MIN_WEIGHT_SHARE * self.weight:
             return self
@@ -113,7 +116,9 @@ class Moments(NamedTuple):
         )
 
     def without(self, other: Self) -> Self:
-        """Return the moments of the rows of `self` without those of `other`, which must be among them."""
+        """Return the moments of the rows of this object without those of `other`, which must be among them (a
+        downdate).
+        """
         weight_norm = sqrt(max(self.weight_norm - other.weight_norm, 0.0) * (self.weight_norm + other.weight_norm))
         return self.plus(other.faded(-1.0))._replace(weight_norm=weight_norm)
 
@@ -153,7 +158,7 @@ class Moments(NamedTuple):
         return all(bool(np.isfinite(sums).all()) for sums in self)
 
     def faded(self, factor: float) -> Self:
-        """Return the moments with all weights multiplied by a factor."""
+        """Return the moments of the same rows with all weights multiplied by a factor."""
         return self._replace(
             weight=self.weight * factor,
             weight_norm=self.weight_norm * abs(factor),
@@ -170,7 +175,8 @@ def column_lengths(matrix: Matrix) -> Matrix:
 
 
 class ExcludedRowsGram:
-    """Difference between the centred Gram matrix X'X of all rows and that without some excluded rows, as an operator.
+    """Linear operator for the part of a centred Gram matrix X'X that some rows contribute, so that a fit can exclude
+    these rows.
 
     Let H be X'X of all rows, centred on their mean mu, and let the remaining rows have the mean mu' and the weight W'.
     Their X'X, centred on mu', is H - sum w (x - mu)(x - mu)' - W' (mu' - mu)(mu' - mu)', where the sum is over the
@@ -182,7 +188,7 @@ class ExcludedRowsGram:
         self._weighted_mean_shift: Matrix = remaining_moments.weight**0.5 * (remaining_moments.mean - all_moments.mean)
 
     def times(self, vectors: Matrix) -> Matrix:
-        """Multiply vectors (d, c) by the difference of the two Gram matrices."""
+        """Multiply vectors (d, c) by the part of X'X that the excluded rows contribute. Return the product."""
         weighted_products = self._weights * (times(self._rows, vectors) - self._mean @ vectors)
         out = transposed_times(self._rows, weighted_products)
         out -= self._mean[:, np.newaxis] * weighted_products.sum(axis=0)

@@ -19,7 +19,8 @@ def hill_climb(
     first_step: float = 0.0,
     min_relative_gain: float = 0.0,
 ) -> dict[float, Values]:
-    """Search for the ridge penalty of the best mean score by hill-climbing on a logarithmic grid.
+    """Search for the ridge penalty with the best mean score, step by step on a logarithmic grid. Return the scores of
+    all steps that were tried.
 
     Parameters
     ----------
@@ -52,7 +53,9 @@ def hill_climb(
 
 
 def best_step(scores_by_step: dict[float, Values]) -> float:
-    """Return the grid step of the highest mean score; among equal ones the largest step."""
+    """Return the grid step with the highest mean score. Among equal ones it is the largest step, that is, the largest
+    penalty.
+    """
     return max(scores_by_step, key=lambda step: (scores_by_step[step].mean(), step))
 
 

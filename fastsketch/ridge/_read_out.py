@@ -60,7 +60,7 @@ class RidgePath(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Coefficients (d, c) and intercepts (c,) of a fitted linear regression."""
+    """Fitted linear regression: coefficients (d, c) and intercepts (c,)."""
 
     coef: Matrix
     intercept: Matrix
@@ -71,7 +71,7 @@ class Coefficients(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Held-out rows with their targets and weights."""
+    """Held-out rows with targets and weights, on which predictions are judged."""
 
     x: Any  # array or CSR (n, d)
     y: Matrix  # (n, c)
@@ -82,7 +82,8 @@ class Rows(NamedTuple):
         return type(self)(*(array[:n] for array in self))
 
     def clipped_weights(self) -> Matrix:
-        """Return the weight (n,) of each row in the choice of the ridge penalty, with a mean of 1.
+        """Return the weights (n,) with which held-out rows judge ridge penalties. The largest weights are clipped, so
+        that a few rows cannot decide, and the mean is 1.
 
         The MIN_ROWS largest weights are clipped to the smallest of them. With at most so many rows all weights are 1.
         """
@@ -94,7 +95,8 @@ class Rows(NamedTuple):
 
 
 class NormalEquations(NamedTuple):
-    """Normal equations of ridge regression, with an exact or a sketched Gram matrix X'X.
+    """Normal equations (A + ridge diag(penalty)) W = X'Y of ridge regression. A is X'X, or its approximation by a
+    sketch.
 
     They are (A + ridge diag(penalty)) W = X'Y, where A is X'X or its approximation.
     """
@@ -104,14 +106,15 @@ class NormalEquations(NamedTuple):
     scaled: bool
 
     def solver(self, ridge: float) -> Solver:
-        """Return a function that solves the normal equations at a ridge penalty, for right-hand sides (d, c)."""
+        """Return a function that solves the normal equations at a ridge penalty for any right-hand sides (d, c)."""
         penalty = ridge * penalty_diagonal(self.moments, scaled=self.scaled)
         if isinstance(self.gram, GramModel):  # the divisors must exceed rounding
             penalty = np.maximum(penalty, ROUNDING_LOSS * self.moments.squares - self.gram.lost * self.gram.unit)
         return self.gram.solver(penalty)
 
     def preconditioner(self, ridge: float, *, n_rows: int) -> Solver:
-        """Return a preconditioner: a function that solves the normal equations of all n_rows rows approximately.
+        """Return a function that solves the normal equations of all rows approximately, as a preconditioner for
+        conjugate gradients.
 
         If the ridge is far below the squares that a sketch has lost, and there are few rows, the diagonal of these
         squares makes convergence slow, since it leads into directions that the rows do not determine. Then their mean
@@ -125,24 +128,28 @@ class NormalEquations(NamedTuple):
         return self.solver(ridge)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
-        """Solve the normal equations at a ridge penalty. Return coefficients of rank `rank` at most, and intercepts."""
+        """Solve the normal equations at a ridge penalty. Return the coefficients, reduced to `rank` if it is given, and
+        the intercepts.
+        """
         return with_intercepts(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the Gram matrix X'X is complete, not reduced by a lossy sketch."""
+        """Return True if the Gram matrix contains all of X'X, so that predictions need no correction. False for a
+        sketch that has lost a part.
+        """
         return isinstance(self.gram, GramSum) or not self.gram.lost.any()
 
 
 class Scorer(NamedTuple):
-    """Error of predictions on held-out rows, after multiplying the predictions by the factor that minimises it."""
+    """Error measure by which ridge penalties are compared, for predictions on held-out rows."""
 
     scoring: str
     moments: Moments  # of the rows learned
     is_complete: bool
 
     def score_factor(self, predicted: Matrix, rows: Rows) -> float:
-        """Return the factor on the coefficients that minimises the squared error of held-out rows.
+        """Return the factor on predictions that minimises the squared error of held-out rows; 1 if X'X is complete.
 
         It is needed because a sketch loses a part of X'X while X'Y is complete, so that coefficients are too long. The
         factor is 1 if X'X is complete.
@@ -158,7 +165,9 @@ class Scorer(NamedTuple):
         return numerator / denominator if numerator > 0 and denominator > 0 else 1.0
 
     def errors(self, predicted: Matrix, rows: Rows) -> Matrix:
-        """Compute the error of each held-out row times its clipped weight, shape (n,), for predictions (n, c)."""
+        """Return the weighted error (n,) of each held-out row, for predictions (n, c): squared error or log loss,
+        according to ``scoring``.
+        """
         if self.scoring == "log_loss":
             errors = log_losses(predicted, rows.y, rows.clipped_weights())
         else:
@@ -186,7 +195,8 @@ class Scorer(NamedTuple):
 
 
 def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
-    """Compute the log loss of each row, after multiplying all scores by the factor with the smallest mean loss.
+    """Return the log loss (n,) of each row, given scores and labels. All scores are first multiplied by the factor that
+    minimises the mean loss.
 
     Scores and labels have the shape (n, c), labels are -1 or 1, and the losses have the shape (n,). If c > 1 and each
     row of labels has exactly one 1, the loss is that of the softmax of the scores. Otherwise it is the mean of c
@@ -217,7 +227,7 @@ def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
 
 
 def penalty_diagonal(moments: Moments, *, scaled: bool) -> Matrix:
-    """Return the diagonal (d,) that a ridge penalty of 1 adds to X'X: column variances if `scaled`, else ones.
+    """Return the diagonal (d,) that a ridge penalty of 1 adds to X'X: the column variances if `scaled`, else ones.
 
     The entry of a constant column is 1 in both cases.
     """
@@ -226,13 +236,15 @@ def penalty_diagonal(moments: Moments, *, scaled: bool) -> Matrix:
 
 
 def with_intercepts(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
-    """Reduce coefficients (d, c) to `rank` unless it is None, and compute the intercepts that belong to them."""
+    """Return coefficients (d, c), reduced to `rank` unless it is None, with the intercepts that belong to them."""
     coef = coef if rank is None else reduce_rank(coef, moments.cross, rank)
     return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
 def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
-    """Return the sketch plus the diagonal that restores the columns' exact sums of squares (d,), to approximate X'X."""
+    """Return an approximation of X'X, made of a sketch and of a diagonal. The diagonal restores the exact sums of
+    squares of the columns (d,).
+    """
     decomposition = sketch._read()
     z, columns = decomposition.vt.T * decomposition.s, columns_of(sketch._seen_engine())
     # in units of a power of two, so that no product overflows
@@ -248,7 +260,7 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
 
 
 class Choice(NamedTuple):
-    """A chosen ridge penalty, with all penalties that were tried and their errors."""
+    """Result of choosing a ridge penalty: the penalty, and the errors of all that were tried."""
 
     ridge: float
     path: RidgePath | None
@@ -257,7 +269,9 @@ class Choice(NamedTuple):
 
 
 def choose_least_error(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
-    """Choose the ridge penalty of least error, the largest among equals. Return a ``RidgePath`` with this choice."""
+    """Return a RidgePath that chooses the penalty with the least error, and the largest of several with equal
+    errors.
+    """
     best_ridge = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
     return RidgePath(best_ridge, ridges, errors, standard_errors, n_rows)
 
@@ -335,7 +349,8 @@ def search_ridge(
 
 
 def reduce_rank(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
-    """Reduce coefficients W (d, c) to a given rank with the least increase of the error (reduced-rank regression).
+    """Return coefficients of lower rank that fit the targets best (reduced-rank regression), given full coefficients W
+    (d, c).
 
     W is projected onto the leading eigenvectors of W'Z, where Z = `cross` (d, c) is X'Y. With more targets than columns
     these eigenvectors are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
@@ -351,12 +366,13 @@ def reduce_rank(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
 
 
 def leading_eigenvectors(matrix: Matrix, rank: int) -> Matrix:
-    """Return the leading eigenvectors of the symmetric part of a matrix, as columns."""
+    """Return the `rank` leading eigenvectors of the symmetric part of a matrix, as columns."""
     return np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :rank]
 
 
 def conformal_quantile(residuals: Matrix, weights: Matrix, coverage: float, *, decayed: bool = False) -> Matrix:
-    """Compute the split-conformal quantile of the absolute residuals of each target, shape (c,).
+    """Return the half-width (c,) of a prediction interval for each target: the split-conformal quantile of its absolute
+    residuals.
 
     The quantile of level `coverage` is taken over the rows' residuals (n, c) and that of one new row, which may have
     any size. The new row has the expected weight of a row drawn in proportion to the weights (n,), or with `decayed`

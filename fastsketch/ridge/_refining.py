@@ -43,7 +43,8 @@ class Refinement(NamedTuple):
 
 
 class ConjugateGradients(NamedTuple):
-    """State of preconditioned conjugate gradients for ridge equations (X'X + penalty) W = Z.
+    """State of preconditioned conjugate gradients for the ridge equations (X'X + penalty) W = Z with m right-hand
+    sides.
 
     Each of the m columns of Z has step lengths of its own.
     """
@@ -57,7 +58,9 @@ class ConjugateGradients(NamedTuple):
 
     @classmethod
     def start(cls, right_hand_sides: Matrix, solve: Solver) -> Self:
-        """Return the initial state for right-hand sides (d, m), with the solution 0; `solve` is the preconditioner."""
+        """Return the initial state for right-hand sides (d, m): the solution is 0, and the first direction comes from
+        the preconditioner `solve`.
+        """
         direction = solve(right_hand_sides)
         return cls(
             np.zeros_like(right_hand_sides),
@@ -69,7 +72,7 @@ class ConjugateGradients(NamedTuple):
         )
 
     def step(self, image: Matrix, solve: Solver) -> Self:
-        """Return the state after one conjugate gradient step; the old one is unchanged.
+        """Return the state after one more conjugate gradient step. This object is not changed.
 
         `image` is the product of X'X + penalty with ``direction``, and `solve` is the preconditioner.
         """
@@ -85,7 +88,8 @@ class ConjugateGradients(NamedTuple):
 
 
 def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, largest_penalty: float) -> Matrix:
-    """Bound the difference between recursive and true residuals of conjugate gradients, for each target (c,).
+    """Return an upper bound (c,) on the difference between the residual that conjugate gradients update and the true
+    one, which rounding causes.
 
     Greenbaum (1997, SIAM J. Matrix Anal. Appl. 18:535): conjugate gradients update the solution and the residual
     separately, and the two drift apart by the rounding of every update and of every product with A = X'X + penalty. A
@@ -107,7 +111,9 @@ def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, large
 
 
 class Refined(NamedTuple):
-    """Result of a refinement: the conjugate gradient state and the chosen ridge penalty."""
+    """Result of refining a ridge regression: the state of conjugate gradients, which has the coefficients, and the
+    chosen penalty.
+    """
 
     steps: ConjugateGradients
     choice: Choice
@@ -120,7 +126,8 @@ class Refined(NamedTuple):
 
 
 class LanczosIteration:
-    """Lanczos iteration on H = X'X for each target, to predict held-out rows at every ridge penalty.
+    """Lanczos iteration on X'X that needs one product with X'X per step. Its solutions predict held-out rows at every
+    ridge penalty, so that one can be chosen.
 
     Let D be the diagonal penalty, S = D^(-1/2), and z a target's column of X'Y. Each step adds a vector to the
     orthonormal basis V of a Krylov space of S H S, which starts with S z. In this basis S H S is a tridiagonal matrix
@@ -139,11 +146,12 @@ class LanczosIteration:
 
     @property
     def direction(self) -> Matrix:
-        """Return the vectors (d, c), one for each target, that the caller must multiply by X'X for the next step."""
+        """Return the vectors (d, c), one for each target, whose product with X'X the next call of ``step`` takes."""
         return self._root * self._v
 
     def step(self, image: Matrix) -> None:
-        """Make one Lanczos step, given `image`, the product of X'X with ``direction``.
+        """Make one Lanczos step, in place. `image` is the product of X'X with ``direction``, which the caller has
+        computed.
 
         The state is changed in place.
         """
@@ -156,7 +164,9 @@ class LanczosIteration:
         self._previous_v, self._v = self._v, remainder / np.maximum(self._off_diagonal[-1], TINY)
 
     def solutions(self) -> "LanczosSolutions":
-        """Return the solutions for all ridge penalties in the Krylov space of the steps so far, which predict rows."""
+        """Return the ridge solutions after the steps so far, as an object that predicts the held-out rows at any
+        penalty.
+        """
         k, off_diagonal = len(self._diagonal), np.array(self._off_diagonal[1:])
         tridiagonal = np.zeros((self._v.shape[1], k, k))
         index = np.arange(k)
@@ -188,12 +198,15 @@ class LanczosSolutions(NamedTuple):
         return self.target_mean + np.einsum("ncj,cj->nc", self.row_products, self._solution(ridge))
 
     def residual(self, ridge: float) -> float:
-        """Return the residual of the normal equations at a ridge, relative to Z, averaged over targets."""
+        """Return the norm of the residual of the normal equations at a penalty, relative to their right-hand side,
+        averaged over targets.
+        """
         last_component = np.einsum("cj,cj->c", self.vectors[:, -1], self._solution(ridge))
         return float((np.abs(last_component) * (self.next_off_diagonal / np.maximum(self.length, TINY))).mean())
 
     def smallest_accurate_ridge(self, first_ridge: float) -> float:
-        """Return the smallest ridge penalty at which the relative residual is at most MAX_RESIDUAL.
+        """Return the smallest penalty at which the solutions are accurate: the relative residual is at most
+        MAX_RESIDUAL.
 
         It is searched downwards from `first_ridge` times MAX_RIDGE_RATIO, by factors of RIDGE_RATIO.
         """
@@ -209,7 +222,8 @@ class LanczosSolutions(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentCheckingProduct(StoredForm):
-    """Computes products of X'X with vectors in further passes over the rows, and checks that they are the rows learned.
+    """Product of X'X with vectors, computed while the rows are read again. The first pass also checks that these are
+    the rows that were learned.
 
     The moments of the rows are computed during the first pass, and compared with those of the rows learned.
     """
@@ -242,7 +256,8 @@ class MomentCheckingProduct(StoredForm):
         return result
 
     def check_same_rows(self, learned: Moments, n_rows: int, n_read: int) -> None:
-        """Raise ValueError if the rows of the first pass differ from those learned, in number, mean or deviation.
+        """Compare the moments of the rows read in the first pass with those of the rows learned. ValueError if number,
+        means or deviations differ.
 
         `learned` are the moments of the n_rows rows learned, and n_read is the number of rows read. The moments of the
         first pass are then discarded, so that later calls check nothing.

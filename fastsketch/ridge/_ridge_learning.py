@@ -56,7 +56,9 @@ DOUBLE = np.dtype(np.float64)
 
 
 class RidgeLearner(HeldOutLearner, abstract=True):
-    """State of a ridge regression that is learned in one pass over rows and targets."""
+    """Base class of SketchedRidge that learns. It accumulates the Gram matrix or a sketch, the moments, and held-out
+    rows, in one pass over rows and targets.
+    """
 
     sketch_size: int = integer(default=128, at_least=2, below=1 << 16, kw_only=False)
     ridge: float | None = real(default=None, high=MAX_RIDGE)
@@ -82,7 +84,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
-        """Return an empty sketch of the rows, or an empty exact sum of X'X if that is used instead."""
+        """Return an empty sketch for rows of `n_features` columns. It sums X'X exactly if that fits into ``max_memory``
+        or is demanded by the solver.
+        """
         return FrequentDirections(
             self.sketch_size,
             solver="exact" if self._sums_exactly(n_features) else "gram",
@@ -92,7 +96,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         )
 
     def _sums_exactly(self, n_features: int) -> bool:
-        """Return True if X'X is summed exactly instead of being sketched."""
+        """Return True if this model sums X'X exactly for rows of `n_features` columns, instead of sketching them."""
         return self.solver == "exact" or (self.solver == "auto" and 8 * n_features * n_features <= self.max_memory)
 
     @property
@@ -107,7 +111,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     @property
     def is_exact(self) -> bool | None:
-        """Return True if X'X is summed exactly, so that coefficients are exact up to rounding.
+        """Return True if X'X is summed exactly, so that coefficients are exact up to rounding. Return False if it is
+        sketched.
 
         None before the first batch.
         """
@@ -165,7 +170,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return self._learn_source(source, targets, sample_weight)
 
     def _learn_source(self, source: Source, targets: Any, sample_weight: Any) -> Self:
-        """Learn all rows of a source, or none if an error occurs. Return self.
+        """Learn all rows of a source in chunks, or none of them if an error occurs. Return self.
 
         A copy learns, and replaces the state at the end.
         """
@@ -285,7 +290,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _hold_out(
         self, reservoir: HeldOut, x: Any, y: NDArray[np.float64], weights: NDArray[np.float64], *, exact: bool
     ) -> tuple[HeldOut, Any, NDArray[np.float64]]:
-        """Offer rows to the reservoir. Return the new reservoir, the rows that the sketch learns, and their weights.
+        """Offer rows to the reservoir of held-out rows. Return the new reservoir, and the rows that the sketch must
+        learn with their weights.
 
         An exact sum learns all rows as they are. A sketch learns only rows that are not in the reservoir. In place of a
         row that enters the reservoir it learns the row that is evicted, at its decayed weight. If none is evicted, the
@@ -328,7 +334,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return new_reservoir, sketch_rows, sketch_weights
 
     def _faded_attributes(self, factor: float) -> dict[str, Any]:
-        """Return the attributes, by name, that ``fade`` will replace: the faded moments, and no refinement."""
+        """Return {name: new value} of the attributes that ``fade`` must replace: moments with weights multiplied by
+        `factor`, and no refinement.
+        """
         return {"_moments": self._known_moments().faded(factor), "_refined": None}
 
     def _sketch_rows(self, reservoir: HeldOut) -> Any:
@@ -336,7 +344,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return self._split_targets(reservoir)[0]
 
     def _split_targets(self, reservoir: HeldOut) -> tuple[Any, NDArray[np.float64]]:
-        """Return the features (n, d) and the targets (n, c) of held-out rows.
+        """Split the rows of a reservoir into features (n, d) and targets (n, c), and return both.
 
         Features are a CSR matrix if the rows are sparse and at most DENSE_ABOVE of them are nonzero, otherwise an
         array.
@@ -359,7 +367,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return model
 
     def _merge(self, other: Self) -> None:
-        """Merge another model into this one. A sketch also learns the held-out rows that exceed the reservoir."""
+        """Merge another model into this one, in place. The sketch learns the held-out rows that do not fit into the
+        reservoir.
+        """
         if (self._targets_are_vectors, self.n_targets) != (other._targets_are_vectors, other.n_targets):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
         if self._scaled != other._scaled:
@@ -468,7 +478,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 self._refined = Refined(steps, choice, state["to_choose"])
 
     def _estimate_weight_norm(self, state: dict[str, Any]) -> float:
-        """Estimate the square root of the sum of squared row weights from the held-out rows.
+        """Return an estimate of the square root of the sum of squared row weights, from the held-out rows, for a state
+        file that lacks this number.
 
         State files of earlier versions do not have this number.
         """

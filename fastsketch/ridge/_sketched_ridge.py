@@ -69,7 +69,7 @@ TOLERANCE = 1e-4
 
 
 class FittedRidge(NamedTuple):
-    """Coefficients at the chosen ridge penalty, and the record of its choice, cached until more is learned."""
+    """Coefficients of a fitted model, with the ridge penalty that was chosen for them."""
 
     fit: Coefficients
     choice: Choice
@@ -404,7 +404,9 @@ class SketchedRidge(RidgeLearner):
         return self._measure_refinement(tolerance)
 
     def _measure_refinement(self, tolerance: float) -> Refinement:
-        """Compute the residuals and error bounds of the refined coefficients; `tolerance` decides ``converged``."""
+        """Return the residuals and error bounds of the refined coefficients. They have converged if all residuals are
+        within `tolerance`.
+        """
         moments, refined = self._known_moments(), self._refined
         assert refined is not None
         residual_norms = column_lengths(refined.steps.residual[:, : self.n_targets])
@@ -466,7 +468,9 @@ class SketchedRidge(RidgeLearner):
         return with_intercepts(factor * fit.coef, equations.moments, None)
 
     def _cached_fit(self) -> FittedRidge:
-        """Return the coefficients and the chosen ridge penalty; cached until more is learned."""
+        """Return the coefficients at the chosen ridge penalty. They are computed at the first call after an update, and
+        then cached.
+        """
         if self._last is None:
             moments = self._require_rows()
             if self._refined is None:
@@ -494,7 +498,9 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _choose_on_held_out_rows(self, trial: NormalEquations) -> Choice:
-        """Choose the ridge penalty of least error on held-out rows; `trial` are normal equations without these rows."""
+        """Return the ridge penalty with the least error on held-out rows. `trial` are the normal equations of all other
+        rows.
+        """
         rows, scorer = self._held_out_rows(slice(0, self._residual_slice().stop)), self._scorer(trial)
         first_ridge, low_ridge = self._first_ridge(trial.moments), self._low_ridge(trial.moments)
         return search_ridge(
@@ -512,7 +518,8 @@ class SketchedRidge(RidgeLearner):
         return self._known_moments()
 
     def _choose_without_held_out_rows(self) -> Choice | None:
-        """Choose the ridge penalty without held-out rows, or return None if held-out rows must be used.
+        """Return a ridge penalty that is given or chosen by exact methods, leave-one-out or GCV. Return None if it must
+        be chosen on held-out rows.
 
         The result is the ridge given as a parameter, or is chosen by leave-one-out or generalised cross-validation. If
         there are too few rows for these and for held-out rows, it is ``_first_ridge``.
@@ -534,7 +541,7 @@ class SketchedRidge(RidgeLearner):
         return Choice(ridge, None, ridge)
 
     def _can_use_gcv(self) -> bool:
-        """Return True if generalised cross-validation can choose the ridge penalty.
+        """Return True if generalised cross-validation can be used to choose the ridge penalty.
 
         It needs the exact X'X, squared errors and coefficients of full rank. With unequal weights it also needs more
         rows (Kish's effective number) than coefficients. Otherwise small ridges would leave no degrees of freedom, but
@@ -584,7 +591,8 @@ class SketchedRidge(RidgeLearner):
         )
 
     def _rows_if_all_held(self) -> Rows | None:
-        """Return all learned rows if the reservoir still has all of them, for exact leave-one-out, else None.
+        """Return all learned rows with their targets if the reservoir still has every one of them, else None.
+        Leave-one-out is exact in that case.
 
         Rows of negligible weight are dropped. The result is also None with decay, with a rank, with fewer than
         MIN_ROWS_LEAVE_ONE_OUT rows, and if a sketch may have lost a part of X'X.
@@ -599,7 +607,9 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _leave_one_out(self, rows: Rows) -> LeaveOneOut:
-        """Prepare exact leave-one-out predictions; `rows` must be all rows that the model has learned."""
+        """Return an object that computes exact leave-one-out predictions. `rows` must be all rows that the model has
+        learned.
+        """
         moments = self._known_moments()
         return LeaveOneOut(rows, moments, penalty_diagonal(moments, scaled=self._scaled), center=self.fit_intercept)
 
@@ -632,7 +642,8 @@ class SketchedRidge(RidgeLearner):
         return float(share) * self._first_ridge(moments)
 
     def _residual_slice(self) -> slice:
-        """Return the slice of the reservoir whose rows measure residuals; the rows before it choose the ridge.
+        """Return the slice of the reservoir with the rows that measure residuals for prediction intervals. The rows
+        before it choose the ridge penalty.
 
         Each part has up to a tenth of all rows. Both are empty if together they have fewer than MIN_ROWS rows.
         """
@@ -661,7 +672,9 @@ class SketchedRidge(RidgeLearner):
         return NormalEquations(gram_of_sketch(sketch, remaining_moments.squares), remaining_moments, self._scaled)
 
     def _moments_excluding(self, excluded: slice) -> tuple[Moments, ExcludedRowsGram]:
-        """Return the moments of all rows but those in a slice of the reservoir, and what these contribute to X'X."""
+        """Return the moments of all rows without a slice of the reservoir, and an operator for the part of X'X that
+        this slice contributes.
+        """
         moments, rows = self._known_moments(), self._held_out_rows(excluded)
         remaining_moments = moments
         if len(rows.weight):
@@ -669,7 +682,9 @@ class SketchedRidge(RidgeLearner):
         return remaining_moments, ExcludedRowsGram(moments, remaining_moments, rows.x, rows.weight)
 
     def _cached_residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the residuals (m, c) and weights (m,) for prediction intervals; cached."""
+        """Return the residuals (m, c) and weights (m,) from which prediction intervals are computed. They are cached
+        until more is learned.
+        """
         fitted = self._cached_fit()
         if self._residuals is None:
             self._residuals = self._compute_residuals(fitted)
@@ -701,14 +716,16 @@ class SketchedRidge(RidgeLearner):
 
     # -- reading the rows again ------------------------------------------------------------------------------------
     def _check_passes(self, passes: int) -> None:
-        """Raise ValueError if the model decays, since rows that are read again have no age."""
+        """Raise ValueError if the model uses decay. Further passes need weights that do not depend on the age of
+        rows.
+        """
         if self.decay != 1.0:
             raise ValueError(f"refine needs a model without decay, got decay={self.decay:g}: give weights to the rows")
 
     def _read_again(
         self, rows: Source, sample_weight: Any, *, passes: int, tolerance: float, if_better: bool = False
     ) -> None:
-        """Refine the coefficients in at most `passes` further passes over the rows, and store them in this model.
+        """Read the rows in at most `passes` further passes, and store refined coefficients in this model.
 
         With `if_better` the refinement is stored only if it lowers the error on held-out rows.
         """
@@ -732,7 +749,8 @@ class SketchedRidge(RidgeLearner):
     def _refine_by_conjugate_gradients(
         self, passes: int, tolerance: float, *, if_better: bool
     ) -> Generator[Matrix, Matrix, Refined | None]:
-        """Refine the coefficients by conjugate gradients, as a generator that requests products with X'X.
+        """Refine the coefficients by conjugate gradients. This is a generator: it yields vectors, is sent their
+        products with X'X, and returns the result.
 
         It yields vectors (d, m), and its caller must send their products with X'X of all rows. It returns the refined
         state. With `if_better` it returns None if the sketch's coefficients have no larger error on held-out rows.
@@ -801,7 +819,8 @@ class SketchedRidge(RidgeLearner):
         return Scorer(self.scoring, remaining_moments, is_complete=True).errors(fit.predict(rows.x), rows)
 
     def _choose_by_lanczos(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
-        """Choose the ridge penalty by Lanczos steps, as a generator that requests products with X'X.
+        """Choose the ridge penalty by Lanczos steps. This is a generator: it yields vectors, is sent their products
+        with X'X, and returns the number of products and the choice.
 
         It yields vectors (d, c), and its caller must send their products with X'X of all rows. It returns the number of
         products that were requested, at most `passes`, and the choice.
@@ -839,7 +858,8 @@ class SketchedRidge(RidgeLearner):
                 return n_made, choice
 
     def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:
-        """Refine the coefficients in at most `passes` passes of a job, as a generator that returns self.
+        """Refine the coefficients in at most `passes` passes of a distributed job. This is a generator: it yields a
+        SecondPass for each pass, is sent it back complete, and returns self.
 
         It yields a ``SecondPass`` for each pass over the rows, and the job sends it back with the products of all rows.
         Since a job multiplies orthonormal vectors, the requested vectors are replaced by their QR decomposition.
