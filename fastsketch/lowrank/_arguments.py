@@ -8,7 +8,9 @@ from fastsketch.lowrank._setting import LEARNED, LEARNED_RIDGE_LOSSES, Ridge
 
 
 def as_ridge(value: Any, name: str) -> Ridge | None:
-    """Validate a ridge: return it if it is None, "learned" or a number >= 0, else raise TypeError or ValueError."""
+    """Validate a ridge parameter: None, "learned", or a number that is not negative. Return it; TypeError or ValueError
+    for anything else.
+    """
     if value is None or (isinstance(value, str) and value == LEARNED):
         return value
     if isinstance(value, str):
@@ -17,7 +19,9 @@ def as_ridge(value: Any, name: str) -> Ridge | None:
 
 
 def check_learned(ridge: Ridge | None, loss: str, sweeps: int | None) -> None:
-    """Raise ValueError if the ridge is "learned" but the loss is not "square", or there are no sweeps."""
+    """Raise ValueError for ridge="learned" if it cannot be learned, because the loss is not "square" or the fit has no
+    sweeps.
+    """
     if ridge == LEARNED and (loss not in LEARNED_RIDGE_LOSSES or sweeps == 0):
         raise ValueError(
             f"ridge={LEARNED!r} is for loss={LEARNED_RIDGE_LOSSES[0]!r} with sweeps, got loss={loss!r}, sweeps={sweeps}"
@@ -41,7 +45,9 @@ def as_steps(value: Any, name: str) -> int | None:
 
 
 def as_share(validation: Any) -> float | None:
-    """Return the argument `validation` if it is a share of the entries in (0, 1), or None if it is data or None."""
+    """Return the argument `validation` if it is the fraction of entries to hold out. Return None if it is a validation
+    matrix or None.
+    """
     if isinstance(validation, bool):
         raise TypeError(f"validation must be a share of the entries, entries held out or None, got {validation}")
     if not isinstance(validation, Real):

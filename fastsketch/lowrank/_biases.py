@@ -35,7 +35,9 @@ KINK_SHARE = 1e-2
 
 @dataclass(frozen=True)
 class Biases:
-    """Row and column biases of a fit. Without factors, the score of entry (i, j) is rows[i] + columns[j]."""
+    """Row and column biases, fitted before the first rank. A model of biases only scores entry (i, j) as rows[i] +
+    columns[j].
+    """
 
     level: float
     rows: Array  # (m,) with the level added
@@ -44,7 +46,9 @@ class Biases:
 
 # -- a constant score, and the spread around it ------------------------------------------------------------------------
 def constant_score(observations: Entries, loss: LossSetting) -> float:
-    """Return the constant score that minimises the loss; for "huber" and "epsilon_insensitive" it is approximate."""
+    """Return the constant score that minimises the loss over all observed entries, as a start for the biases. It is
+    approximate for "huber" and "epsilon_insensitive".
+    """
     weight, total = weighted_value_sums(observations.data)
     if not weight > 0:
         return 0.0
@@ -67,7 +71,7 @@ def constant_score(observations: Entries, loss: LossSetting) -> float:
 
 
 def weighted_value_sums(data: Observed) -> tuple[float, float]:
-    """Compute the total weight and the weighted sum of the observed values."""
+    """Return the total weight and the weighted sum of the observed values."""
     o, c = data.o, data.c
     if not len(c):
         return float(len(o)), float(o.sum(dtype=np.float64))
@@ -76,7 +80,8 @@ def weighted_value_sums(data: Observed) -> tuple[float, float]:
 
 
 def parameter_from_data(observations: Entries, loss: LossSetting, level: float, bias_ridge: float | None) -> float:
-    """Estimate the parameter of the Huber or epsilon-insensitive loss from the residuals of the biases.
+    """Return a default for the parameter of the Huber or epsilon-insensitive loss: a multiple of the robust standard
+    deviation of the residuals of the biases.
 
     It is a multiple of their robust standard deviation.
 
@@ -98,7 +103,9 @@ def parameter_from_data(observations: Entries, loss: LossSetting, level: float, 
 
 
 def robust_residual_deviation(observations: Entries, centre: float | Biases) -> float:
-    """Estimate the standard deviation of the residuals of a constant score, or of biases, from their median size."""
+    """Return a robust estimate of the standard deviation of the residuals of a constant score, or of biases: a multiple
+    of their median magnitude.
+    """
     data = observations.data
     z: Any = centre
     if isinstance(centre, Biases):
@@ -120,7 +127,8 @@ def zero_biases(observations: Entries) -> Biases:
 def fit_biases(
     observations: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = MAX_SWEEPS
 ) -> Biases:
-    """Fit the global bias and the biases of rows and columns, by alternating Newton steps.
+    """Fit the global bias and the biases of rows and columns by alternating Newton steps, with an L2 penalty. Return
+    them as Biases.
 
     Losses without curvature are replaced by a parabola that touches them from above (``kink_half_width``).
 
@@ -161,7 +169,9 @@ def fit_biases(
 
 
 def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
-    """Return the Newton step of each bias, clipped to [-limit, limit]. The caller subtracts it."""
+    """Return the Newton step of each bias, clipped to [-limit, limit], given first and second derivatives of the loss.
+    The caller subtracts it from the bias.
+    """
     step = (slopes + ridge * bias) / np.maximum(curvatures + ridge, TINY)
     return step.clip(-limit, limit) if limit < np.inf else step
 
@@ -169,7 +179,8 @@ def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, 
 def _bias_sums(
     data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array
 ) -> tuple[float, Floats, Floats, Floats, Floats]:
-    """Return the total loss, and sums of its first and second derivatives over each row and each column.
+    """Return the total loss at the given biases, with the sums of its first and second derivatives over each row and
+    each column.
 
     The order is: loss, first and second derivatives of rows (m,), first and second derivatives of columns (n,).
     """
@@ -178,7 +189,8 @@ def _bias_sums(
 
 
 def subtract_outlying_offsets(observations: Entries, bias_ridge: float) -> Entries:
-    """Subtract the offsets of rows and columns that are outliers among the biases. Return the new entries.
+    """Subtract offsets from rows and columns whose bias is an outlier, because the ridge would shrink such a bias too
+    much. Return new entries, which remember the offsets.
 
     A ridge shrinks all biases by the same share. The rest of a large offset would be fitted by factors, which spoils
     the predictions of all other entries. Therefore the shrinkage is limited (limited translation: Efron and Morris,
@@ -210,7 +222,9 @@ def subtract_outlying_offsets(observations: Entries, bias_ridge: float) -> Entri
 
 
 def kink_half_width(observations: Observed, loss: LossSetting) -> float:
-    """Return the smallest half-width of the parabolas that replace the kinks of a loss. Smooth losses ignore it."""
+    """Return the half-width of the parabola that replaces the kink of a nonsmooth loss, so that Newton steps exist.
+    Smooth losses ignore it.
+    """
     return (
         KINK_SHARE
         if loss.curved

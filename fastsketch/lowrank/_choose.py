@@ -32,13 +32,15 @@ RIDGE_CANDIDATES = (
 
 
 def power_of_two_above(mean: float) -> float:
-    """Return the power of two above a mean loss. Losses are divided by it so that their squares do not overflow."""
+    """Return the smallest power of two above a mean loss. Dividing losses by it keeps their squares from overflowing,
+    without rounding.
+    """
     return ldexp(1.0, frexp(mean)[1]) if 0 < mean < inf else 1.0
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fitted model with its losses on the held-out entries."""
+    """A model fitted with one candidate ridge, and its losses on the held-out entries."""
 
     model: FactorModel
     losses: NDArray[np.float64]  # of the held-out entries
@@ -47,7 +49,9 @@ class Candidate:
 
     @property
     def selection_line(self) -> SelectionLine:
-        """Return a dict with the candidate's rank, ridges, held-out loss and gain, for ``LowRankModel.selection``."""
+        """Return a dict with the candidate's rank, ridges, held-out loss and gain over biases only, for
+        ``LowRankModel.selection``.
+        """
         rank, ridges = self.model.rank, self.model.ridges
         return SelectionLine(
             rank=rank,
@@ -63,7 +67,8 @@ class Candidate:
 def choose_ridge(
     pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None
 ) -> tuple[FactorModel, Score, list[SelectionLine]]:
-    """Fit the model with each candidate ridge, and return the model with the smallest held-out loss.
+    """Fit the model once for each candidate ridge. Return the model with the smallest loss on held-out entries, that
+    loss, and a record of all candidates.
 
     Parameters
     ----------

@@ -25,7 +25,9 @@ MAX_WEIGHT = {4: 1e30, 8: 1e100}
 
 @dataclass(frozen=True)
 class Observed:
-    """Observed entries of a matrix in CSR format, with unsigned 32-bit indices. Its arrays must not be modified."""
+    """Observed entries of a matrix, with optional weights, in CSR format with unsigned 32-bit indices. Its arrays must
+    not be modified.
+    """
 
     m: int
     n: int
@@ -42,7 +44,7 @@ class Observed:
     def scores(
         self, left: Array, right: Array, row_biases: Array, column_biases: Array, out: Array | None = None
     ) -> Array:
-        """Compute the scores of all observed entries from factors and biases.
+        """Return the score (nnz,) of each observed entry: row bias plus column bias plus the inner product of factors.
 
         The score of entry (i, j) is row_biases_i + column_biases_j + left_i . right_j.
 
@@ -55,7 +57,9 @@ class Observed:
         return z
 
     def loss(self, loss: LossSetting, z: Array) -> tuple[float, float, float]:
-        """Return the total weighted loss at given scores, and sums of squared first and of second derivatives."""
+        """Return the total weighted loss at the scores `z` (nnz,), with the sums of squared first derivatives and of
+        second derivatives.
+        """
         return entries.objective(loss.number, loss.parameter, z, self.o, self.c)
 
     def entry_losses(self, loss: LossSetting, z: Array) -> NDArray[np.float64]:
@@ -100,7 +104,7 @@ class Observed:
         return counts.astype(np.float64, copy=False)
 
     def subtract_offsets(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
-        """Return new entries, from which an offset for each row (m,) and each column (n,) is subtracted."""
+        """Return new entries whose values are reduced by an offset for each row (m,) and each column (n,)."""
         offsets = np.repeat(rows, self.counts[0]) + columns[self.indices]
         return replace(self, o=(self.o - offsets).astype(self.o.dtype))
 
@@ -109,7 +113,9 @@ class Observed:
         out[self.rows, self.indices] = self.o
 
     def every_nth_row(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
-        """Return the entries of every stride-th row, and their indices among all entries; other rows become empty."""
+        """Return the entries of every stride-th row only, as a sample, and their indices among all entries. Other rows
+        become empty.
+        """
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
         new_indptr: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
@@ -121,7 +127,9 @@ class Observed:
         ), entry_positions
 
     def drop_zero_weights(self) -> "Observed":
-        """Return the entries of positive weight. Weights that are all 1 are dropped."""
+        """Return the entries whose weight is positive. If the remaining weights are all 1, the result has no
+        weights.
+        """
         weighted = self if self.c.all() else self.select(self.c > 0)
         return replace(weighted, c=weighted.c[:0]) if (weighted.c == 1).all() else weighted
 

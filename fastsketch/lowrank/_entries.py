@@ -16,7 +16,9 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Entries:
-    """Training and held-out entries of a fit, with a scale for each row and column (degree scaling)."""
+    """Training and held-out entries of a fit, with a scale for each row and column, which is 1 without degree
+    scaling.
+    """
 
     data: Observed
     held_out: Observed | None  # held-out entries
@@ -25,7 +27,9 @@ class Entries:
     offsets: tuple[Floats, Floats] | None = None  # (m,) and (n,) that were subtracted from `data` and `held`
 
     def subtract_offsets(self, rows: Floats, columns: Floats) -> "Entries":
-        """Return new entries, with offsets of rows (m,) and columns (n,) subtracted from training and held-out ones."""
+        """Return new entries in which the offsets of rows (m,) and columns (n,) are subtracted from all values,
+        training and held-out.
+        """
         held_out = None if self.held_out is None else self.held_out.subtract_offsets(rows, columns)
         previous = (0.0, 0.0) if self.offsets is None else self.offsets
         offsets = previous[0] + rows, previous[1] + columns
@@ -68,7 +72,7 @@ class Entries:
 
     @cached_property
     def count_distribution(self) -> tuple[Counts, Counts]:
-        """Return the distribution of the number of entries per row, and per column.
+        """Return how many rows, and how many columns, have each number of training entries.
 
         Each one is (distinct numbers of entries, how many rows or columns have them).
         """

@@ -68,7 +68,7 @@ class SelectionLine(TypedDict):
 
 
 class Side(NamedTuple):
-    """Factors and biases of all rows, or of all columns, of a model."""
+    """Factors and biases of either all rows or all columns of a model."""
 
     factors: Array  # (m, t)
     biases: Array  # (m,)
@@ -77,7 +77,7 @@ class Side(NamedTuple):
 def select_side(
     factors: Array, biases: Array, indices: NDArray[np.int64], coefficients: Array | None, level: float
 ) -> Side:
-    """Return the factors and biases of the given rows (or columns), in new arrays.
+    """Return the factors and biases of the given rows (or columns) of a model, as a new Side.
 
     Factors are multiplied by `coefficients` (t,) unless they are None, and `level` is added to biases. Index -1 gives
     zero factors and the bias `level`.
@@ -91,7 +91,7 @@ def select_side(
 
 @one_blas_thread
 def score_block(row_side: Side, column_side: Side, dtype: Any) -> Array:
-    """Compute the scores (m, n) of all pairs of m rows and n columns: biases plus inner products of factors.
+    """Return the scores (m, n) of all pairs of m rows and n columns: biases plus inner products of factors.
 
     Tiles of rows that fit into the cache are computed one after the other, with one thread of BLAS.
     """
@@ -105,7 +105,7 @@ def score_block(row_side: Side, column_side: Side, dtype: Any) -> Array:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted low-rank model: factors, biases, ridges and history.
+    """Result of a low-rank fit: factors, biases, ridges and history. It is not changed after the fit.
 
     The score of entry (i, j) at a rank is level + row_i + column_j + sum_k path[rank - 1, k] left_ik right_jk.
     """
@@ -140,7 +140,7 @@ class Fitted:
         return self.left.shape[1]
 
     def selected_line(self) -> HistoryLine:
-        """Return the history entry of the model that predictions use."""
+        """Return the history entry, a dict, of the model that predictions use."""
         return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
 
     def validate_rank(self, requested: Any) -> int:
@@ -159,7 +159,9 @@ class Fitted:
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def coefficients(self, rank: int) -> Array:
-        """Return the coefficients of the rank-one terms in the model of a given rank. After sweeps they are all 1."""
+        """Return the coefficients (rank,) of the rank-one terms in the model of this rank. They are all 1 after
+        sweeps.
+        """
         if self.path is None:
             return np.ones(rank)
         return self.path[rank - 1, :rank] if rank else np.empty(0)
@@ -195,14 +197,15 @@ class Fitted:
         return score_block(self.row_side(rows, rank), self.column_side(columns, rank), self.left.dtype)
 
     def row_side(self, rows: NDArray[np.int64], rank: int) -> Side:
-        """Return the factors of given rows times the coefficients, and their biases plus the global bias.
+        """Return factors and biases of the given rows, in the form in which scores are computed: factors times
+        coefficients, biases plus the global bias.
 
         An index of -1 has zero factors and the global bias only.
         """
         return select_side(self.left[:, :rank], self.row, rows, self.coefficients(rank), self.level)
 
     def column_side(self, columns: NDArray[np.int64], rank: int) -> Side:
-        """Return the factors and biases of given columns. An index of -1 has zeros."""
+        """Return factors and biases of the given columns. An index of -1 stands for an unknown column, with zeros."""
         return select_side(self.right[:, :rank], self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -312,7 +315,8 @@ def validate_selection_line(entry: Mapping[str, Any]) -> SelectionLine:
 
 
 def balance(row_norms: Array, column_norms: Array, coefficients: Array, aspect_ratio: float) -> tuple[Array, Array]:
-    """Divide coefficients (t,) into multipliers (t,) of row and of column factors, so that both have similar entries.
+    """Split each coefficient (t,) into a multiplier of its row factor and one of its column factor, such that the
+    entries of both have similar size. Return both arrays (t,).
 
     `row_norms` and `column_norms` (t,) are the norms of the factors, and `aspect_ratio` is m / n. Returns the
     multipliers of the row factors and those of the column factors, whose products with the same index are the

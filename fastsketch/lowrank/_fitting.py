@@ -30,7 +30,8 @@ Callback = Callable[[HistoryLine], object]
 def fit(
     observations: Entries, setting: FitSetting, fit_history: "FitHistory", hold_out: HoldOut = None
 ) -> tuple[Fitted, Pursuit]:
-    """Fit a low-rank model. Return it, and the greedy pursuit, which can add further ranks if there were no sweeps.
+    """Fit a low-rank model. With held-out entries, rank and ridges are chosen on them first. Return the model, and the
+    greedy pursuit, to which ranks can be added later.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def fit(
 
 
 def fit_entries(observations: Entries, setting: FitSetting, fit_history: "FitHistory") -> tuple[Fitted, Pursuit]:
-    """Fit biases, ranks and sweeps to one set of entries. Return the model and its greedy pursuit.
+    """Fit biases, ranks and sweeps to one set of entries. Return the model and the greedy pursuit of its ranks.
 
     If there are held-out entries, and the ridge is neither given nor learned, they choose it.
     """
@@ -103,7 +104,7 @@ def fit_entries(observations: Entries, setting: FitSetting, fit_history: "FitHis
 
 # -- before the first rank ---------------------------------------------------------------------------------------------
 class InitialBiases(NamedTuple):
-    """Loss, biases and ridge of the biases, before the first rank is fitted."""
+    """Result of the step before the first rank: the loss with its parameter, the biases, and their ridge."""
 
     loss: LossSetting
     biases: Biases
@@ -118,7 +119,9 @@ def resolve_bias_ridge(setting: FitSetting) -> float:
 
 
 def fit_initial_biases(observations: Entries, setting: FitSetting) -> InitialBiases:
-    """Fit the biases. A missing parameter of the Huber or epsilon-insensitive loss is estimated from the data."""
+    """Fit the biases before the first rank. If the loss has a parameter that was not given, it is estimated from the
+    data.
+    """
     loss, ridge = setting.loss, resolve_bias_ridge(setting)
     from_data = loss.name in DEVIATION_MULTIPLES and setting.loss_parameter is None
     if not setting.biases and not from_data:
@@ -136,7 +139,9 @@ def fit_initial_biases(observations: Entries, setting: FitSetting) -> InitialBia
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------
 class FitHistory:
-    """History of a fit, with its early-stopping rules: patience and the user's callback."""
+    """Record of a fit, one entry for each rank, which also decides when to stop: by patience on the validation loss, or
+    by the user's callback.
+    """
 
     def __init__(
         self,
@@ -146,7 +151,9 @@ class FitHistory:
         callback: Callback | None,
         history: list[HistoryLine] | None = None,
     ) -> None:
-        """Start a history, or continue a given one. `has_held_out` states whether there are held-out entries."""
+        """Start an empty record, or continue a given one. `has_held_out` states whether there are held-out entries for
+        the validation loss.
+        """
         if patience is not None:
             patience = as_integer(patience, "patience", 1)
             if not has_held_out:
@@ -156,7 +163,9 @@ class FitHistory:
         self.start_time = time.perf_counter() - (self.history[-1]["seconds"] if self.history else 0.0)
 
     def record(self, pursuit: Pursuit) -> bool:
-        """Append an entry for the current rank to the history, and call the callback. Return True to stop the fit."""
+        """Append an entry for the present rank to the history, and call the user's callback. Return True if the fit
+        must stop.
+        """
         line = HistoryLine(
             rank=pursuit.rank,
             objective=float(pursuit.objective),
@@ -174,7 +183,7 @@ class FitHistory:
         return int(np.argmin(scores))  # type: ignore[arg-type]
 
     def selected_rank(self) -> int:
-        """Return the rank with the best validation score in the history.
+        """Return the rank with the smallest validation loss in the history, which predictions use.
 
         Without held-out entries return the last rank, or the one with the smallest objective if that is lower.
         """
@@ -185,7 +194,9 @@ class FitHistory:
 
 
 def add_ranks_until(pursuit: Pursuit, rank: int, fit_history: FitHistory) -> None:
-    """Add ranks to a greedy pursuit until it has `rank` of them, the gradient is zero or early stopping applies."""
+    """Add ranks to a greedy pursuit, in place, until it has `rank` of them, the gradient is zero, or the history stops
+    the fit.
+    """
     if not fit_history.history:
         fit_history.record(pursuit)
     while pursuit.rank < rank:
@@ -199,7 +210,9 @@ def add_ranks_until(pursuit: Pursuit, rank: int, fit_history: FitHistory) -> Non
 
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
 def greedy_model(pursuit: Pursuit, fit_history: FitHistory, ridges: Ridges) -> Fitted:
-    """Return the fitted model of a greedy pursuit without sweeps, with the coefficients of the models of all ranks."""
+    """Return the fitted model of a pursuit that was not followed by sweeps. It stores the coefficients of every rank,
+    so that predictions can use a lower one.
+    """
     observations, t, rank = pursuit.observations, pursuit.rank, fit_history.selected_rank()
     path, error = np.zeros((t, t)), None
     for k in range(t):
@@ -215,7 +228,9 @@ def greedy_model(pursuit: Pursuit, fit_history: FitHistory, ridges: Ridges) -> F
 def assemble_model(
     pursuit: Pursuit, fit_history: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
 ) -> Fitted:
-    """Return the fitted model of given factors and biases, to which the subtracted offsets are added."""
+    """Return the fitted model with the given factors and biases. Offsets that were subtracted from the data are added
+    to the biases.
+    """
     loss, offsets = pursuit.loss, pursuit.observations.offsets
     row, column = rows.biases, columns.biases
     if offsets is not None:

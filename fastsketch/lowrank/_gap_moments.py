@@ -44,7 +44,8 @@ SHRINKAGE_GRID = np.geomspace(MIN_SHRINKAGE, 1.0, 25)
 
 
 class TableGaussian:
-    """Multivariate normal distribution of the rows of a table, with conditional means and variances of missing entries.
+    """Multivariate normal distribution of the rows of a table. It fills missing entries with their conditional means,
+    and returns conditional variances.
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ class TableGaussian:
 
     @cached_property
     def _leave_one_out_spectrum(self) -> tuple[Floats, Floats, Floats]:
-        """Return the eigendecomposition with which shrunk correlations can exclude one row, for s intensities.
+        """Return an eigendecomposition from which the covariance without any single row follows, for each of s
+        shrinkage intensities.
 
         The raw correlations without a row y are (n raw - y y') / (n - 1). Shrunk by an intensity, they are
         V diag(eigenvalues) V' - weight y y'. The result is (V (d, d), eigenvalues (d, s), weights (s,)).
@@ -84,7 +86,8 @@ class TableGaussian:
         return vectors, np.maximum(values, 0.0)[:, np.newaxis] * (n * row_weights) + SHRINKAGE_GRID, row_weights
 
     def leave_one_out(self, completed: CompletedRows) -> Floats:
-        """Compute minus twice the leave-one-out log-likelihood of completed rows, for each shrinkage intensity (s,).
+        """Return minus twice the leave-one-out log-likelihood of completed rows, for each shrinkage intensity (s,). The
+        intensity with the smallest value is best.
 
         Source: Hoffbeck and Landgrebe 1996, equations 14 to 18, with an identity as the target.
         """
@@ -96,7 +99,9 @@ class TableGaussian:
         return determinants + (np.log(remaining) + squared_lengths / remaining).sum(axis=0) + uncertainty_terms
 
     def standardise(self, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Standardise rows (n, d). Return them with missing entries (NaN) set to 0, and the mask of missing entries."""
+        """Return rows (n, d) in standardised units, with missing entries (NaN) set to 0, and the mask of missing
+        entries.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             standardised = (rows - self.location) / self.unit
         is_missing = np.isnan(rows)
@@ -107,7 +112,8 @@ class TableGaussian:
     def complete(
         self, rows: Floats, groups: list[PatternGroup] | None = None, *, variances: bool = False
     ) -> CompletedRows:
-        """Fill missing entries (NaN) of rows (n, d) with conditional means and compute their conditional covariances.
+        """Return rows (n, d) in standardised units, with missing entries (NaN) replaced by conditional means, and the
+        conditional covariances of these entries.
 
         The result is in standardised units. `groups` is the result of ``group_by_pattern`` for these rows if it has
         been computed. Constant columns have conditional covariance 0. With `variances` the variance of each entry is
@@ -129,7 +135,7 @@ class TableGaussian:
         return np.where(np.isnan(rows), self.complete(rows).rows * self.scale + self.location, rows)
 
     def deviations(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Fill rows (n, d) and compute the conditional standard deviations of missing entries.
+        """Return rows with missing entries filled, and the conditional standard deviation of each filled entry.
 
         Both results are (n, d), in the original units. Observed entries have the deviation 0.
         """
@@ -146,7 +152,8 @@ class TableGaussian:
 
 
 class PairSums(NamedTuple):
-    """Counts, sums and products of each pair of columns, over the rows in which both are observed.
+    """Counts, sums and products for each pair of columns, over the rows in which both columns are observed. A Gaussian
+    is computed from them.
 
     Entries are standardised as (x - shift) / unit.
     """
@@ -159,7 +166,7 @@ class PairSums(NamedTuple):
 
     @classmethod
     def zeros(cls, shift: Floats, unit: Floats) -> Self:
-        """Return sums that are all zero, for a table without rows."""
+        """Return sums without rows, for columns that will be standardised by this shift and unit."""
         zeros = np.zeros((len(shift), len(shift)))
         return cls(shift, unit, zeros, zeros, zeros)
 
@@ -168,7 +175,7 @@ class PairSums(NamedTuple):
         return self.counts.diagonal() > 0
 
     def rescale(self, shift: Floats, unit: Floats) -> Self:
-        """Return the sums for another shift and unit of each column, without reading the rows again.
+        """Return the same sums for columns that are standardised by another shift and unit. Rows are not read again.
 
         A standardised entry x becomes ratio x + delta.
         """
@@ -180,7 +187,7 @@ class PairSums(NamedTuple):
         return type(self)(shift, unit, self.counts, sums + self.counts * delta[:, np.newaxis], products)
 
     def add(self, other: Self) -> Self:
-        """Return the sums over the rows of both tables. Each column gets the larger of its two units."""
+        """Return the sums over the rows of both objects. If the units of a column differ, the larger one is used."""
         has_first, has_second = self.has_entries(), other.has_entries()
         use_second = has_second & (~has_first | (other.unit > self.unit))
         unit, shift = np.where(use_second, other.unit, self.unit), np.where(has_first, self.shift, other.shift)
@@ -222,7 +229,9 @@ class GapMoments(MergeableModel):
 
     @classmethod
     def for_e_step(cls, gaussian: TableGaussian, step: int = 1) -> Self:
-        """Return an empty model that computes E step number `step` of EM under a given Gaussian."""
+        """Return an empty model for one E step of EM. Its updates fill missing entries by the given Gaussian before
+        they are summed. `step` is the number of the step.
+        """
         model = cls()
         model.given, model.steps = gaussian, step
         model._sums = PairSums.zeros(gaussian.location, gaussian.unit)
@@ -269,7 +278,8 @@ class GapMoments(MergeableModel):
 
     @one_blas_thread
     def _compute_sums(self, rows: Any, groups: list[PatternGroup] | None = None) -> tuple[PairSums, Floats]:
-        """Compute the sums over validated rows, and leave-one-out scores of the shrinkage intensities.
+        """Return the sums (PairSums) over validated rows, and for an E step the leave-one-out score of each shrinkage
+        intensity. The model does not change.
 
         The model is not changed.
         """
@@ -307,7 +317,8 @@ class GapMoments(MergeableModel):
 
     # -- EM --------------------------------------------------------------------------------------------------------
     def _run_em_steps(self, max_iter: int, tol: float) -> Generator["GapMoments", Any, "GapMoments"]:
-        """Run EM as a generator, which yields an empty model for each E step and returns the last model.
+        """Run expectation maximisation (EM). This is a generator: it yields an empty model for each E step, is sent it
+        back after it has learned all rows, and returns the last one.
 
         The caller must send back each model after it has learned all rows. The steps end after `max_iter`, or when no
         mean, scale or correlation has changed by more than `tol` in standardised units. There is no step if no entry is
@@ -365,7 +376,7 @@ class GapMoments(MergeableModel):
         return 8 * 8 * n_features**2
 
     def _check_passes(self, passes: int) -> None:
-        """Accept any number of passes: each one after the first is a step of EM."""
+        """Accept any number of passes over the rows, because each pass after the first is a step of EM."""
 
     def _passes_again(self, passes: int) -> Generator["GapMoments", Any, "GapMoments"]:
         return (yield from self._run_em_steps(passes, 0.0))
@@ -428,7 +439,8 @@ class GapMoments(MergeableModel):
 
 
 def run_em(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
-    """Run EM from a model of available cases. Return the model of the last E step, or `model` if there was none.
+    """Run expectation maximisation, starting from a model of available cases. Return the model of the last E step,
+    which is `model` itself if no entry is missing.
 
     `learn` is called with an empty model for each E step, and must update it with all rows. See ``_run_em_steps`` for
     `max_iter` and `tol`.
@@ -445,7 +457,9 @@ def run_em(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int,
 
 
 def gaussian_of_covariance(location: Floats, covariance: Floats, n: float) -> TableGaussian:
-    """Return a Gaussian of given mean (d,) and covariance (d, d), with correlations shrunk as estimates from n rows."""
+    """Return the Gaussian with this mean (d,) and covariance (d, d), where correlations are shrunk as if estimated from
+    n rows.
+    """
     counts = np.full_like(covariance, n)
     ones, zeros = np.ones(len(location)), np.zeros_like(covariance)
     return gaussian_from_sums(PairSums(location, ones, counts, zeros, n * covariance), None)
@@ -466,14 +480,16 @@ def dense_blocks(rows: Any) -> Generator[Floats]:
 
 
 def group_if_one_block(rows: Any) -> list[PatternGroup] | None:
-    """Group rows by their missing entries if they fit into one block of ``dense_blocks``, else return None."""
+    """Return rows grouped by their missing entries, to be reused by every E step. Return None if the rows are too many
+    for one block.
+    """
     if rows.shape[0] > rows_per_block(rows.shape[1]):
         return None
     return group_by_pattern(np.isnan(next(dense_blocks(rows))))
 
 
 def rows_per_block(d: int) -> int:
-    """Return the number of rows of a block, for a table of d columns."""
+    """Return how many rows of a table with d columns are converted to a dense block at a time."""
     return max(1, BLOCK_BYTES // (8 * d))
 
 
@@ -514,7 +530,8 @@ def column_means_and_deviations(rows: Any) -> tuple[Floats, Floats, Floats]:
 
 
 def gaussian_from_sums(sums: PairSums, shrinkage: float | None) -> TableGaussian:
-    """Compute a Gaussian from sums over pairs of columns, with correlations shrunk by the intensity `shrinkage`.
+    """Return the Gaussian that sums over pairs of columns define, with correlations shrunk by the intensity
+    `shrinkage`.
 
     With None the intensity is that of oracle approximating shrinkage. It depends on the number of rows n because a
     correlation has variance 1 / n. If pairs of columns have different counts, n is their harmonic mean.

@@ -19,7 +19,9 @@ STACK_BYTES = 1 << 21
 
 
 class PatternGroup(NamedTuple):
-    """Rows with the same number m of missing entries, sorted by which columns are missing (p patterns)."""
+    """Rows that have the same number of missing entries, sorted by which columns are missing (their pattern). They are
+    completed together.
+    """
 
     missing: NDArray[np.intp]  # (p, m) missing columns of each pattern
     observed: NDArray[np.intp]  # (p, d - m) observed columns of each pattern
@@ -75,7 +77,8 @@ def iterate_groups(is_missing: NDArray[np.bool_]) -> Iterator[PatternGroup]:
 def complete_rows(
     rows: Floats, groups: list[PatternGroup], correlation: Floats, precision: Floats, *, variances: bool = False
 ) -> CompletedRows:
-    """Fill missing entries of standardised rows with conditional means under a Gaussian, and compute their covariances.
+    """Fill the missing entries of standardised rows with their conditional means under a Gaussian. Return the rows, and
+    the covariances of the filled entries.
 
     Let M be the missing and O the observed columns of a row, S the correlations and K their inverse. If at most half of
     the columns are missing, the covariance is K_MM^-1 and the mean -K_MM^-1 K_MO x_O. Otherwise they are
@@ -124,7 +127,7 @@ def invert_stack(matrices: Floats) -> Floats:
 
 
 def submatrices(matrix: Floats, first: Any, second: Any) -> Floats:
-    """Return the submatrix of each pattern of row and column indices, stacked.
+    """Return a stack (p, a, b) of submatrices, one for each pattern of row indices (p, a) and column indices (p, b).
 
     Row indices are (p, a), column indices (p, b), and the result is (p, a, b).
     """
@@ -132,7 +135,7 @@ def submatrices(matrix: Floats, first: Any, second: Any) -> Floats:
 
 
 def multiply_by_pattern(matrices: Floats, vectors: Floats, pattern: NDArray[np.intp]) -> Floats:
-    """Multiply each vector by the matrix of its pattern of missing entries.
+    """Multiply each vector (r, b) by the matrix of its pattern. Return the products (r, a).
 
     Matrices are (p, a, b), vectors (r, b), and the result is (r, a).
     """

@@ -31,7 +31,7 @@ SIDE_NAMES = ("row", "column")
 
 @dataclass(frozen=True)
 class Ids:
-    """Ids of the rows and of the columns of a model. They are None where rows or columns are indexed by position."""
+    """Ids of the rows and of the columns of a model. They are None on an axis that is indexed by position."""
 
     rows: IdMap | None = None
     columns: IdMap | None = None
@@ -41,14 +41,18 @@ class Ids:
         return self.columns if axis else self.rows
 
     def positions(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
-        """Return the positions of rows or columns that are given by id or position. An unknown id has position -1."""
+        """Convert rows (axis=0) or columns (axis=1), given by id or by position, to positions. An unknown id becomes
+        -1.
+        """
         ids = self.of_axis(axis)
         return as_indices(values, size, name) if ids is None else ids.places(values, name)
 
     def pair_positions(
         self, rows: Any, columns: Any, shape: tuple[int, int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of rows and columns that are given in pairs. Raise ValueError if their shapes differ."""
+        """Convert rows and columns that are given in pairs to positions. ValueError if the two have different
+        shapes.
+        """
         row_positions, column_positions = (
             self.positions(rows, 0, shape[0], "rows"),
             self.positions(columns, 1, shape[1], "columns"),

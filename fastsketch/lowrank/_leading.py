@@ -39,7 +39,8 @@ def leading_triplet(
     iterations: int,
     tolerance: float,
 ) -> tuple[Triplet, Array] | None:
-    """Find the leading singular triplet of a sparse matrix, orthogonal to right singular vectors found before.
+    """Find the leading singular value of a sparse matrix with its vectors, among right vectors orthogonal to those
+    found before. Return them, and a block from which the next search starts.
 
     Parameters
     ----------
@@ -81,7 +82,8 @@ def leading_triplet(
 
 
 def block_start(seed: int, n_searches: int, n: int, previous_block: Array | None) -> Array:
-    """Choose the eight vectors (n, 8) with which a subspace iteration starts.
+    """Return the eight vectors (n, 8) with which a subspace iteration starts: those of the previous search, if there
+    are any, and random ones.
 
     They are the seven vectors (n, 7) of the previous search and a random one, or all random if `previous_block` is
     None. `n_searches` numbers the random vector.

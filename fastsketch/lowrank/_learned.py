@@ -41,7 +41,7 @@ MIN_VARIANCE_SHARE = 1e-9
 
 
 class SideSums(NamedTuple):
-    """Sums over the rows (or the columns) with entries, from which their ridge penalties are learned."""
+    """Sums over the rows (or the columns) of the matrix, from which their ridge penalties are learned."""
 
     size: int  # number of rows
     weight: float  # total weight
@@ -53,7 +53,9 @@ class SideSums(NamedTuple):
 
 
 class LearnedRidges:
-    """Learned ridge penalties, one per row factor and column factor, updated whenever either side is fitted again."""
+    """Ridge penalties that are learned from the data, one for each row factor and column factor. They are updated after
+    every fit of rows or columns.
+    """
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
         """Initialise the ridge penalties from balanced row and column factors, and from the loss of that model."""
@@ -74,21 +76,25 @@ class LearnedRidges:
 
     @property
     def row_ridges(self) -> Floats:
-        """Return the ridge penalties of row factors, shape (2, t): a constant, and a multiple of the weight."""
+        """Return the present ridge penalties of the row factors, shape (2, t). The penalty of a row is the first line
+        plus the row's weight times the second.
+        """
         return np.stack([self._noise / self._row_variance, self._column_uncertainty])
 
     @property
     def column_ridges(self) -> Floats:
-        """Return the ridge penalties of column factors, shape (2, t): a constant, and a multiple of the weight."""
+        """Return the present ridge penalties of the column factors, shape (2, t). The penalty of a column is the first
+        line plus the column's weight times the second.
+        """
         return np.stack([self._noise / self._column_variance, self._row_uncertainty])
 
     @property
     def unit(self) -> float:
-        """Return the L2 penalty that a given ridge of 1 would stand for at the current noise level."""
+        """Return the L2 penalty to which ridge=1 would correspond at the present noise level."""
         return noise_unit(self._n, self._observations.n_nonempty, self._noise)
 
     def update_from_columns(self, columns: Side) -> None:
-        """Update the ridge penalties after a fit of the column factors."""
+        """Update the ridge penalties, in place, after the column factors were fitted."""
         penalty = self._setting.bias_penalty if self._setting.biases else None
         sums = side_sums(columns, self._column_weights, self._row_squares, self.column_ridges, penalty)
         self._column_squares = sums.weighted_squares / max(sums.weight, TINY)
@@ -97,7 +103,7 @@ class LearnedRidges:
         self._column_effect = float(sums.effect.sum()) + sums.bias_effect
 
     def update_from_rows(self, rows: Side, loss: float) -> None:
-        """Update the ridge penalties and the noise level after a fit of the row factors.
+        """Update the ridge penalties and the noise level, in place, after the row factors were fitted.
 
         `loss` is the total loss of the model after that fit.
         """

@@ -25,7 +25,8 @@ HELD_OUT_SHARE, MIN_HELD_OUT = 0.1, 30
 
 
 def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, HoldOut]:
-    """Validate the data of a fit. Return its entries, and a function that holds out a part of them or None.
+    """Validate the data of a fit. Return its entries, and a function that returns them with a random part held out, or
+    None if nothing is to be held out.
 
     Parameters
     ----------
@@ -93,7 +94,8 @@ def check_rank(rank: int, m: int, n: int) -> None:
 def degree_scale(
     counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, smallest_count: int | None = None
 ) -> Array:
-    """Return a scale for each row or column, which is smaller the more entries it has (degree scaling).
+    """Return a factor for each row or column of the gradient that is smaller the more entries the row has (degree
+    scaling).
 
     It is (count + DAMPING)^(-1/4), divided by its maximum, and 1 without `scaling`.
 

@@ -29,7 +29,7 @@ MAX_UNSCALED_EXPONENT = 32
 
 
 class State(NamedTuple):
-    """Scores of the training entries, and the gradient of the loss there."""
+    """Scores of the training entries, and the gradient of the loss with respect to them."""
 
     z: Array  # (nnz,) scores
     a: Array  # (nnz,) gradient times the scales of rows and columns, over 2 ** Pursuit.exponent
@@ -38,7 +38,9 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Continuation:
-    """Data that ``Pursuit.resume`` needs in addition to the fitted ranks. Its arrays must not be modified."""
+    """What ``Pursuit.resume`` needs, in addition to the fitted ranks, to add further ranks. Its arrays must not be
+    modified.
+    """
 
     observations: Entries
     biases: Biases
@@ -48,7 +50,8 @@ class Continuation:
 
 
 class Pursuit:
-    """Greedy pursuit in progress: the ranks found so far, with the scores and the gradient at the training entries.
+    """Greedy pursuit: it adds one rank after another to a low-rank model. It stores the ranks found so far, with the
+    scores and the gradient at the training entries.
 
     Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score. path[t] (t,) has the coefficients when there were t
     ranks.
@@ -69,7 +72,7 @@ class Pursuit:
 
     @classmethod
     def start(cls, observations: Entries, biases: Biases, loss: LossSetting, setting: FitSetting) -> Self:
-        """Return a new greedy pursuit, without ranks."""
+        """Return a new greedy pursuit that has biases but no ranks yet."""
         self = cls(observations, biases, loss, setting)
         self._recompute_state()
         self.coefficient_fit.first_objective = self.objective
@@ -77,7 +80,9 @@ class Pursuit:
 
     @classmethod
     def resume(cls, continuation: Continuation, fitted: Fitted, loss: LossSetting, setting: FitSetting) -> Self:
-        """Return a greedy pursuit that continues from the ranks of a fitted model, exactly as if it had not ended."""
+        """Return a greedy pursuit that continues a fitted model. Further ranks are bitwise identical to those of an
+        uninterrupted pursuit.
+        """
         assert fitted.path is not None
         self = cls(continuation.observations, continuation.biases, loss, setting)
         for k, row in enumerate(fitted.path):
@@ -122,13 +127,16 @@ class Pursuit:
         return data.scores(left, self._right_matrix(self.rank), self.biases.rows, self.biases.columns, out=out)
 
     def _compute_gradient(self, state: State) -> State:
-        """Compute the gradient at the scores ``state.z`` into ``state.a``. Return the state with updated sums."""
+        """Compute the gradient of the loss at the scores ``state.z``, and write it to ``state.a``. Return the state
+        with the new objective.
+        """
         data, scales = self.observations.data, (self.observations.row_scale, self.observations.column_scale)
         arguments = self.loss.number, self.loss.parameter, *data.index_arrays, state.z, data.o, data.c, *scales, state.a
         return state._replace(sums=kernel.gradient(*arguments))
 
     def _update_scores(self, old_coefficient: float, new_coefficient: float, u: Array, v: Array) -> None:
-        """Update the training scores in place, after the old ranks were rescaled and a rank was added.
+        """Update the training scores, in place, after a rank was added: old ranks are multiplied by `old_coefficient`,
+        and the new rank u v' by `new_coefficient`.
 
         A score z becomes b + old_coefficient (z - b) + new_coefficient u_i v_j, where b is the score of the biases
         alone.
@@ -148,7 +156,7 @@ class Pursuit:
         self.rank += 1
 
     def _recompute_state(self) -> None:
-        """Compute the scores and the gradient again from the biases and all ranks."""
+        """Compute scores and gradient from the biases and all ranks, to remove the rounding errors of updates."""
         data = self.observations.data
         z, a = (None, np.empty_like(data.o)) if self.state is None else (self.state.z, self.state.a)
         self._set_state(self._compute_gradient(State(self._scores(data, z), a)))
@@ -160,8 +168,9 @@ class Pursuit:
         self.state = state._replace(a=np.ldexp(state.a, -self.exponent)) if self.exponent else state
 
     def _leading_triplet(self, previous: list[Triplet]) -> Triplet | None:
-        """Return the leading singular triplet of the gradient that is orthogonal to those already found, or None if it
-        is zero."""
+        """Return the leading singular triplet of the gradient, among those orthogonal to `previous`. Return None if the
+        gradient is zero.
+        """
         observations, setting = self.observations, self.setting
         search = leading_triplet(
             observations,
@@ -177,7 +186,7 @@ class Pursuit:
         return triplet
 
     def _undo_scaling(self, triplet: Triplet) -> Triplet:
-        """Return a triplet of the scaled gradient in the original units.
+        """Convert a singular triplet of the scaled gradient to the original units, and return it.
 
         The vectors are multiplied by the degree scaling, and the singular value by the power of two of the gradient.
         """
@@ -189,7 +198,9 @@ class Pursuit:
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
-        """Add a rank and refine the coefficients: one step of GLRL Algorithm 2. Return False if the gradient is 0."""
+        """Add one rank and refine the coefficients, for a smooth loss: one step of GLRL Algorithm 2. Return False, with
+        nothing added, if the gradient is zero.
+        """
         triplet = self._leading_triplet([])
         if triplet is None:
             return False
@@ -243,7 +254,8 @@ class Pursuit:
         return True
 
     def _backtrack(self, u: Array, v: Array, step_length: float, s: float) -> float:
-        """Halve a step length until the objective decreases enough (Armijo's rule). Return it, or 0 after 60 halvings.
+        """Return a step length along a new rank that decreases the objective enough (Armijo's rule), found by halving.
+        It is 0 if none of 60 does.
 
         It is used for a loss whose derivative has no Lipschitz constant.
         """
@@ -259,7 +271,8 @@ class Pursuit:
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def add_nonsmooth(self, step: int, max_ranks: int) -> bool:
-        """Add ranks by one step of GLRL Algorithm 3, along a low-rank approximation of the subgradient.
+        """Add ranks along a low-rank approximation of the subgradient, for a nonsmooth loss: one step of GLRL Algorithm
+        3. Return False, with nothing added, if the subgradient is zero.
 
         `step` is the number t of the step, from 1, and at most `max_ranks` ranks are added. Returns False if the
         subgradient is zero.
@@ -288,7 +301,8 @@ class Pursuit:
         return True
 
     def _approximate_subgradient(self, max_ranks: int) -> list[Triplet]:
-        """Return at most `max_ranks` leading singular triplets whose sum approximates the subgradient.
+        """Return the leading singular triplets of the subgradient, at most `max_ranks`, until their sum approximates it
+        well enough.
 
         The search ends when the squared norm of the residual is within ``inner_tolerance``.
         """
@@ -313,7 +327,9 @@ class Pursuit:
         return triplets
 
     def _line_search(self, direction: Array) -> float:
-        """Find the step length that minimises the loss along a direction, by a weighted median or by bisection."""
+        """Return the step length that minimises the loss along a direction (nnz,). It is found by a weighted median for
+        the absolute loss, else by bisection.
+        """
         observations, loss = self.observations, self.loss
         if loss.name == "absolute":
             step_length = weighted_quantile(*self._kink_positions(direction), None)
@@ -334,12 +350,16 @@ class Pursuit:
         return low
 
     def _directional_derivative(self, direction: Array, step_length: float) -> float:
-        """Return the derivative of the loss by the step length, at `step_length` along a direction (nnz,)."""
+        """Return the derivative of the loss with respect to the step length, at `step_length` along a direction
+        (nnz,).
+        """
         data, loss = self.observations.data, self.loss
         return entries.slope_along(loss.number, loss.parameter, self.state.z, data.o, data.c, direction, step_length)
 
     def _kink_positions(self, direction: Array) -> tuple[Floats, Floats]:
-        """Return the step lengths at which scores reach their observed values, which are kinks, and their weights."""
+        """Return the step lengths at which a score equals its observed value, where the absolute loss has a kink, and
+        the weights of these kinks.
+        """
         data, is_moving = self.observations.data, direction != 0
         positions = (data.o[is_moving] - self.state.z[is_moving]) / direction[is_moving]
         weights = np.abs(direction[is_moving]).astype(np.float64)

@@ -7,7 +7,7 @@ Floats = NDArray[np.float64]
 
 
 def weighted_quantile(values: Floats, weights: Floats | None, target: float | None) -> float:
-    """Return a weighted quantile: the smallest value up to which the total weight is at least `target`.
+    """Return the smallest value up to which the total weight of the values is at least `target`.
 
     With ``target=None`` that is half of the total weight, and the result is the x that minimises
     sum_k weights_k |values_k - x|. Weights of None are all 1. The result is NaN without values, or if all weights are

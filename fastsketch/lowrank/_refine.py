@@ -45,7 +45,7 @@ TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are
 
 
 class CoefficientFit:
-    """Fit of the coefficients of the rank-one terms by Newton's method, in at most `steps` steps (None: no limit)."""
+    """Fit of the coefficients of all rank-one terms by Newton's method, while the terms themselves are fixed."""
 
     def __init__(self, observations: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
         self.observations, self.biases, self.loss, self.steps = observations, biases, loss, steps
@@ -70,7 +70,7 @@ class CoefficientFit:
         return self._minimise(terms, start)
 
     def fit_two(self, state: Any, u: Any, v: Any, *, first: bool) -> tuple[float, float]:
-        """Return the two coefficients that minimise the loss: one multiplies all ranks so far, the other the new rank.
+        """Fit two coefficients: one multiplies the sum of all ranks so far, the other the new rank u v'. Return both.
 
         The scores are biases + mu X + rho u v', where X is the low-rank part of `state`.
 
@@ -87,7 +87,8 @@ class CoefficientFit:
         return 1.0 if first else float(minimiser[0]), float(minimiser[-1])
 
     def evaluate_two(self, state: Any, u: Any, v: Any, old_coefficient: float, new_coefficient: float) -> Floats:
-        """Compute the objective and its derivatives by the two coefficients: of all ranks so far and of the new rank.
+        """Return the objective and its derivatives with respect to two coefficients: that of all ranks so far, and that
+        of the new rank u v'.
 
         Returns 6 numbers at mu = keep and rho = theta: objective, 2 first derivatives, 3 second derivatives.
         """
@@ -137,7 +138,9 @@ class CoefficientFit:
 
 
 def newton_direction(terms: Terms) -> Floats:
-    """Return the Newton step (t,) at a point, or a scaled gradient step if the Hessian is not positive definite."""
+    """Return the Newton step (t,) at a point. If the Hessian is not positive definite, return a scaled step along the
+    negative gradient.
+    """
     diagonal = terms.curvature.diagonal() + BOUND_LIFT * terms.bound
     unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     h = terms.curvature / (unit[:, None] * unit)

@@ -23,7 +23,9 @@ Ridge = float | Literal["learned"]
 
 @dataclass(frozen=True)
 class LossSetting:
-    """A loss function and the value of its parameter, which is 0 for a loss without one."""
+    """A loss function with the value of its parameter, and the properties on which a fit depends. The parameter is 0 if
+    the loss has none.
+    """
 
     name: str
     parameter: float
@@ -46,7 +48,9 @@ class LossSetting:
 
 @dataclass(frozen=True)
 class Ridges:
-    """Ridge parameters of factors and biases, with the units that convert them to L2 penalties."""
+    """The parameters `ridge` and `bias_ridge` of a fit, with the units by which they are multiplied to become L2
+    penalties.
+    """
 
     ridge: Ridge  # of factors, in noise levels
     bias_ridge: float  # of biases, in observations
@@ -71,12 +75,16 @@ class FitSetting(SimpleNamespace):
 
     @property
     def sweep_ridge(self) -> Ridge:
-        """Return the ridge parameter of the sweeps: the given one, or "learned" if the loss allows it, or 1."""
+        """Return the ridge of the sweeps: the one that was given, otherwise "learned" if the loss allows it, otherwise
+        1.
+        """
         default = LEARNED if self.loss.name in LEARNED_RIDGE_LOSSES and self.sweeps else 1.0
         return default if self.ridge is None else self.ridge
 
     def with_loss(self, loss: LossSetting) -> Self:
-        """Return a copy with another loss, and with the default number of sweeps if `sweeps` is None."""
+        """Return a copy of the settings with another loss. If the number of sweeps was not given, it gets the default
+        for that loss.
+        """
         learns = loss.name in LEARNED_RIDGE_LOSSES and self.ridge in (None, LEARNED)
         sweeps = (
             (SWEEPS_WITH_LEARNED_RIDGE if learns else SWEEPS_WITH_FIXED_RIDGE) if self.sweeps is None else self.sweeps
@@ -85,7 +93,9 @@ class FitSetting(SimpleNamespace):
 
     @property
     def holds_out_entries(self) -> bool:
-        """Return True if a fit without validation data holds out entries, to choose a ridge or to score the model."""
+        """Return True if a fit without validation data holds out some entries itself, to choose a ridge or to score the
+        model.
+        """
         is_free = self.ridge is None if self.rank else self.biases and self.bias_ridge is None
         return self.sweeps > 0 and is_free
 
@@ -101,7 +111,7 @@ class SideSetting:
     biases: bool  # whether biases are fitted with the factors
 
     def ridges(self, t: int) -> NDArray[np.float64]:
-        """Return the ridge penalties of t factors, shape (2, t), or (2, t + 1) if a bias is fitted too.
+        """Return the L2 penalties of t factors, shape (2, t), with another column for the bias if it is fitted too.
 
         The penalty of a row of the matrix is the first line plus the total weight of that row times the second line.
         """

@@ -27,7 +27,8 @@ MAX_STEPS, STEP_TOLERANCE, MAX_STEPS_EARLY_SWEEP = 60, 1e-10, 3
 def fit_side(
     data: Observed, setting: SideSetting, initial: Side, fixed: Side, kink_half_width: float, max_steps: int = MAX_STEPS
 ) -> Side:
-    """Fit the factors and biases of the rows of a matrix by Newton steps, while the column factors are fixed.
+    """Fit the factors and biases of the rows by Newton steps, while the factors of the columns are fixed. Return them
+    as a new Side.
 
     Parameters
     ----------
@@ -56,7 +57,9 @@ def fit_side(
 
 
 def append_bias_column(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple[Array, Floats]:
-    """Append a column of ones to factors (n, t) if biases are fitted. Return the factors and ``setting.ridges``."""
+    """Return factors (n, t), with a column of ones appended if biases are fitted, and the L2 penalties of these
+    columns.
+    """
     m, t = factors.shape
     extended = np.ones((m, t + setting.biases), dtype)
     extended[:, :t] = factors
@@ -64,7 +67,7 @@ def append_bias_column(factors: Array, setting: SideSetting, dtype: np.dtype[Any
 
 
 def fold_in(data: Observed, setting: SideSetting, fixed: Side) -> Side:
-    """Fit the factors and biases of new rows to the fixed columns of a model."""
+    """Return factors and biases of new rows, fitted to the columns of an existing model, which do not change."""
     dtype = data.o.dtype
     initial = Side(np.zeros((data.m, fixed.factors.shape[1]), dtype), np.zeros(data.m, dtype))
     return fit_side(data, setting, initial, fixed, kink_half_width(data, setting.loss))
@@ -73,7 +76,7 @@ def fold_in(data: Observed, setting: SideSetting, fixed: Side) -> Side:
 # -- both in turn ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class FactorModel:
-    """Low-rank model during a fit: factors, biases and ridges.
+    """Low-rank model during a fit: factors and biases of rows and columns, and the ridges that they were fitted with.
 
     The score of an entry is level + row bias + column bias + the inner product of factors.
     """
@@ -90,7 +93,9 @@ class FactorModel:
 
 
 class Sweeps:
-    """Alternating fits of the columns and the rows of a model. A transposed copy of the entries is stored."""
+    """Alternating fits: all columns are refitted with the rows fixed, then all rows with the columns fixed. A
+    transposed copy of the entries is stored.
+    """
 
     def __init__(self, observations: Entries, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> None:
         self.observations, self.setting, self.sweeps, self.noise = observations, setting, sweeps, noise
@@ -101,7 +106,7 @@ class Sweeps:
         return self.observations.data.transpose()
 
     def run(self, rows: Side, columns: Side, coefficients: Floats, ridges: Ridges) -> FactorModel:
-        """Fit columns and rows in turn from initial factors, `sweeps` times, and return the resulting model.
+        """Refit columns and rows in turn, `sweeps` times, starting from the given factors. Return the resulting model.
 
         Parameters
         ----------
@@ -128,7 +133,9 @@ class Sweeps:
         return replace(model, ridges=ridges)
 
     def _run_with_learned_ridges(self, model: FactorModel) -> FactorModel:
-        """Fit columns and rows in turn, and update the learned ridge penalties after each fit."""
+        """Refit columns and rows in turn, and learn the ridge penalties again after each fit. Return the resulting
+        model.
+        """
         learned = LearnedRidges(self.observations, self.setting, model.rows, model.columns, self._total_loss(model))
         row_ridges = learned.row_ridges
         for _ in range(self.sweeps):
@@ -144,7 +151,7 @@ class Sweeps:
         return total_loss(self.observations, self.setting.loss, model)
 
     def _refit_columns(self, model: FactorModel, penalty: Any, max_steps: int) -> FactorModel:
-        """Return a copy of the model with refitted columns."""
+        """Return a copy of the model in which the columns are fitted again, with the rows fixed."""
         setting = replace(self.setting, penalty=penalty)
         return replace(
             model,
@@ -152,7 +159,7 @@ class Sweeps:
         )
 
     def _refit_rows(self, model: FactorModel, penalty: Any, max_steps: int) -> FactorModel:
-        """Return a copy of the model with refitted rows."""
+        """Return a copy of the model in which the rows are fitted again, with the columns fixed."""
         setting = replace(self.setting, penalty=penalty)
         return replace(
             model,
@@ -180,7 +187,7 @@ def biases_only_model(observations: Entries, biases: Biases, ridges: Ridges) -> 
 
 
 def held_out_losses(observations: Entries, loss: LossSetting, model: FactorModel) -> Floats:
-    """Compute the model's weighted loss at each held-out entry."""
+    """Return the model's weighted loss at each held-out entry."""
     assert observations.held_out is not None
     return observations.held_out.entry_losses(loss, model_scores(observations.held_out, model))
 

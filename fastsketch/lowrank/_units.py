@@ -60,7 +60,7 @@ MIN_SAMPLE_ENTRIES = 25_000
 
 # -- the unit of bias_ridge: the curvature of an observation -----------------------------------------------------------
 class LossSums(NamedTuple):
-    """Sums of the losses and their derivatives over all observations, at a constant score."""
+    """Sums of a loss and of its derivatives over all observed entries, at one constant score."""
 
     value: float  # of losses
     squares: float  # of squared slopes
@@ -70,7 +70,8 @@ class LossSums(NamedTuple):
 
 
 def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> float:
-    """Compute the mean curvature of the loss at a constant score. It is the unit of bias_ridge.
+    """Return the mean curvature of the loss at a constant score. The parameter ``bias_ridge`` is multiplied by it, so
+    that it counts observations.
 
     For smooth losses it is the mean second derivative. That of the Huber loss and of losses with kinks is zero almost
     everywhere, so they have sum(slope^2) / sum(slope * residual): 1 for squares, delta / (mean distance) far beyond
@@ -92,7 +93,9 @@ def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> fl
 
 
 def loss_sums(data: Observed, loss: LossSetting, level: float) -> LossSums:
-    """Compute sums of losses, squared slopes and curvatures over all observations, at the constant score `level`."""
+    """Return the sums of losses, squared slopes and curvatures over all observed entries, at the constant score
+    `level`.
+    """
     o, c = data.o, data.c
     if not len(o):
         return LossSums(0.0, 0.0, 0.0, 0.0, 0)
@@ -106,13 +109,16 @@ def loss_sums(data: Observed, loss: LossSetting, level: float) -> LossSums:
 
 # -- the unit of delta and epsilon: the spread of residuals ------------------------------------------------------------
 def robust_deviation(median: float, mean: float) -> float:
-    """Estimate the standard deviation of normal residuals from the median and the mean of their absolute values."""
+    """Return a robust estimate of the standard deviation of residuals, given the median and the mean of their absolute
+    values.
+    """
     return max(1.4826 * median, MIN_SPREAD_SHARE * 1.2533 * mean)
 
 
 # -- the unit of ridge: the noise --------------------------------------------------------------------------------------
 def noise_unit(n_observations: int, n_nonempty: tuple[int, int], mean_square: float) -> float:
-    """Return the approximate largest singular value of the gradient of pure noise. It is the unit of ridges.
+    """Return the approximate largest singular value that the gradient of pure noise has. The parameter ``ridge`` is
+    multiplied by it.
 
     For N observations in m nonempty rows and n nonempty columns it is s (sqrt(N / m) + sqrt(N / n)), where s^2 is
     `mean_square`.
@@ -125,7 +131,8 @@ Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and their po
 
 
 class NoiseLevel:
-    """Estimate of the noise level, which is the unit of the parameter `ridge`.
+    """Estimate of the noise in the data, by which the parameter `ridge` is multiplied, so that factors of pure noise
+    vanish at ridge=1.
 
     ``unit`` is the first estimate, from the residuals of the biases. If ``is_updated`` is True, ``current_unit``
     estimates it again from the model before each sweep.
@@ -141,7 +148,7 @@ class NoiseLevel:
         bias_ridge: float,
         updates: bool,
     ) -> None:
-        """Estimate the noise level from the residuals of the biases, before any rank is added.
+        """Estimate the noise from the residuals of the biases, before any rank is added.
 
         ``state.z`` are the scores of the biases, and `objective` is their total loss. `updates` states whether the
         caller runs sweeps with a given ridge, for which the estimate is repeated.
@@ -170,7 +177,8 @@ class NoiseLevel:
         return squares / max(len(data.o), 1)
 
     def current_unit(self, rows: Side, columns: Side, level: float, penalty: float) -> float:
-        """Estimate the noise level from the residuals of the current model. It never exceeds the first estimate.
+        """Return a new estimate of the noise, from the residuals of the present model. It is at most the first
+        estimate.
 
         The noise is estimated by generalised cross-validation: the mean square of the slopes divided by the square of
         the remaining share of degrees of freedom. `penalty` is the L2 penalty of the factors.
@@ -195,7 +203,9 @@ class NoiseLevel:
 
 @one_blas_thread
 def gram_eigenvalues(factors: Array, shares: Floats) -> Floats:
-    """Return the eigenvalues (t,) of the weighted Gram matrix sum_i shares_i a_i a_i' of factors (n, t), ascending."""
+    """Return the eigenvalues (t,), ascending, of the weighted Gram matrix sum_i shares_i a_i a_i' of factors a_i, the
+    rows of (n, t).
+    """
     scaled = (factors.astype(np.float64) * np.sqrt(shares)[:, None]).T
     product = blas.dgemm(1.0, scaled, scaled, trans_b=True)
     values, _, info = lapack.dsyevd(product, compute_v=False, lwork=2 * len(product) + 1, liwork=1)
