@@ -67,7 +67,8 @@ MAX_PADDED_ANSWERS: Final = 1 << 20
 
 
 class _Contents(NamedTuple):
-    """A snapshot of the codes, ids and stored rows of an index.
+    """Everything that an index stores at one moment: codes, ids and, optionally, rows. Changes create a new object, so
+    that searches in other threads need no lock.
 
     Arrays have capacity beyond the first ``n_rows`` entries. An addition writes there, which no reader accesses, and
     replaces the snapshot when it is complete; a removal allocates new arrays. Searches therefore need no lock, and an
@@ -84,19 +85,21 @@ class _Contents(NamedTuple):
 
     @property
     def live_ids(self) -> Ids:
-        """Internal integer ids of the rows in the index, without unused capacity."""
+        """Internal integer ids of all rows in the index, a view. The arrays have unused capacity after them."""
         return self.ids[: self.n_rows]
 
     def user_ids(self, ids: NDArray[Any]) -> NDArray[Any]:
-        """Convert internal integer ids to the user's ids. If the user's ids are strings, -1 becomes None."""
+        """Convert internal integer ids to the ids that the user gave, integers or strings. In string ids, -1 becomes
+        None.
+        """
         return ids if self.names is None else ids_at(self.names, ids)
 
     def find_positions(self, ids: Ids) -> Positions:
-        """Return the position of each internal integer id in the index, or -1 if the id is not there."""
+        """Return at which position of the index each internal integer id is stored, or -1 if it is not there."""
         return find_positions(self.order, self.live_ids, ids)
 
     def internal_ids(self, ids: ArrayLike, name: str = "ids") -> Ids:
-        """Convert the user's ids to internal integer ids. A string that was never added becomes -1."""
+        """Convert the user's ids, integers or strings, to internal integer ids. An unknown string becomes -1."""
         if self.names is not None:
             return self.names.places(np.atleast_1d(ids), name)
         array = np.atleast_1d(as_array(ids, name))
@@ -107,7 +110,8 @@ class _Contents(NamedTuple):
         return as_integers(array, name)
 
     def positions_of(self, ids: ArrayLike, name: str, *, distinct: bool = False) -> Positions:
-        """Return the position of each id. Raise IndexError if an id is not in the index.
+        """Return at which position of the index each of the user's ids is stored. IndexError if one is not in the
+        index.
 
         With `distinct`, duplicates raise ValueError.
         """
@@ -120,7 +124,7 @@ class _Contents(NamedTuple):
         return positions
 
     def require_distinct(self, numbers: Ids, name: str = "ids") -> None:
-        """Raise ValueError, with the user's ids in the message, if internal ids repeat."""
+        """Raise ValueError if internal ids repeat. The message contains the ids that the user gave."""
         if self.names is None:
             require_distinct(numbers, name)
             return
@@ -131,7 +135,8 @@ class _Contents(NamedTuple):
             )
 
     def assign_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
-        """Validate the ids of n new rows, or assign the next integers. Return (contents, internal integer ids).
+        """Determine the internal ids of n new rows: validate the ids that the user gives, or choose the next integers.
+        Return (contents, internal ids). Nothing is stored yet.
 
         Strings are added to the names of the returned contents; for integers these contents are `self`.
         """
@@ -165,7 +170,7 @@ class _Contents(NamedTuple):
         return contents, numbers
 
     def with_capacity(self, capacity: int) -> "_Contents":
-        """Return a copy whose arrays have space for `capacity` rows."""
+        """Return a copy whose arrays have space for `capacity` rows in total."""
         kept_rows = self.kept_rows
         if kept_rows is not None:
             kept_rows = np.empty((capacity, kept_rows.shape[1]), kept_rows.dtype)
@@ -175,7 +180,7 @@ class _Contents(NamedTuple):
         return self._replace(codes=self.codes.copy_with_capacity(self.n_rows, capacity), ids=ids, kept_rows=kept_rows)
 
     def select(self, positions: Positions) -> "_Contents":
-        """Return new contents with copies of the rows at the given positions."""
+        """Return contents that have copies of the rows at the given positions only, as ``remove`` needs them."""
         n = len(positions)
         codes = self.codes.empty(n, self.codes.layout)
         for start in range(0, n, PIECE_ROWS):
@@ -258,7 +263,7 @@ class CodeIndex:
         self._initialise(encoder, rows, metric, encoder.feature_names)
 
     def _initialise(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
-        """Set the attributes of an index without rows."""
+        """Set all attributes of a new index that has no rows. ``__init__`` and ``load`` share this code."""
         self._encoder, self._rows, self._metric, self._feature_names = encoder, rows, metric, feature_names
         # float16 ranges from 6e-8 to 65,504: rows are stored in units of the encoder, a power of two
         self._scale = encoder.length if rows == "float16" else 1.0
@@ -420,7 +425,7 @@ class CodeIndex:
         return self._add(rows, checked, ids)
 
     def _add(self, rows: Rows | None, codes: NDArray[np.uint8] | None, ids: ArrayLike | None) -> Ids:
-        """Add rows to the index and return their ids. Rows are encoded here unless their codes are given."""
+        """Validate rows or codes with their ids, and add them to the index, all or none. Return the user's ids."""
         names = require_same_names(None if rows is None else names_of(rows), self._feature_names)
         checked_rows = None if rows is None else as_rows(rows, self.n_features)
         n = len(cast("Any", codes)) if checked_rows is None else checked_rows.shape[0]
@@ -451,7 +456,7 @@ class CodeIndex:
         return self._contents.user_ids(numbers)
 
     def _to_stored_rows(self, rows: Any, offset: int) -> NDArray[np.floating[Any]]:
-        """Convert rows to the data type in which the index stores them. Raise ValueError if a value overflows.
+        """Convert rows to the dtype and scale in which the index stores them. ValueError if a value overflows.
 
         For the first rows of an index, a warning is issued if rounding to float16 is coarse.
         """
@@ -471,7 +476,9 @@ class CodeIndex:
         return stored
 
     def _warn_of_rounding(self, rows: NDArray[Any], stored: NDArray[Any]) -> None:
-        """Warn if rounding to float16 changes rows by more than 1% of their distances from the mean."""
+        """Compare rows with their stored form. Warn if rounding to float16 changes them by more than 1% of their
+        distances from the mean.
+        """
         exact = rows / self._scale
         mean = getattr(self._encoder, "mean", None)
         mean = exact.mean(axis=0) if mean is None else mean / self._scale
@@ -624,7 +631,8 @@ class CodeIndex:
         )
 
     def _rows_reader(self, contents: _Contents, source: Any) -> Any:
-        """Return a function that reads the original rows at given ascending positions.
+        """Return a function that maps ascending positions to the original rows there, with which a search rescores
+        candidates.
 
         It reads the stored rows if `source` is True, and otherwise the rows of `source` by their ids.
         """
@@ -742,7 +750,7 @@ class CodeIndex:
 
     # -- keeping it ----------------------------------------------------------------------------------------------------
     def _file_contents(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the header and the arrays of the file of the index."""
+        """Return the complete index as a JSON-compatible header and a dict of arrays, for a file."""
         contents = self._contents
         encoder, encoder_arrays = kept_encoder(self._encoder)
         names = contents.names
@@ -832,7 +840,8 @@ class CodeIndex:
         feature_names: Any = None,
         trusted: bool = False,
     ) -> Self:
-        """Create an index from the contents of a file. Raise ValueError if they are invalid.
+        """Return an index made from the header and arrays of a file, which may be untrusted. ValueError if they are
+        invalid.
 
         The contents may be untrusted.
         """
@@ -893,7 +902,8 @@ kinds[home_of(CodeIndex), CodeIndex.__name__] = CodeIndex
 
 
 def _encoder_of(model: Any, metric: str) -> Encoder:
-    """Return the encoder of a hash or quantizer, or the model itself if it is an encoder.
+    """Return the encoder of a hash or quantizer, with which an index encodes rows and queries. An encoder itself is
+    returned unchanged.
 
     Codes of a hash contain factors of the rows, unless the metric is "hamming".
     """
@@ -907,7 +917,7 @@ def _encoder_of(model: Any, metric: str) -> Encoder:
 
 
 def _empty_contents(encoder: Encoder, rows: str | None, metric: str) -> _Contents:
-    """Create the contents of an index without rows.
+    """Return the contents of an index without rows.
 
     Codes are stored in the blocks of the search kernel, except for the metric "hamming".
     """
@@ -917,7 +927,9 @@ def _empty_contents(encoder: Encoder, rows: str | None, metric: str) -> _Content
 
 
 def _allowed_mask(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
-    """Convert a filter, given as ids or as a mask, to a boolean mask over the rows. Return None for None."""
+    """Convert the argument `allow` of a search, ids or a mask, to a boolean mask over the rows of the index. None stays
+    None.
+    """
     if allow is None:
         return None
     array = as_array(allow, "allow")

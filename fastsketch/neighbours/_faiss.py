@@ -49,7 +49,7 @@ def faiss_index_with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64],
 
 
 def _refuse_add(*_: Any) -> None:
-    """Raise TypeError: the ``add`` of an index whose codes only this library can make."""
+    """Raise TypeError. This replaces the ``add`` method of a faiss index whose codes only fastsketch can compute."""
     raise TypeError("rows are added to the CodeIndex that this was made of: faiss would make other codes of them")
 
 
@@ -101,7 +101,8 @@ def pq_index(encoder: Encoder, codes: Codes, *, metric: str, n_lists: int | None
 
 
 def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Array, Array]:
-    """Return the linear transform and the codebooks of a faiss product quantizer that is equivalent to an encoder.
+    """Describe an encoder as a faiss product quantizer: return an equivalent linear transform of rows and the
+    codebooks.
 
     They are matrix (m g, d), bias (m g,) and centroids (m, 16, g) for m subvectors of g coordinates.
     """
@@ -126,7 +127,8 @@ def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Arr
 
 
 def _offset_by_nibble(encoder: BookEncoder) -> Array:
-    """Return a table of shape (2 n_bytes, 16): what each value of each half byte of a code adds to its offset.
+    """Return a table (2 n_bytes, 16) from which faiss computes the offset of a code: each half byte adds the entry of
+    its value.
 
     Offsets that are not a sum over nibbles raise ValueError.
     """
@@ -146,7 +148,7 @@ def _offset_by_nibble(encoder: BookEncoder) -> Array:
 
 
 def _coarse_quantizer(faiss: Any, encoder: BookEncoder, transform: Any, codes: Codes, n_lists: int) -> Any:
-    """Create the coarse quantizer of an inverted file, by k-means of the decoded codes.
+    """Cluster decoded codes by k-means, and return a faiss index of the centroids, to which the inverted lists belong.
 
     It is an IndexFlatL2 of n_lists centroids of the transformed rows.
     """
@@ -160,7 +162,9 @@ def _coarse_quantizer(faiss: Any, encoder: BookEncoder, transform: Any, codes: C
 
 
 def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any, codes: Codes) -> None:
-    """Append codes to a faiss index of this library, and to the nearest inverted lists if it has any."""
+    """Append codes to a faiss index, in place. With inverted lists, each code goes to the list of the nearest
+    centroid.
+    """
     codes = np.ascontiguousarray(codes)
     if not hasattr(inner, "invlists"):
         inner.add_sa_codes(codes)
@@ -178,7 +182,8 @@ def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transfo
 
 
 def _encode_by_this_library(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any) -> None:
-    """Replace ``index.add`` so that this library encodes new rows, because faiss would make other codes.
+    """Replace the ``add`` method of a faiss index by one that encodes rows with fastsketch, because faiss would compute
+    other codes.
 
     faiss would choose the nearest codeword of each nibble by itself. ``index.add_with_ids`` then raises TypeError.
     """

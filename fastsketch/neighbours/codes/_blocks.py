@@ -15,7 +15,7 @@ ROWS = kernel.BLOCK_ROWS
 
 @dataclass(frozen=True, eq=False)
 class CodeRows:
-    """Codes stored as rows of an array, with unused capacity at the end.
+    """Growing collection of codes, stored as the rows of an array with unused capacity at the end.
 
     `data` is (capacity, width), of which the first n rows are in use.
     """
@@ -29,7 +29,7 @@ class CodeRows:
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Return the shape of the array that stores n codes."""
+        """Return the shape of the array in which n codes are stored."""
         return n, layout.width
 
     @classmethod
@@ -46,11 +46,13 @@ class CodeRows:
 
     @property
     def in_blocks_of(self) -> int:
-        """Number of codes if they are stored in blocks, else -1, as an argument of the kernels."""
+        """Argument of the search kernels. It is -1, because these codes are the rows of an array and not stored in
+        blocks.
+        """
         return -1
 
     def prefix(self, n: int) -> Self:
-        """Return a view of the first n codes."""
+        """Return a collection of the first n codes that shares this one's memory."""
         return replace(self, data=self.data[: self.shape(n, self.layout)[0]], n=n)
 
     def copy_with_capacity(self, n: int, capacity: int) -> Self:
@@ -68,13 +70,13 @@ class CodeRows:
         return self.data[start:stop]
 
     def take(self, positions: Places) -> Codes:
-        """Return a copy of the codes at the given positions, (c, width)."""
+        """Return copies of the codes at the given positions, shape (c, width)."""
         return self.data[positions]
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks(CodeRows):
-    """Codes stored in the blocks that the search kernel reads.
+    """Growing collection of codes, stored in the interleaved blocks that the search kernel reads fastest.
 
     `data` is (blocks, bytes of a block), in the format of ``kernel.pack``.
 
@@ -83,12 +85,12 @@ class Blocks(CodeRows):
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Return the shape of the array that stores n codes."""
+        """Return the shape of the array in which n codes are stored."""
         return kernel.blocks_shape(n, layout)
 
     @property
     def in_blocks_of(self) -> int:
-        """Number of codes if they are stored in blocks, else -1, as an argument of the kernels."""
+        """Argument of the search kernels: the number of codes, which tells them that the codes are stored in blocks."""
         return self.n
 
     def write(self, start: int, codes: Codes) -> None:
@@ -100,7 +102,7 @@ class Blocks(CodeRows):
         return kernel.unpack(self.data, self.layout, start, stop)
 
     def take(self, positions: Places) -> Codes:
-        """Return a copy of the codes at the given positions, (c, width)."""
+        """Return copies of the codes at the given positions, shape (c, width)."""
         block, row = np.divmod(positions, ROWS)
         # a block stores four bytes of each of its rows after one another
         fours = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]

@@ -55,7 +55,8 @@ class Minifloat:
         return (1 << 8 * self.n_bytes) - 1
 
     def nearest_integers(self, values: ArrayLike) -> NDArray[np.uint32]:
-        """Round numbers (n,) to the nearest numbers of the format. Return the integers that represent them.
+        """Round numbers (n,) to the nearest numbers of the format, and return the unsigned integers that represent
+        these.
 
         NaN is not allowed. Halves are rounded up.
         """

@@ -17,7 +17,8 @@ Estimate = Literal["euclidean", "inner_product"]
 
 
 class Tables(NamedTuple):
-    """Lookup tables and constants of queries, from which distances to codes are estimated.
+    """Lookup tables of queries: estimates of the distance to a code are sums of table entries, one for each nibble (4
+    bits) of the code, plus a constant.
 
     Tables are float32 (m, n_tables, 16) and constants float64 (m,) for m queries.
 
@@ -29,7 +30,8 @@ class Tables(NamedTuple):
 
 
 class ScoreRule(NamedTuple):
-    """Formula for the score of a code, by which codes are ranked; smaller is nearer.
+    """Formula by which a search ranks codes. It turns the sum of a code's table entries into a score; the smallest
+    scores are nearest.
 
     The score is ((beta scale) t + alpha offset + constant) / divisor, where t is the sum of the table entries that the
     code selects, and scale and offset are those of the code.

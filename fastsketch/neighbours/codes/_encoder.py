@@ -23,7 +23,7 @@ _kinds: dict[str, "type[Encoder]"] = {}
 
 
 class Encoder(CodeSearch, ABC):
-    """Immutable encoder of rows as codes, which ``model.encoder()`` returns.
+    """Immutable encoder of rows to codes, which ``model.encoder()`` returns.
 
     Encoders with equal fingerprints make equal codes and give equal answers. The code of a row does not depend on the
     batch it is encoded in. A subclass sets ``n_features``, ``layout`` and ``length`` and defines ``encode``,
@@ -86,7 +86,7 @@ class Encoder(CodeSearch, ABC):
         """
 
     def bits(self, rows: Any) -> Codes:
-        """Return the packed sign bits of validated rows.
+        """Encode rows as packed sign bits, without offset and scale.
 
         They are uint8 (n, nibble_bytes). Only encoders that have ``has_bits`` set support this.
         """
@@ -134,7 +134,7 @@ class Encoder(CodeSearch, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the encoder's class and state, by which equal encoders are recognised.
+        """Hash of the encoder's class and state. Encoders with equal fingerprints compute equal codes.
 
         It is SHA-256 in hexadecimal. Column names do not enter.
         """
@@ -148,7 +148,7 @@ class Encoder(CodeSearch, ABC):
         return digest.hexdigest()
 
     def _encoder_for(self, codes: Codes) -> Self:
-        """Return this encoder, which searches any codes of its width."""
+        """Return the encoder that belongs to these codes: this object, which accepts all codes of its width."""
         return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
@@ -179,7 +179,7 @@ class Encoder(CodeSearch, ABC):
 
 
 def _kind(cls: type) -> str:
-    """Return the name of an encoder class in files, for example "fastsketch.neighbours.BookEncoder"."""
+    """Return the name by which files refer to an encoder class, for example "fastsketch.neighbours.BookEncoder"."""
     return f"{home_of(cls)}.{cls.__name__}"
 
 

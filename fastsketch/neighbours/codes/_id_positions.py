@@ -14,7 +14,8 @@ def is_ascending(values: Ids) -> bool:
 
 
 def sorting_permutation(ids: Ids, order: Order = None, n: int = 0) -> Order:
-    """Compute the permutation that sorts distinct ids; None if they ascend, which needs no memory.
+    """Return the permutation that sorts distinct ids, for binary search. Return None if they ascend already, which
+    takes no memory.
 
     The first n ids have the permutation `order` already. New ids are inserted into it, which makes a copy.
     """
@@ -26,7 +27,7 @@ def sorting_permutation(ids: Ids, order: Order = None, n: int = 0) -> Order:
 
 
 def find_positions(order: Order, ids: Ids, query_ids: Ids) -> Positions:
-    """Return the position of each query id, or -1 if it is not among the ids.
+    """Find each query id among `ids` by binary search. Return its position, or -1 if it is missing.
 
     `order` is the permutation that sorts the ids, from ``sorting_permutation``.
     """

@@ -17,7 +17,8 @@ MAX_TABLES = 1 << 16
 
 @dataclass(frozen=True)
 class Layout:
-    """Byte layout of a code: nibbles (4-bit indices into lookup tables), then an offset and a scale of the row.
+    """Layout of the bytes of a code: first 4-bit indices into lookup tables (nibbles), then an offset and a scale that
+    refine distances.
 
     Nibbles take ceil(n_tables / 2) bytes, the low nibble of a byte first.
 
@@ -42,7 +43,7 @@ class Layout:
 
     @property
     def nibble_bytes(self) -> int:
-        """Number of bytes of a code that hold nibbles, which come before the offset and the scale."""
+        """Number of bytes at the start of a code that contain its nibbles (4-bit indices), two in each."""
         return (self.n_tables + 1) // 2
 
     @property
@@ -51,7 +52,7 @@ class Layout:
         return self.nibble_bytes + self.offset.n_bytes + self.scale.n_bytes
 
     def nibbles(self, codes: Codes) -> Codes:
-        """Unpack the nibbles (4-bit indices) of codes (n, width), one per byte, to uint8 (n, n_tables)."""
+        """Unpack the 4-bit indices of codes (n, width). Return them as uint8 (n, n_tables), one in each byte."""
         body = codes[:, : self.nibble_bytes]
         out = np.empty((len(codes), 2 * self.nibble_bytes), np.uint8)
         out[:, ::2], out[:, 1::2] = body & 15, body >> 4
@@ -68,7 +69,7 @@ class Layout:
 
     @staticmethod
     def _factor(kind: Minifloat, data: Codes) -> Factors | None:
-        """Decode the bytes of an offset or a scale; None if the layout stores none."""
+        """Decode the bytes of an offset or a scale to float32. Return None if codes have no such bytes."""
         return kind.decode(data) if kind.n_bytes else None
 
     def pack(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
@@ -111,7 +112,7 @@ class Layout:
 
 
 def _three_numbers(value: Any, name: str) -> list[Any]:
-    """Validate the state of a Minifloat, a list of three numbers. Raise ValueError if it is none."""
+    """Validate the saved form of a Minifloat, a list of three numbers, and return it. ValueError for anything else."""
     out = cast("list[Any]", value) if isinstance(value, list) else []
     if len(out) != 3:
         raise ValueError(f"{name} of a layout must be [bytes, mantissa bits, unit], got {value!r}")

@@ -91,7 +91,8 @@ def refuse_names(source: Any, name: str) -> None:
 def rescore_candidates(
     queries: Any, positions: Places, rows_at: Callable[[Places], Any], *, metric: str, k: int, ids: Places | None = None
 ) -> tuple[NDArray[np.float64], Places]:
-    """Rank candidates by exact distances or similarities. Return the k best ranking keys and their positions.
+    """Rank the candidates of a search again, by exact distances to the original rows. Return the keys of the k best for
+    each query, and their positions.
 
     Candidates are positions (m, c). Keys (m, k) ascend; smaller ones are nearer, and equal ones are ordered by id.
     `rows_at` returns the rows at ascending positions; each row is read once for all queries, a batch at a time.
@@ -105,7 +106,7 @@ def rescore_candidates(
 def _exact_keys(
     queries: Any, positions: Places, rows_at: Callable[[Places], Any], *, metric: str
 ) -> NDArray[np.float64]:
-    """Compute exact ranking keys of all candidates of every query; smaller keys are nearer.
+    """Return exact ranking keys for all candidates of every query; smaller keys are nearer.
 
     Candidates and keys are (m, c).
     """
@@ -131,7 +132,7 @@ def _exact_keys(
 def _pair_keys(
     queries: Any, query_of_pair: Places, rows: Any, row_of_pair: Places, *, metric: str
 ) -> NDArray[np.float64]:
-    """Compute exact ranking keys of pairs of a query and a row, which are given by their indices.
+    """Return exact ranking keys for pairs of a query and a row. Pairs are given as two arrays of indices.
 
     Indices and keys are (p,).
     """
@@ -150,7 +151,7 @@ def _pair_keys(
 
 
 def _keys_of_rows(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
-    """Compute the exact ranking key of each row of `x` and the query in the same row of `q`.
+    """Return the exact ranking key between row i of `x` and row i of `q`, for every i.
 
     Both are (p, d), dense or CSR; keys are (p,).
     """
@@ -164,14 +165,14 @@ def _keys_of_rows(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
 
 
 def _dots(x: Any, y: Any) -> NDArray[np.float64]:
-    """Compute the inner product of each row of one matrix with the same row of the other."""
+    """Return the inner product of row i of `x` and row i of `y`, for every i."""
     if is_sparse(x):
         return np.asarray(x.multiply(y).sum(axis=1), np.float64).reshape(-1)
     return np.einsum("ij,ij->i", x, y, dtype=np.float64)
 
 
 def _divide_by_largest(x: Any) -> Any:
-    """Divide each row by its largest magnitude, so that sums of squares do not overflow."""
+    """Divide each row by its largest magnitude, so that sums of squares do not overflow. Return the new rows."""
     if is_sparse(x):
         from scipy import sparse
 

@@ -50,7 +50,7 @@ class CodeSearch:
     """Mixin of encoders and models that searches codes for the nearest neighbours of real-valued queries."""
 
     def _encoder_for(self, codes: Codes) -> "Encoder":
-        """Return the encoder of the given codes. Raise ValueError before the first row.
+        """Return the encoder with which the given codes were made. ValueError before the first row.
 
         The width of the codes tells whether those of a hash have factors.
         """
@@ -177,7 +177,8 @@ def search_codes(
     ids: Places | None = None,
     allow: Mask | None = None,
 ) -> Found:
-    """Find the codes nearest to validated queries. Return distances and positions, both (m, k).
+    """Find the codes nearest to validated queries, with rescoring of candidates if `rows_at` is given. Return distances
+    and positions, both (m, k).
 
     At least k codes must be allowed.
 
@@ -255,7 +256,8 @@ def rank_codes(
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Find the k nearest codes for every validated query. Return ranking keys and positions, both (m, k).
+    """Find the k nearest codes for every validated query, by estimated distances. Return ranking keys and positions,
+    both (m, k).
 
     Smaller keys are nearer, and the keys of a query ascend. At least k codes must be allowed. Equal keys are ordered by
     id. `norms` are the ``estimated_norms`` of the codes, for cosines; they are computed if they are needed and not
@@ -297,7 +299,8 @@ def _rank_by_estimates(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Find the k nearest codes for every query by distances estimated from lookup tables.
+    """Find the k nearest codes for every query, by distances that are estimated from lookup tables. Return ranking keys
+    and positions, both (m, k).
 
     Return keys and positions as ``rank_codes`` does.
     """
@@ -325,7 +328,7 @@ def _rank_by_estimates(
 
 
 def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
-    """Estimate the lengths of encoded rows from their codes.
+    """Return an estimate of the Euclidean norm of each encoded row, from its code alone.
 
     They are positive float32 (n,), in units of ``encoder.length``.
     """
@@ -340,7 +343,7 @@ def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
-    """Compute the lookup tables of queries, clipped so that their sums do not overflow.
+    """Return the lookup tables of queries for a metric, clipped so that sums of table entries do not overflow.
 
     There may be no queries.
     """
@@ -353,7 +356,7 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
-    """Convert ranking keys, of which smaller ones are nearer, to distances or similarities of the metric."""
+    """Convert ranking keys, of which smaller ones are nearer, to the distances or similarities that the user gets."""
     if metric == "hamming":
         return keys
     if metric == "euclidean":
@@ -363,7 +366,8 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
 
 
 def _scale_into_range(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
-    """Scale queries (m, d) by powers of two so that their lookup tables fit in float32.
+    """Scale queries (m, d) by powers of two so that their lookup tables fit in float32. The order of the results does
+    not change.
 
     Return the queries, and the binary exponents (m, 1) of the factors by which their keys must be multiplied, or 0 if
     no query was scaled. Inner products are proportional to the query. So are, nearly, distances from a query that is

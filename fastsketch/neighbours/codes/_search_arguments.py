@@ -54,7 +54,8 @@ def as_k(k: int, n: int, allow: Mask | None) -> int:
 
 
 def positions_if_few(allow: Mask | None) -> Places | None:
-    """Return the positions of the allowed codes if they are so few that copying them is faster, else None.
+    """Return the positions of the allowed codes if they are so few that searching a copy of them is faster. Otherwise
+    return None.
 
     They are few if they are less than 1 / COPY_DIVISOR of all codes.
     """
@@ -67,7 +68,7 @@ def pack_mask(allow: Mask | None) -> NDArray[np.uint8] | None:
 
 
 def _positions_of_ids(query_ids: Places, n: int, ids: Places | None, name: str) -> Places:
-    """Return the positions of ids among n codes. Raise ValueError if an id is unknown.
+    """Return the position of each given id among n codes. ValueError if one is unknown.
 
     Without `ids` the positions themselves are the ids.
     """

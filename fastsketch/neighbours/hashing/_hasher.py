@@ -108,7 +108,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         return self._named_encoder(factors=as_flag(factors, "factors"))
 
     def _named_encoder(self, *, factors: bool) -> SignEncoder:
-        """Return an encoder of the current state of the model, with the column names of its rows.
+        """Return an encoder of the model's present state, which also checks the column names of rows.
 
         Raises ValueError before the first row.
         """
@@ -119,7 +119,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         return encoder
 
     def _encoder(self, *, factors: bool) -> SignEncoder:
-        """Return an encoder of the current state of a model that has seen rows.
+        """Return an encoder of the present state of a model that has seen rows.
 
         A subclass defines this. Column names are set by the caller.
         """
@@ -129,7 +129,8 @@ class Hasher(CodeSearch, Model, abstract=True):
         return self.encoder(factors=self._has_factors(codes))
 
     def _has_factors(self, codes: Codes) -> bool:
-        """Return True if codes contain the two numbers that ``encode(rows, factors=True)`` appends.
+        """Return True if codes end with the two numbers per row (offset and scale) that ``encode(rows, factors=True)``
+        appends.
 
         Codes of a width that the model does not produce raise ValueError.
         """

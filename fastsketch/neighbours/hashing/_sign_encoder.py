@@ -33,7 +33,7 @@ SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
 
 class ProjectedRows(NamedTuple):
-    """Signed distances of rows to the hyperplanes of the bits, and squared distances from the mean.
+    """Rows after projection: signed distances to the hyperplane of each bit, and squared distances from the mean.
 
     Scores are (n, n_bits) and squares (n,), in units of ``length`` and its square.
     """
@@ -69,11 +69,14 @@ class SignEncoder(Encoder):
 
     @abstractmethod
     def _project(self, rows: Any) -> ProjectedRows:
-        """Compute the signed distances of validated rows to the hyperplanes, and squared distances from the mean."""
+        """Return the projections of validated rows: signed distances to the hyperplanes, and squared distances from the
+        mean.
+        """
 
     @abstractmethod
     def _project_uncentred(self, rows: Any) -> tuple[Array, Array]:
-        """Compute the projections of rows without subtracting the mean, and the inner products of rows and mean.
+        """Return the projections of rows without subtracting the mean, and their inner products with the mean, for
+        inner-product search.
 
         Rows are validated floats. Scores are (n, n_bits), inner products (n,).
         """
@@ -114,7 +117,7 @@ class SignEncoder(Encoder):
         return out
 
     def _block_rows(self) -> int:
-        """Return the number of rows that are projected at a time."""
+        """Return how many rows are projected at a time, to limit memory."""
         return PIECE_ROWS
 
     def _blocks_of(self, rows: Any) -> Iterator[tuple[slice, Any]]:
@@ -126,7 +129,7 @@ class SignEncoder(Encoder):
             yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
 
     def _scale(self, projected: ProjectedRows) -> Array:
-        """Compute the number by which the signs of each row are multiplied to approximate the row.
+        """Return for each row the number by which its signs are multiplied to approximate the row best.
 
         It is (n,), and 0 for a row at the mean.
         """
@@ -155,7 +158,7 @@ def _row_sums(values: Array) -> Array:
 
 
 def _sign_tables(scores: Array) -> NDArray[np.float32]:
-    """Compute lookup tables: for every four projections of a query, their sums with all 16 sign patterns.
+    """Return lookup tables for queries: for every four projections, their sums with all 16 patterns of signs.
 
     Tables are (m, n_tables, 16) for scores (m, n_bits).
     """
@@ -308,7 +311,9 @@ def as_length(value: Any) -> float:
 
 
 def length_near(size: float) -> float:
-    """Return the largest power of two that is at most `size`. Return 1 if `size` is 0 or not finite."""
+    """Return the largest power of two that is at most `size`, as a unit of length. Return 1 if `size` is 0 or not
+    finite.
+    """
     if not (size > 0 and np.isfinite(size)):
         return 1.0
     return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MAX_EXPONENT, MAX_EXPONENT))))

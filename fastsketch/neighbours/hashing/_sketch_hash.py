@@ -28,7 +28,9 @@ ROWS_AT_ONCE = 256
 
 
 def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.float32]:
-    """Project the centred rows of a sample on a basis. All results are divided by one number to avoid overflow."""
+    """Return the projections of the centred rows of a sample on a basis, divided by a common number so that they do not
+    overflow.
+    """
     top = max(float(sample.max(initial=0.0)), -float(sample.min(initial=0.0))) or 1.0
     out, directions = np.empty((len(sample), basis.shape[1]), np.float32), basis.astype(np.float32)
     for start in range(0, len(sample), ROWS_AT_ONCE):
@@ -39,7 +41,9 @@ def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.fl
 
 
 class _LearnedHash(NamedTuple):
-    """The fitted hash, and the summary of the rows that it was computed from."""
+    """Result of fitting a hash, cached by the model: the encoder and its directions, with the summary of the rows that
+    they were computed from.
+    """
 
     node: BlockNode
     components: Array  # W as (n_bits, d)
@@ -182,7 +186,8 @@ class SketchHash(Hasher, SummaryModel):
         return _LearnedHash(node, components, encoder)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
-        """Rotate the basis to the projection that defines the code, or towards the reference set by ``anchor``.
+        """Return the projection that defines the codes: the basis after a rotation, which minimises quantization error
+        or aligns it with the reference of ``anchor``.
 
         The basis and the result have shape (d, n_bits).
         """

@@ -14,7 +14,7 @@ N_SIZES: Final = MAX_BITS + 1
 
 
 class NibblePart(NamedTuple):
-    """The bits of one direction that are stored in one nibble (4 bits) of a code.
+    """Some bits of one direction that share a nibble (4 bits) of a code with bits of other directions.
 
     A direction of more than four bits has coarse bits in one nibble and fine bits in another.
     """
@@ -29,7 +29,8 @@ Nibble = list[NibblePart]
 
 
 def allocate_bits(directions: list[Direction], weight: Array, total: int, *, max_bits: int) -> Integers:
-    """Allocate the bits of a code to directions, greedily. Return the number of bits of each direction.
+    """Decide how many bits of a code each direction gets, greedily: each bit goes where it lowers the squared error
+    most. Return the numbers of bits (r,).
 
     Each bit goes to the direction where it lowers the weighted mean squared error most (Gersho and Gray 1992, section
     8.3). Then as few bits as possible are moved so that ``pack_directions`` can pack the directions into nibbles.
@@ -55,12 +56,13 @@ def allocate_bits(directions: list[Direction], weight: Array, total: int, *, max
 
 
 def _error_reduction(direction: Direction, bits: int) -> float:
-    """Compute how much one more bit reduces the mean squared error of a direction."""
+    """Return by how much the mean squared error of a direction decreases if it gets one more bit."""
     return direction.residual_error(bits) - direction.residual_error(bits + 1)
 
 
 def count_missing_directions(counts: Integers) -> int:
-    """Count how many more directions of one bit are needed to fill all nibbles (4 bits) of a code.
+    """Return how many more directions with one bit are needed so that all nibbles (4 bits) of a code can be filled; 0
+    if the bits can be packed.
 
     counts[b] directions have b bits.
     """
@@ -79,7 +81,8 @@ def count_missing_directions(counts: Integers) -> int:
 
 
 def _make_packable(bits: Integers, directions: list[Direction], weight: Array, max_bits: int) -> Integers:
-    """Move bits between directions, where it costs least, until they fill whole nibbles. Return the new bits.
+    """Move bits between directions, at the lowest cost, until the directions can be packed into whole nibbles (4 bits).
+    Return the new numbers of bits.
 
     If no move helps, all bits are allocated again in steps of four.
     """
@@ -112,7 +115,8 @@ def _make_packable(bits: Integers, directions: list[Direction], weight: Array, m
 def _cheapest_moves(
     bits: Integers, directions: list[Direction], weight: Array, *, give: bool, max_bits: int
 ) -> dict[int, tuple[float, int]]:
-    """Find, for each number of bits, the direction that gains or loses one bit at the lowest cost.
+    """Find the cheapest direction from which a bit can be taken, or to which one can be given, among directions of each
+    number of bits.
 
     Return {bits: (cost, direction)}. With `give` directions gain a bit, otherwise they lose one.
     """
@@ -129,7 +133,8 @@ def _cheapest_moves(
 
 
 def _allocate_nibbles(directions: list[Direction], weight: Array, total: int, max_bits: int) -> Integers:
-    """Allocate bits greedily in steps of four. Return the number of bits of each direction.
+    """Allocate bits greedily in steps of four, which can always be packed into nibbles. Return the number of bits of
+    each direction.
 
     Such directions can always be packed into nibbles.
     """
@@ -144,7 +149,8 @@ def _allocate_nibbles(directions: list[Direction], weight: Array, total: int, ma
 
 
 def pack_directions(bits: Integers) -> list[list[Nibble]]:
-    """Pack directions into blocks of one nibble (4 bits), or of two if a direction has more than four bits.
+    """Assign the bits of all directions to nibbles (4 bits). Return a list of blocks; a block is a list of one or two
+    nibbles.
 
     The second nibble of a block has the fine bits of that direction. No direction is in two blocks.
     """
@@ -169,7 +175,9 @@ def pack_directions(bits: Integers) -> list[list[Nibble]]:
 
 
 def _take_partners(n_bits: int, unpacked: dict[int, list[NibblePart]]) -> Nibble:
-    """Remove directions of `n_bits` bits in total from `unpacked`, the largest first. Return them."""
+    """Remove directions with `n_bits` bits in total from `unpacked`, in place, and return them. They fill the rest of a
+    nibble.
+    """
     out: Nibble = []
     while n_bits:
         size = next(size for size in range(n_bits, 0, -1) if unpacked[size])

@@ -35,7 +35,8 @@ MAX_WORD_ENTRIES: Final = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class Books:
-    """Codebooks of a quantizer: the 16 vectors that each nibble (4 bits) of a code can stand for.
+    """Codebooks of a quantizer. Each nibble (4 bits) of a code selects one of 16 vectors; a row is approximated by
+    their sum.
 
     The directions of the basis are split into blocks: block b has the g directions start[b] : start[b + 1] and the
     nibbles first[b] : first[b + 1]. The codebook of a nibble has 16 codewords ("words"), vectors of g numbers. A block
@@ -61,7 +62,8 @@ class Books:
     squares: Narrow
 
     def blocks(self) -> list[tuple[slice, list[Narrow]]]:
-        """Return the directions and the codebooks of every block.
+        """Return a list with one entry per block of directions: the slice of its directions, and the codebook of each
+        of its nibbles.
 
         Directions are a slice; a codebook is (16, g) for each nibble of the block.
         """
@@ -80,7 +82,8 @@ class Books:
         return int(self.first[-1])
 
     def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
-        """Return the directions and the codewords of every nibble, padded to the same number of directions.
+        """Return the directions and the codewords of each nibble as two arrays, padded to the same number of
+        directions.
 
         Directions are (n_nibbles, g), codewords (n_nibbles, 16, g), for the largest g.
         """
@@ -98,7 +101,7 @@ class Books:
         return directions, words
 
     def decode(self, nibbles: Codes) -> Narrow:
-        """Decode nibbles to approximate coordinates of rows.
+        """Convert nibbles to the approximate coordinates of rows that they stand for, in the basis of the encoder.
 
         Nibbles are (n, n_nibbles), coordinates float32 (n, r).
         """
@@ -111,7 +114,8 @@ class Books:
 
 @dataclass(frozen=True, eq=False)
 class OffsetRule:
-    """Formula for the offset of a row: its squared distance from the mean, corrected for the error of its code.
+    """Formula for the offset stored in a code: the row's squared distance from the mean, corrected for the quantization
+    error. It makes distance estimates more accurate.
 
     With n2 = ||x - mean||^2, and z and r the exact and the decoded coordinates,
     offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
@@ -136,7 +140,7 @@ class OffsetRule:
     reach: float
 
     def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
-        """Compute the offset of each row.
+        """Return the offset of each row, from its squared distance and its exact and decoded coordinates.
 
         Arguments are squared distances from the mean (n,), exact coordinates (n, r) and decoded ones (n, r).
         """
@@ -185,7 +189,7 @@ class BookEncoder(Encoder):
         return self._create_kernel(np.zeros(self.n_features))
 
     def _create_kernel(self, mean: Array) -> kernel.Quantizer:
-        """Create the compiled encoder that subtracts `mean` (d,) from rows."""
+        """Return a compiled encoder with these codebooks that subtracts `mean` (d,) from rows."""
         books, rule, offset_format = self._books, self._rule, self.layout.offset
         return kernel.Quantizer(
             mean,
@@ -237,7 +241,7 @@ class BookEncoder(Encoder):
         return out
 
     def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
-        """Encode rows into `out`. Return the index of the first row that is not finite, or -1."""
+        """Encode rows, and write the codes to `out`. Return the index of the first row that is not finite, or -1."""
         square = np.empty(len(out))
         if is_sparse(rows):
             first_bad = kernel.csr(
@@ -368,7 +372,9 @@ class BookEncoder(Encoder):
 
 
 def _ascending_array(arrays: Arrays, name: str) -> Places:
-    """Return an array of a file by name. Raise ValueError unless it is int32 and ascends strictly from 0."""
+    """Return a named array of a file after validating it: int32, starting at 0 and strictly ascending. ValueError
+    otherwise.
+    """
     array = arrays.get(name)
     if array is None or array.ndim != 1 or len(array) < 2 or array.dtype != np.int32:
         raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")

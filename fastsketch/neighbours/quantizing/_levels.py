@@ -18,7 +18,7 @@ NORMAL_ERRORS: Final = (1.0, 0.36338, 0.11748, 0.034548, 0.0095010)
 
 
 class Levels(NamedTuple):
-    """The numbers to which coordinates in one direction are rounded.
+    """The values (levels) to which a scalar quantizer rounds the coordinates in one direction.
 
     A level is the sum of a coarse level and, with more than four bits, a fine one.
     """
@@ -28,7 +28,7 @@ class Levels(NamedTuple):
 
 
 class Direction:
-    """Scalar quantizer of the coordinates in one direction, fitted to a sample of them.
+    """Scalar quantizer for the coordinates of rows in one direction. It is fitted to a sample, for any number of bits.
 
     The sample has the standard deviation `spread`.
 
@@ -52,7 +52,9 @@ class Direction:
         return (self._range / (1 << bits)) ** 2 / 12.0
 
     def levels(self, bits: int) -> Levels:
-        """Return the levels for a number of bits. They are computed once and cached."""
+        """Return the values to which coordinates are rounded with this number of bits. They are computed once and
+        cached.
+        """
         if bits not in self._levels_by_bits:
             self._levels_by_bits[bits] = (
                 self._grid_levels(1 << (bits - NIBBLE)) if bits > NIBBLE else self._lloyd_levels(1 << bits)
@@ -60,13 +62,15 @@ class Direction:
         return self._levels_by_bits[bits]
 
     def _grid_levels(self, n: int) -> Levels:
-        """Return 16 n evenly spaced levels, each the sum of one of 16 coarse levels and one of n fine offsets."""
+        """Return an even grid of 16 n values over the range of the sample, as sums of 16 coarse values and n fine
+        offsets.
+        """
         width = self._range / 16
         coarse = self._z[0] + width * (np.arange(16) + 0.5)
         return Levels(coarse, width * ((np.arange(n) + 0.5) / n - 0.5))
 
     def _lloyd_levels(self, n: int) -> Levels:
-        """Compute n ascending levels by Lloyd's algorithm."""
+        """Return n values, ascending, that Lloyd's algorithm fits to the sample."""
         if n == 1:
             return Levels(np.zeros(1), np.zeros(1))
         levels = self._initial_levels(n)

@@ -18,7 +18,8 @@ ROUNDING: Final = 1e-9
 
 
 class NeighbourStatistics(NamedTuple):
-    """Nearest neighbours of rows of a sample, and how much neighbours differ in each direction.
+    """Nearest neighbours of some rows of a sample, and how much neighbours differ in each direction. They decide how a
+    quantizer distributes its bits.
 
     Neighbours are those of the first m of n rows with r coordinates.
 
@@ -40,14 +41,15 @@ class NeighbourStatistics(NamedTuple):
 
     @property
     def correlation(self) -> Array:
-        """Correlation of nearest neighbours in each direction: 1 if they are equal, 0 if they are independent.
+        """Correlation of the coordinates of nearest neighbours in each direction, shape (r,): 1 if they are equal, 0 if
+        they are independent.
 
         It is (r,).
         """
         return _correlation(self.difference, self.variance)
 
     def correlation_outside(self, excluded: list[int]) -> float:
-        """Compute the correlation of nearest neighbours in all directions except the excluded ones.
+        """Return the correlation of nearest neighbours in the subspace that remains without the excluded directions.
 
         It is 0.5 if these directions have no variance.
         """
@@ -59,12 +61,13 @@ class NeighbourStatistics(NamedTuple):
 
 
 def _correlation(difference: Array, variance: Array) -> Array:
-    """Compute correlations from mean squared differences of pairs and variances, clipped to [0, 1]."""
+    """Return correlations from mean squared differences of pairs and variances, clipped to [0, 1]."""
     return np.clip(1.0 - difference / np.where(variance > 0, 2.0 * variance, np.inf), 0.0, 1.0)
 
 
 def neighbour_statistics(centred: Array, z: Array, spread: Array) -> NeighbourStatistics:
-    """Find the nearest neighbours of rows of a sample, and measure how much they differ in each direction.
+    """Find the nearest neighbours of rows of a sample. Return them with the mean squared difference of neighbours in
+    each direction.
 
     Rows are centred (n, d), with coordinates z (n, r) of standard deviations `spread` (r,).
     """
@@ -84,7 +87,8 @@ def neighbour_statistics(centred: Array, z: Array, spread: Array) -> NeighbourSt
 
 
 def measure_recall(offsets: Array, z: Array, decoded: Array, statistics: NeighbourStatistics) -> float:
-    """Compute the recall of the nearest neighbours in the sample if distances are estimated from codes.
+    """Return the recall of a code on the sample: the fraction of true nearest neighbours that are found if distances
+    are estimated from codes.
 
     Parameters
     ----------
@@ -113,7 +117,7 @@ def nearest_rows(queries: slice, products: Array, offsets: Array) -> Integers:
 
 
 def _query_blocks(n: int) -> list[slice]:
-    """Split the rows that serve as queries into blocks. Return a list of slices."""
+    """Return slices that split the rows used as queries into blocks, to limit memory."""
     n_queries = min(n, QUERIES)
     return [slice(start, min(start + BLOCK, n_queries)) for start in range(0, n_queries, BLOCK)]
 

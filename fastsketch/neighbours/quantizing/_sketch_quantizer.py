@@ -33,7 +33,9 @@ EXACT_FEATURES = 1024
 
 
 class _LearnedQuantizer(NamedTuple):
-    """The fitted quantizer, and the summary of the rows that it was computed from."""
+    """Result of fitting a quantizer, cached by the model: the encoder, with the summary of the rows that it was
+    computed from.
+    """
 
     node: BlockNode
     components: Array  # (r, d)
@@ -196,7 +198,9 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """Return how many principal directions to compute, enough for the codes and for the reference of ``anchor``."""
+        """Return how many principal directions must be computed for codes of this size, and for the reference of
+        ``anchor`` if there is one.
+        """
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:
@@ -411,7 +415,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
 
 def _standard_deviations(node: BlockNode, components: Array, *, exact: bool) -> Array:
-    """Compute the standard deviations (r,), along orthonormal directions (r, d), of the rows of a node."""
+    """Return the standard deviations (r,) of the summarised rows along orthonormal directions (r, d)."""
     top = float(np.abs(node.rows).max(initial=0.0))
     if top == 0:
         return np.zeros(len(components))
@@ -424,7 +428,9 @@ def _standard_deviations(node: BlockNode, components: Array, *, exact: bool) -> 
 
 
 def _split_arrays(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """Split the arrays of a file into those of the reference encoder (``anchor``) and those of the summary."""
+    """Split the arrays of a state file into those of the reference encoder (``anchor``) and those of the summary.
+    Return both dicts.
+    """
     anchor_arrays = {
         name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")
     }

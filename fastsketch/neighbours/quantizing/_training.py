@@ -35,7 +35,8 @@ MAX_LENGTH_DEVIATION: Final = 0.01
 
 
 def train_encoder(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
-    """Train an encoder for codes of n_bytes bytes, from a basis and a sample of rows.
+    """Train a quantizer's encoder for codes of n_bytes bytes: allocate bits to directions, and fit levels and offsets
+    to a sample of rows.
 
     The offset takes 0, 1 or 2 of the bytes, whichever has the best recall.
 
@@ -91,7 +92,8 @@ def train_encoder(mean: Array, basis: Array, spread: Array, sample: Array, *, n_
 
 
 def _common_length(rows: Array) -> float | None:
-    """Return the common length of the rows, or None if their lengths differ.
+    """Return the length of the rows if all have nearly the same one, else None. With a common length, inner products
+    follow from distances.
 
     It is also None if they are extremely small or large.
     """
@@ -103,7 +105,9 @@ def _common_length(rows: Array) -> float | None:
 
 
 def _length_unit(sample: Array, spread: Array) -> float:
-    """Return a power of two near the root mean squared length of centred rows, or 1 if all rows are equal."""
+    """Return the unit of length of an encoder, a power of two near the root mean squared length of centred rows; 1 if
+    all rows are equal.
+    """
     top = max(float(np.abs(sample).max(initial=0.0)), float(spread.max(initial=0.0)))
     if top == 0:
         return 1.0
@@ -113,7 +117,8 @@ def _length_unit(sample: Array, spread: Array) -> float:
 
 
 def _fit_directions(z: Array, statistics: NeighbourStatistics, spread: Array) -> tuple[list[Direction], Array]:
-    """Fit a scalar quantizer to each direction. Return the quantizers and the weights of their squared errors.
+    """Return a scalar quantizer for each direction, fitted to the sample, and the weights (r,) of their squared errors
+    in the allocation of bits.
 
     Weights are (r,).
 
@@ -128,7 +133,7 @@ def _fit_directions(z: Array, statistics: NeighbourStatistics, spread: Array) ->
 
 
 def create_books(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
-    """Create the codebooks for a packing of directions into nibbles. Return (order of directions, codebooks).
+    """Return the codebooks for a packing of directions into nibbles, and the order of the directions in them.
 
     Directions are in the order of the blocks.
     """
@@ -159,7 +164,8 @@ def create_books(blocks: list[list[Nibble]], directions: list[Direction]) -> tup
 
 
 def learn_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule) -> tuple[Books, Array]:
-    """Learn a number for every codeword, the sum of which replaces the offset of a row.
+    """Learn a number for each codeword such that their sum over a code replaces the stored offset. Return the new
+    codebooks, and these sums (n,).
 
     Return the codebooks with these numbers, and the sums (n,) of the rows. The number of a word is the mean
     contribution to the offset of the rows coded by it. One row at the word itself is counted in addition, so that words
@@ -177,7 +183,9 @@ def learn_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: 
 
 
 def fit_offset_format(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
-    """Fit a linear number format of n_bytes to the range of values. Return it and the number to subtract."""
+    """Return a number format of n_bytes for offsets in the range of `values`, and the number to subtract before
+    encoding.
+    """
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
     # a minifloat of mantissa bits only is linear, from unit to twice the unit
     unit = float(np.float32(max(high - low, 1e-6 * (abs(low) + abs(high)), 1e-30)))

@@ -32,7 +32,7 @@ EXACT_ROWS_PER_FEATURE = 64
 
 @dataclass(frozen=True, slots=True)
 class SummarySetting:
-    """Validated parameters of a ``BlockSummary``."""
+    """Parameters of a ``BlockSummary``, already validated."""
 
     method: str  # never "auto"
     n_directions: int  # to be read from it
@@ -44,7 +44,9 @@ class SummarySetting:
 
 
 class _SummaryState(NamedTuple):
-    """State of a summary. It is replaced by one assignment, so that an interrupt leaves a consistent state."""
+    """Immutable tuple of everything that a summary has learned: the incomplete block, the merge tree and the sample.
+    One assignment replaces it.
+    """
 
     leaf: Leaf
     forest: Forest
@@ -57,14 +59,18 @@ class _SummaryState(NamedTuple):
         )
 
     def with_closed_block(self) -> "_SummaryState":
-        """Return a copy in which the last block counts as complete and has been added to the forest."""
+        """Return a copy in which the incomplete last block is closed and added to the merge tree, as merging and
+        reading require.
+        """
         out = self.copy()
         if out.leaf.n_rows:
             out._next_block()
         return out
 
     def add_rows(self, rows: NDArray[Any], offset: int) -> None:
-        """Add rows in place, block by block. After an error the state is invalid."""
+        """Add rows to the last block, in place, and start new blocks as they are completed. If an error occurs, the
+        state must be discarded.
+        """
         leaf, block_rows, n_added = self.leaf, self.leaf.block_rows, 0
         while n_added < len(rows):
             leaf_rows = leaf.n_rows
@@ -77,14 +83,15 @@ class _SummaryState(NamedTuple):
                 self._next_block()
 
     def _next_block(self) -> None:
-        """Add the last block to the forest, and start an empty one."""
+        """Add the completed block to the merge tree, and start an empty block."""
         index = self.leaf.index
         self.forest.add(self.leaf.node())
         self.leaf.restart(index + 1)
 
 
 class BlockSummary:
-    """Mergeable summary of a stream of rows: a sketch, the mean and a reservoir sample.
+    """Summary of a stream from which a hash or quantizer is computed: a sketch in blocks, the mean, and a random sample
+    of rows. Summaries of different streams can be merged.
 
     It is a function of the rows and of their positions in blocks.
 
@@ -140,7 +147,7 @@ class BlockSummary:
         self._current = state
 
     def _update_in_place(self, rows: NDArray[Any]) -> None:
-        """Add a batch that does not complete the last block, without copying the state.
+        """Add a batch that leaves the last block incomplete. This is the fast path: the state is not copied.
 
         Only the list of sampled pieces is copied.
         """
@@ -182,7 +189,8 @@ class BlockSummary:
         self._current = mine
 
     def with_distinct_blocks(self, other: "BlockSummary") -> "BlockSummary":
-        """Return a copy in which no block has the number of a block of another summary.
+        """Return a copy whose blocks are numbered differently from those of another summary, so that the two can be
+        merged.
 
         Blocks are renumbered if necessary.
         """
@@ -193,7 +201,9 @@ class BlockSummary:
         return self._from_state(mine)
 
     def seal(self) -> None:
-        """Close every part of a job: merge its blocks into one node, to which no rows can be added."""
+        """Declare this part of a job complete, in place: its blocks are merged into one node, and no rows can be added
+        to the part.
+        """
         state = self._current.with_closed_block()
         state.forest.seal()
         if state.forest.nodes:
@@ -205,18 +215,20 @@ class BlockSummary:
         return self._from_state(self._current.copy())
 
     def with_closed_block(self) -> "BlockSummary":
-        """Return a copy in which the last block counts as complete, as in a merge."""
+        """Return a copy in which the incomplete last block is closed, as in a merge."""
         return self._from_state(self._current.with_closed_block())
 
     def _from_state(self, state: _SummaryState) -> "BlockSummary":
-        """Create a summary like this one with another state."""
+        """Return a summary with the same settings as this one and the given state."""
         summary = object.__new__(BlockSummary)
         summary.n_features, summary.dtype, summary._current = self.n_features, self.dtype, state
         return summary
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     def total(self) -> BlockNode | None:
-        """Return one node that summarises all rows, or None before the first row."""
+        """Return one node with the sketch and the mean of all rows, or None before the first row. The summary does not
+        change.
+        """
         return self._current.with_closed_block().forest.summary()
 
     def sample(self) -> NDArray[Any]:
@@ -259,7 +271,7 @@ class BlockSummary:
 def validate(
     state: dict[str, Any], arrays: Arrays, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]
 ) -> None:
-    """Raise ValueError if a saved state is not possible for a summary with these parameters.
+    """Validate the saved state of a summary. ValueError if it is impossible for a summary with these parameters.
 
     No memory of the size of the summary is allocated.
     """
@@ -295,12 +307,16 @@ def validate(
 
 
 def _leaf_arrays(arrays: Arrays) -> Arrays:
-    """Return the arrays of the last block, from those of a file."""
+    """Return the arrays of a file that belong to the incomplete last block, under the names that the block itself
+    uses.
+    """
     return {name.removeprefix("leaf_"): array for name, array in arrays.items() if name.startswith("leaf_")}
 
 
 class _Plan(NamedTuple):
-    """Sketch of a block, number of rows of a block, and number of rows that a merge retains."""
+    """Choices for a summary: how a block is sketched, how many rows a block has, and how many rows a merge of two nodes
+    retains.
+    """
 
     block: EngineSetting | SizedMap  # what reduces the rows of a block
     block_rows: int
@@ -308,7 +324,9 @@ class _Plan(NamedTuple):
 
 
 def _plan(setting: SummarySetting, n_features: int) -> _Plan:
-    """Choose the sketch of a block and the sizes of blocks and nodes for a method and a number of features."""
+    """Return how a summary sketches its blocks, and the sizes of blocks and nodes, for a method and a number of
+    features.
+    """
     d, size, block_rows = n_features, setting.sketch_size, setting.block_rows
     if setting.method == "exact":
         engine = EngineSetting(max(2, setting.n_directions), solver="exact", center=True)

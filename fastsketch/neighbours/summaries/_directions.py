@@ -74,7 +74,7 @@ def _fix_signs(vt: Array) -> Array:
 
 
 def _complete_basis(vt: Array, n: int, *, seed: int) -> Array:
-    """Append random orthonormal rows, which depend on the seed, until a matrix has n rows."""
+    """Return orthonormal rows extended to n rows by random directions, which depend on the seed only."""
     missing = n - len(vt)
     if missing == 0:
         return vt

@@ -22,7 +22,7 @@ PART_LEVEL = 32
 
 
 class BlockNode(NamedTuple):
-    """Sketch and mean of the rows of consecutive blocks of a stream.
+    """Sketch and mean of the rows of consecutive blocks of a stream: a node of the merge tree.
 
     The blocks are start .. start + 2^level - 1. Arrays are never written to.
     """
@@ -106,7 +106,7 @@ def merge_nodes(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNod
 
 
 class Forest:
-    """The nodes of a summary, ordered by block; neighbouring nodes of the same level are merged.
+    """Merge tree over the blocks of a stream. It stores the nodes that have no parent yet, ordered by block.
 
     For `keep` see ``merge_nodes``.
     """
@@ -128,7 +128,9 @@ class Forest:
         self.nodes = self._merge_siblings([*self.nodes, *other.nodes])
 
     def _merge_siblings(self, nodes: list[BlockNode]) -> list[BlockNode]:
-        """Sort nodes by block, and merge siblings until there are none. ValueError if two nodes share a block."""
+        """Merge pairs of nodes that have a common parent until there are none. Return the remaining nodes, sorted by
+        block. ValueError if two nodes share a block.
+        """
         merged: list[BlockNode] = []
         for node in sorted(nodes, key=lambda node: (node.start, node.level)):
             if merged and node.start < merged[-1].stop:
@@ -161,7 +163,9 @@ class Forest:
         )
 
     def parts(self) -> set[int]:
-        """Return the part numbers of the first and the last node, as a set. It is empty without nodes."""
+        """Return the set of part numbers of the first and the last node, by which a merge recognises different parts of
+        a job.
+        """
         return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
     def overlaps(self, other: "Forest") -> bool:
@@ -169,18 +173,20 @@ class Forest:
         return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
 
     def renumber_after(self, other: "Forest") -> None:
-        """Seal every part and renumber its blocks, in place, so that they come after those of another forest."""
+        """Seal every part, and renumber the blocks, in place, so that they follow those of another forest. The two can
+        then be merged.
+        """
         self.seal()
         top = max(node.level for node in self.nodes)  # the start of a node is a multiple of its size
         step = ((other.nodes[-1].stop - self.nodes[0].start >> top) + 1) << top
         self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
 
     def summary(self) -> BlockNode | None:
-        """Merge all nodes into one and return it, or None without nodes. The forest is not changed."""
+        """Return one node that merges all nodes, or None if there are none. The forest does not change."""
         return self._merge_all(self.nodes) if self.nodes else None
 
     def _merge_all(self, nodes: list[BlockNode]) -> BlockNode:
-        """Merge nodes one after another, from the last to the first. In a stream the last ones are the smallest."""
+        """Merge nodes into one, from the last to the first, and return it."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
             total = merge_nodes(node, total, self._keep)

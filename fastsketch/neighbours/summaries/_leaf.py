@@ -17,7 +17,7 @@ MAX_EXPONENT = 400
 
 
 class MappedLeaf(MappedBlock):
-    """The last block of a stream, which is not complete yet, sketched by a random map.
+    """The incomplete last block of a stream. A random map compresses its rows as they arrive, as in FROSH.
 
     The map reduces the rows of the block to q rows, as in FROSH.
     """
@@ -36,7 +36,8 @@ class MappedLeaf(MappedBlock):
 
 
 class EngineLeaf:
-    """The last block of a stream, which is not complete yet, sketched by Frequent Directions or summed exactly.
+    """The incomplete last block of a stream. Its rows are sketched by Frequent Directions, or their products are summed
+    exactly.
 
     The first is the method OSH, the second is ``method="exact"``.
     """
@@ -53,11 +54,13 @@ class EngineLeaf:
         return self._engine.n_rows
 
     def atomic(self, n: int) -> bool:
-        """Return True if ``add`` of n rows is atomic and does not complete the block."""
+        """Return True if ``add`` takes all n rows or none, and leaves the block incomplete, so that the caller needs no
+        copy.
+        """
         return n < self.block_rows - self.n_rows
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        """Add rows until the block is complete. Return the number of rows that were added.
+        """Add rows to the block, at most until it is complete. Return the number of rows that were added.
 
         ValueError names the first invalid row; `offset` is the index of the first row in messages.
         """
@@ -73,7 +76,7 @@ class EngineLeaf:
         return len(rows)
 
     def node(self) -> BlockNode:
-        """Return a node that summarises the block. The leaf must be restarted before rows are added again."""
+        """Return the sketch and the mean of the block as a node. Call ``restart`` before adding rows again."""
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):

@@ -32,7 +32,7 @@ class Reservoir(BottomK):
         self.add_piece(piece)
 
     def may_keep(self, n: int, *, block: int, first_row: int, block_rows: int) -> bool:
-        """Return True if offering n rows may change the sample.
+        """Return True if any of n new rows may enter the sample. If not, the caller can skip ``add_rows``.
 
         False is returned only for a single row, n = 1, whose priority is not below the limit.
         """

@@ -27,7 +27,8 @@ def random_rotation(n: int, seed: int) -> Array:
 
 
 def itq_rotation(v: NDArray[Any], start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:
-    """Find a rotation after which rows are close to their signs, by iterative quantization (Gong and Lazebnik 2011).
+    """Return the rotation after which rows are as close as possible to their signs, found by iterative quantization
+    (Gong and Lazebnik 2011).
 
     Alternates B = sgn(v (R + momentum (R - previous R))) and R = argmin ||B - v R||_F, in float32; a last step makes R
     orthogonal in float64.

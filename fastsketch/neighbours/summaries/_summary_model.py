@@ -24,7 +24,8 @@ RESERVOIR_ROWS = 2000
 
 
 class SummaryModel(MergeableModel, abstract=True):
-    """Base class of models that are computed from a mergeable summary of all rows, a ``BlockSummary``.
+    """Base class of hashes and quantizers. Such a model is computed, when needed, from a mergeable summary of all rows
+    (``BlockSummary``).
 
     A subclass defines the parameters of the summary (``_setting``) and what is computed from it (``_learned_from``),
     which is cached in ``_learned`` until rows are added. It sets ``_merge`` to ``_merge_summary``.
@@ -42,7 +43,7 @@ class SummaryModel(MergeableModel, abstract=True):
     dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _setting(self, d: int) -> SummarySetting:
-        """Return the parameters of the summary for rows of d features. Raise ValueError if d is too small."""
+        """Return the parameters of the summary for rows with d features. ValueError if there are too few features."""
         raise NotImplementedError
 
     @property
@@ -51,7 +52,7 @@ class SummaryModel(MergeableModel, abstract=True):
         raise NotImplementedError
 
     def _learned_from(self, node: BlockNode) -> Any:
-        """Compute the fitted model from the summary of all rows.
+        """Compute the model from the summary of all rows, and return it. ``_read`` calls this once after each update.
 
         The result has the attributes ``node`` and ``components``.
         """
@@ -101,12 +102,12 @@ class SummaryModel(MergeableModel, abstract=True):
         self._summary = summary
 
     def _empty_summary(self, d: int, *, dtype: np.dtype[Any]) -> BlockSummary:
-        """Create the summary of a model without rows, for rows of d features."""
+        """Return a summary without rows, for rows with d features, with the parameters of this model."""
         return BlockSummary(self._setting(d), d, dtype=dtype)
 
     @property
     def _place(self) -> int:
-        """Number of the first block of rows of this model, which is unique in a distributed job."""
+        """Number of the first block of this model's rows. It is different for every part of a distributed job."""
         return (self.part << PART_LEVEL) + self.first_block
 
     def _must_agree(self) -> dict[str, Any]:
@@ -115,7 +116,7 @@ class SummaryModel(MergeableModel, abstract=True):
         return {**parameters, "sketch_size": self._size}  # last: an error names other differences first
 
     def _merge_summary(self, other: Self) -> None:
-        """Merge the summary of another model into that of this one: the method ``_merge`` of subclasses."""
+        """Merge the summary of another model into that of this one, in place. Subclasses use it as their ``_merge``."""
         mine, theirs = self._summary, other._summary
         assert mine is not None and theirs is not None  # both have seen rows
         self._learned = None
@@ -124,7 +125,9 @@ class SummaryModel(MergeableModel, abstract=True):
             vars(self._values).update(part=other.part, first_block=other.first_block)
 
     def _with_distinct_blocks(self, other: Self) -> Self:
-        """Return a copy in which no block has the number of a block of another model."""
+        """Return a copy whose blocks are numbered differently from those of another model, so that the two can be
+        merged.
+        """
         renumbered = self._copied()
         if renumbered._summary is not None and other._summary is not None:
             renumbered._summary, renumbered._learned = renumbered._summary.with_distinct_blocks(other._summary), None
@@ -173,13 +176,13 @@ class SummaryModel(MergeableModel, abstract=True):
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
     def _total(self) -> BlockNode | None:
-        """Return one summary of all rows seen so far, or None before the first row."""
+        """Return the sketch and the mean of all rows seen so far as one node, or None before the first row."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
     def _require_total(self) -> BlockNode:
-        """Return one summary of all rows seen so far. Raise ValueError before the first row."""
+        """Return the sketch and the mean of all rows seen so far as one node. ValueError before the first row."""
         node = self._total()
         if node is None:
             raise ValueError("the model has seen no rows: call update first")
@@ -195,7 +198,8 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @reads
     def _read(self) -> Any:
-        """Return the fitted model of the rows seen so far. Raise ValueError before the first row.
+        """Return the hash or quantizer that is fitted to the rows seen so far. It is cached until rows are added.
+        ValueError before the first row.
 
         It is computed by ``_learned_from`` once and cached until rows are added.
         """
@@ -205,7 +209,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @changes
     def _anchor_at(self, anchor: Any) -> Self:
-        """Set the reference of ``anchor``, and discard the fitted model."""
+        """Set the reference to which later codes are aligned, and discard the fitted model. Return self."""
         self._anchor, self._learned = anchor, None
         return self
 
@@ -225,7 +229,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def shrinkage(self) -> float:
-        """Upper bound on how much the sketch has reduced squared singular values.
+        """Upper bound on how much sketching has reduced the squared singular values of the rows.
 
         Errors of random maps are not included.
         """
