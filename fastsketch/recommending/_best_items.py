@@ -42,7 +42,9 @@ class Explanation(NamedTuple):
 
 
 class ItemFilter(NamedTuple):
-    """Filters on the items that may be recommended."""
+    """Which items may be recommended: those with events, an optional list of allowed items, and items to exclude for
+    each row.
+    """
 
     open_items: NDArray[np.bool_]  # items with events
     allowed: NDArray[np.int32] | None  # items of `allow` that are open, ascending; None: all open items
@@ -58,7 +60,8 @@ def recommend(
     popularity: NDArray[np.float64],
     exclude_seen: bool,
 ) -> Recommendations:
-    """Recommend the n items with the highest scores for every CSR row.
+    """Find the n items with the highest scores for every CSR row, best first. A row without known items gets the most
+    popular ones.
 
     A row without any item of positive `popularity` (items,) gets the most popular items, at score 0. With
     `exclude_seen` the items of the row are not recommended.
@@ -84,7 +87,9 @@ def recommend(
 
 
 def _mark_rows_with_items(events: Any, is_known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask (k,) of the CSR rows that have an entry in a column where `is_known` (items,) is True."""
+    """Return a mask (k,) of the CSR rows that have at least one item that the model knows, those where `is_known`
+    (items,) is True.
+    """
     sums = np.concatenate([[0], np.cumsum(is_known[events.indices])])
     return sums[events.indptr[1:]] > sums[events.indptr[:-1]]
 
@@ -92,7 +97,7 @@ def _mark_rows_with_items(events: Any, is_known: NDArray[np.bool_]) -> NDArray[n
 def find_similar(
     weights: ItemWeights, query_items: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]
 ) -> Recommendations:
-    """Find the n items to whose scores each query item contributes most, best first.
+    """Find for each query item the n items to whose scores it contributes most, best first.
 
     `query_items` (k,) are column indices. Query items without events get -1 and NaN.
     """
@@ -111,7 +116,7 @@ def find_similar(
 
 
 def explain_score(weights: ItemWeights, events: Any, target: int) -> Explanation:
-    """Compute the contribution of each item of a CSR row to the score of the item `target`.
+    """Return how much each item of one CSR row contributes to the score of the item `target`, largest first.
 
     `events` has one row. The target itself is excluded, and contributions are in descending order.
     """

@@ -61,7 +61,9 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
 
 
 def _raise_entry_error(csr: Any, data: NDArray[Any], name: str, largest_allowed: float) -> None:
-    """Raise ValueError that names row, column and value of the first invalid entry; `data` are the converted values."""
+    """Raise ValueError for the first invalid entry of a matrix of events. The message contains its row, column and
+    value.
+    """
     position = int(np.argmin((csr.data == 0) | ((data >= 1 / largest_allowed) & (data <= largest_allowed))))
     row, column, value = (
         int(np.searchsorted(csr.indptr, position, side="right")) - 1,
@@ -81,7 +83,8 @@ def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
 
 
 def csr_structure(matrix: Any, row_of_query: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
-    """Return (row pointers, column indices, row_of_query) of a CSR matrix, as the kernels take items to exclude.
+    """Return the row pointers and column indices of a CSR matrix in the form in which kernels take items to exclude,
+    with `row_of_query`.
 
     Row pointers are int64 and column indices int32, contiguous. A kernel excludes the items of row row_of_query[i] from
     the results of query i, or those of row i if `row_of_query` is None. It is returned unchanged.
@@ -103,7 +106,7 @@ def entry_squares(events: Any) -> Squares:
 
 
 def row_square_sums(events: Any, squares: Squares | None = None) -> NDArray[np.float64]:
-    """Compute the sum of squares of every row of a CSR matrix, (k,) float64.
+    """Return the sum of squares of every row of a CSR matrix, float64 (k,).
 
     `squares` is the result of ``entry_squares``, if the caller has it already.
     """
@@ -121,7 +124,8 @@ def column_square_sums(
     previous_sums: NDArray[np.float64] | None = None,
     squares: Squares | None = None,
 ) -> NDArray[np.float64]:
-    """Add the weighted squares of CSR rows to the sums of squares of the columns. Return the new sums.
+    """Add the weighted, decayed squares of new CSR rows to the sums of squares of the columns. Return the new sums; the
+    old ones do not change.
 
     The result (items,) must be multiplied by ``column_decay_factor`` to get decayed sums. Instead of decaying all
     earlier rows, every row is weighted by an inverse power of the decay. Whenever the row number is a multiple of
@@ -157,7 +161,9 @@ def column_square_sums(
 
 
 def column_decay_factor(decay: float, n_rows: int) -> float:
-    """Return the factor that turns the result of ``column_square_sums`` into decayed sums after n_rows rows."""
+    """Return the factor by which a result of ``column_square_sums`` must be multiplied to become the decayed sums of
+    squares after n_rows rows.
+    """
     return decay ** ((n_rows - 1) % rows_per_decay_block(decay))
 
 
@@ -167,7 +173,8 @@ ITEM_IDS = "item_ids"
 
 
 def check_item_ids(rows: Any, item_ids: Any, model_ids: IdMap | None, n_items: int | None) -> IdMap:
-    """Validate `item_ids`, the ids of the columns of a matrix, and return them as an IdMap.
+    """Validate the ids that the user gives for the columns of a matrix, and return them as an IdMap. They must agree
+    with the ids that the model has.
 
     ValueError if they differ from `model_ids`, those of earlier rows, or if earlier rows had no ids. `n_items` is the
     number of items of the model, None before the first rows.
@@ -192,7 +199,8 @@ def convert_events(
     match_columns: Callable[[Any, str], list[int] | None],
     name: str = "rows",
 ) -> tuple[Any, IdMap | None]:
-    """Validate the rows of users, given as a matrix or a table, and convert them to CSR. Return (events, user_ids).
+    """Convert the rows of users, given as a matrix or a table with ids, to validated CSR rows over the model's items.
+    Return (events, user_ids).
 
     events have shape (k, n_items). `user_ids` is None if the rows are a matrix. Unknown items of a table are ignored.
     `match_columns(rows, name)` matches the named columns of a matrix with the items, as ``column_order`` does.
@@ -220,7 +228,7 @@ def _are_strings(rows: Any) -> bool:
 
 
 def table_to_csr(table: Triples, item_columns: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
-    """Convert a table of users, items and values to CSR (users, n_items), with one row per user.
+    """Convert a table of (user, item, value) lines to a CSR matrix (users, n_items) that has one row for each user.
 
     Item i of the table is in column item_columns[i]. Error messages name the ids of the user and the item. Without
     values a pair counts 1, however often it occurs: repetitions of a few pairs would dominate all others.
@@ -267,7 +275,7 @@ def convert_exclusions(exclude: Any, user_ids: IdMap | None, model_ids: IdMap | 
 
 
 def ids_to_columns(values: Any, model_ids: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
-    """Convert items, which are ids if the model has ids, to column indices (k,).
+    """Convert items that the user gives, as ids or as column indices, to column indices (k,).
 
     Raise IndexError, or KeyError for ids, if an item is unknown.
     """

@@ -60,7 +60,9 @@ RETAINED_PREFIX = "kept"
 
 
 class FittedItems(NamedTuple):
-    """Fitted item weights, with the ridge penalty, the record of its choice and the weight of random walks."""
+    """Result of fitting the item weights: the weights, the ridge penalty with the record of its choice, and the weight
+    of random walks.
+    """
 
     weights: ItemWeights
     ridge: float
@@ -69,7 +71,9 @@ class FittedItems(NamedTuple):
 
 
 class ItemLearner(HeldOutLearner, abstract=True):
-    """Base class of item recommenders that learn in one pass over users' rows and can be merged and saved."""
+    """Base class of SketchedEASE that learns. It accumulates a sketch, exact sums and samples of users in one pass over
+    users' rows, and can be merged and saved.
+    """
 
     sketch_size: int = integer(default=256, at_least=2, below=MOST_SIZE, kw_only=False)
     ridge: float | None = real(default=None, low_open=True)
@@ -200,7 +204,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
 
     def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
-        """Update sums, reservoir, retained users and sketch with validated CSR rows.
+        """Learn validated CSR rows: update the sums of squares, the reservoir, the retained users and the sketch, all
+        or none.
 
         New items, in additional columns at the end, enlarge the model. `ids` are the ids of all columns. A failure
         leaves the model unchanged.
@@ -234,7 +239,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @property
     def _max_retained_events(self) -> int:
-        """Largest number of events to retain for random walks; 0 if the weight of walks would not be chosen."""
+        """Largest number of events of users that are retained for random walks. It is 0 if this model does not use
+        walks.
+        """
         return self.kept_events if self.ridge is None and self.reservoir_size else 0
 
     def _has_names(self, n_items: int) -> bool:
@@ -244,7 +251,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
     def _row_weights(
         self, squares: NDArray[np.float64], sample_weight: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """Compute the weight (x'x)^-activity_power of every row, times its sample weight. Return (k,).
+        """Return the weight of every row (k,) in the model: (x'x)^-activity_power times its sample weight. `squares`
+        are the x'x.
 
         `squares` (k,) are the x'x. ValueError if the dtype of the sketch cannot represent a weighted row.
         """
@@ -264,7 +272,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return weights
 
     def _faded_attributes(self, factor: float) -> dict[str, Any]:
-        """Return the attributes {name: value} that change if all earlier weights are multiplied by `factor`."""
+        """Return {name: new value} of the attributes that ``fade`` must replace when all earlier weights are multiplied
+        by `factor`.
+        """
         assert self._squares is not None
         return {
             "_squares": self._squares * factor,
@@ -306,7 +316,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         )
 
     def _with_moved_items(self, item_columns: NDArray[np.int64], width: int) -> Self:
-        """Return a copy of the model with its items moved to other columns: item i to column item_columns[i].
+        """Return a copy of the model for a catalogue with more items: item i moves to column item_columns[i] of `width`
+        columns.
 
         The copy has `width` columns and no ids.
         """
@@ -322,13 +333,16 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     # -- item weights ----------------------------------------------------------------------------------------------
     def _decayed_square_sums(self) -> NDArray[np.float64]:
-        """Return the decayed sums of squares of the columns (items,). ValueError before the first rows."""
+        """Return the sum of squares of each column (items,), decayed to the present. ValueError before the first
+        rows.
+        """
         if self._squares is None:
             raise ValueError("the model has seen no rows: call update first")
         return self._squares * column_decay_factor(self.decay, self._n)
 
     def _decayed_retained_users(self, *, arrival: int | None = None) -> tuple[HeldOut, ...]:
-        """Return the users that are retained for random walks, as groups of rows with decayed weights.
+        """Return the users that are retained for random walks, with weights decayed to the present, as a tuple of
+        reservoirs.
 
         `arrival` replaces their row numbers, if the rows continue in another stream.
         """
@@ -336,14 +350,16 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return retained.map_groups(lambda users: users.apply_decay(self.decay, self._n, row_number=arrival)).groups
 
     def _fitted(self) -> FittedItems:
-        """Return the fitted item weights. They are computed at the first call after an update and then cached."""
+        """Return the fitted item weights, from which recommendations are computed. They are cached until the next
+        update.
+        """
         if self._last is None:
             self._last = self._read_out(self._decayed_square_sums(), self._decayed_reservoir())
             self._warn_if_short(self._last)
         return self._last
 
     def _warn_if_short(self, fitted: FittedItems) -> None:
-        """Warn once if the sketch is too small: its error bound exceeds the regularisation of the median item.
+        """Warn, once for a model, if the sketch is too small for its items, and recommend a larger size.
 
         All weights come from (X'X + D)^-1, which an error of at most E in X'X changes by a factor of at most 1 + E / D.
         The bound decreases at least as 1 / l, which gives the recommended size. There is no warning if walks have a
@@ -367,7 +383,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @one_blas_thread
     def _read_out(self, squares: NDArray[np.float64], reservoir: HeldOut) -> FittedItems:
-        """Choose the ridge penalty and the walk weight, and compute the item weights.
+        """Choose the ridge penalty and the walk weight, then compute the item weights. Return all of them.
 
         `squares` (items,) are the decayed sums of squares of the columns, and `reservoir` holds the held-out users.
         """
@@ -380,14 +396,15 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return FittedItems(weights, ridge, path, weight)
 
     def _walks(self, groups: Sequence[HeldOut]) -> Walks:
-        """Compute the transition matrices of random walks over all users of the given groups."""
+        """Return the random walks over all users of the given groups, as a pair of transition matrices."""
         users = held_out.merge_reservoirs(groups)
         return compute_walks(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
 
     def _choose_ridge_and_walk_weight(
         self, squares: NDArray[np.float64], reservoir: HeldOut, retained: Sequence[HeldOut]
     ) -> tuple[float, RidgePath | None, float]:
-        """Choose the ridge penalty and the weight of random walks by the NDCG of held-out users.
+        """Choose the ridge penalty and the weight of random walks that rank the hidden items of held-out users best (by
+        NDCG).
 
         These users are excluded from the sums and the sketch meanwhile. Return (ridge, path of tried ridges or None,
         walk weight). A ridge that the caller has set is kept, and with too few held-out users the starting ridge and
@@ -428,7 +445,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @one_blas_thread
     def _choose_ridge(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
-        """Choose the ridge penalty by the NDCG of hidden items of the given users. Return all that were tried.
+        """Choose the ridge penalty that ranks the hidden items of the given users best (by NDCG). Return all penalties
+        that were tried.
 
         Candidates are `ridges`, or the grid of ``search_ridge`` if they are None.
         """
@@ -444,7 +462,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         )
 
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
-        """Approximate X'X by a low-rank matrix plus a diagonal, from the sketch and the given held-out users.
+        """Return an approximation of X'X by a low-rank matrix plus a diagonal, made from the sketch and the given
+        held-out users. The model does not change.
 
         The diagonal of the approximation equals `squares` (items,), the exact sums of squares of the columns, plus the
         term of dropout.
@@ -542,5 +561,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
 
 def _starting_ridge(squares: NDArray[np.float64]) -> float:
-    """Return the ridge penalty at which the search starts, or 1 for a model without events."""
+    """Return the ridge penalty with which a search starts, in proportion to the mean sum of squares of a column. It is
+    1 for a model without events.
+    """
     return START_RIDGE * float(squares[squares > 0].mean()) if squares.any() else 1.0

@@ -44,7 +44,8 @@ from fastsketch.sketching._read_out import reads_by_feature
 
 # -- a model of X'X ----------------------------------------------------------------------------------------------------
 def approximate_gram(engine: AnyEngine, squares: Matrix) -> GramModel:
-    """Approximate X'X by a low-rank matrix plus a diagonal, from the sketch in an engine. The engine is modified.
+    """Return an approximation of X'X by a low-rank matrix plus a diagonal, made from the sketch in an engine. The
+    engine is changed and must not be used afterwards.
 
     `squares` (items,) are the exact sums of squares of the columns, which the approximation has as its diagonal.
     """
@@ -64,7 +65,9 @@ def approximate_gram(engine: AnyEngine, squares: Matrix) -> GramModel:
 
 
 def transposed_sketch(engine: AnyEngine) -> NDArray[Any]:
-    """Return the transposed sketch (items, t), with one row per item. The engine is modified."""
+    """Return the transposed sketch (items, t), with one row per item. The engine is changed and must not be used
+    afterwards.
+    """
     if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
         return np.ascontiguousarray(by_column(engine, engine.reduce()).T)
     width = engine.columns().shape[1]
@@ -123,7 +126,8 @@ def top_scores(scores: NDArray[Any], n: int, exclusions: Sequence[Any] = (), **o
 
 
 class ItemWeights(NamedTuple):
-    """Item-to-item weights of EASE in factored form, optionally with weights of random walks.
+    """Item-to-item weights of the recommender EASE. They are stored as factors of low rank, so that no items x items
+    matrix is formed, with optional random walks.
 
     The weight of item i in the score of item j is inverse_diagonal_i (Z_i' M Z_j) gain_j, plus that of walks, and 0
     for i = j.
@@ -141,7 +145,8 @@ class ItemWeights(NamedTuple):
         return len(self.z)
 
     def project(self, rows: Any) -> NDArray[Any]:
-        """Project CSR rows to the low-dimensional space in which scores are inner products.
+        """Project CSR rows of events to the low-dimensional space in which item scores are inner products. Return the
+        projections.
 
         For X (k, items) it is X D^-1 Z M (k, t); scores are its products with Z', times gain.
         """
@@ -204,7 +209,7 @@ class ItemWeights(NamedTuple):
 
 
 def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
-    """Compute the item weights of EASE for a ridge penalty.
+    """Return the item-to-item weights of EASE at a ridge penalty, given an approximation of X'X.
 
     The ridge is in squared units of the rows. This takes 4 items t^2 flops for every ridge: D differs from item to
     item, so that no decomposition can be reused.
@@ -250,7 +255,9 @@ class RidgePath(NamedTuple):
 
 
 class RidgeTrial(NamedTuple):
-    """Held-out users, whose items are split into shown and hidden ones, and the approximation of X'X to score them."""
+    """Data with which ridge penalties are compared: held-out users, each with shown and hidden items, and the X'X of
+    all other users.
+    """
 
     gram: GramModel
     shown: Any  # CSR (k, items)
@@ -258,7 +265,7 @@ class RidgeTrial(NamedTuple):
     open_items: NDArray[np.int32]
 
     def scores(self, ridge: float) -> NDArray[np.float64]:
-        """Compute the NDCG@20 of every held-out user for a ridge penalty."""
+        """Return the NDCG@20 with which the hidden items of every held-out user are ranked at a ridge penalty."""
         weights = item_weights(self.gram, ridge)
         projected, shown_structure = weights.project(self.shown), csr_structure(self.shown)
         items, _ = top_products(
@@ -267,7 +274,9 @@ class RidgeTrial(NamedTuple):
         return ndcg_at(items, self.hidden)
 
     def choose_walk_weight(self, ridge: float, walks: Walks) -> float:
-        """Choose the weight of random walks with the best NDCG@20, one of ``WALK_WEIGHTS``; ties go to the smallest."""
+        """Return the weight of random walks, one of ``WALK_WEIGHTS``, that ranks the hidden items best at this ridge
+        penalty. Of equal ones it is the smallest.
+        """
         weights, step = item_weights(self.gram, ridge), max(1, MAX_SCORES // len(self.gram.z))
         values_by_weight: list[list[NDArray[np.float64]]] = [[] for _ in WALK_WEIGHTS]
         for start in range(0, self.shown.shape[0], step):
@@ -283,7 +292,8 @@ class RidgeTrial(NamedTuple):
 
 
 def split_items(users: HeldOut, share: float) -> Split:
-    """Split each user's items at random into hidden and shown ones. Both parts have at least one item.
+    """Split each user's items at random into shown and hidden ones, with at least one of both. Recommendations from the
+    shown items are judged by the hidden ones.
 
     `share` is that of the hidden items. Return Split(shown, hidden).
     """
@@ -296,14 +306,15 @@ def split_items(users: HeldOut, share: float) -> Split:
 
 
 def evaluate_ridges(trial: RidgeTrial, ridges: Sequence[float]) -> RidgePath:
-    """Compute the NDCG of each given ridge penalty and choose the best. Ties go to the largest."""
+    """Return the mean NDCG of each given ridge penalty, and choose the best one. Of equal ones it is the largest."""
     evaluated = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
     best = max(range(len(evaluated)), key=lambda i: (evaluated[i][1].mean(), i))
     return _ridge_path(evaluated, best)
 
 
 def search_ridge(trial: RidgeTrial, unit: float) -> RidgePath:
-    """Choose a ridge penalty by hill climbing on a geometric grid.
+    """Search for the ridge penalty with the best NDCG by hill climbing on a geometric grid. Return all penalties that
+    were tried.
 
     The grid has steps of sqrt(10) and starts at three times `unit`. The ridge with the best NDCG is chosen; ties go to
     the largest.
@@ -321,7 +332,9 @@ def search_ridge(trial: RidgeTrial, unit: float) -> RidgePath:
 
 
 def _ridge_path(evaluated: list[tuple[float, NDArray[np.float64]]], best_index: int) -> RidgePath:
-    """Collect (ridge, NDCG of each user) pairs in a RidgePath; the pair at `best_index` is the chosen one."""
+    """Return pairs (ridge, NDCG of each user) as a RidgePath with means and standard errors. The pair at `best_index`
+    is the choice.
+    """
     ridges, values = zip(*evaluated, strict=True)
     scores, errors = np.array([v.mean() for v in values]), np.array([standard_error(v) for v in values])
     return RidgePath(ridges[best_index], np.array(ridges), scores, errors, len(values[0]))

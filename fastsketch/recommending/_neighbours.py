@@ -26,7 +26,8 @@ MAX_GROUPS = 128
 
 @dataclass(frozen=True, eq=False)
 class RetainedUsers:
-    """Bottom-k random sample of users, with their rows of events, for the random walks.
+    """Random sample of users whose rows are stored completely, for random walks. It is a bottom-k sample: the users
+    with the smallest random keys.
 
     The rows are stored in several groups. The random keys of all users are below `limit`. Immutable: methods return new
     objects, and arrays are never written to.
@@ -37,7 +38,8 @@ class RetainedUsers:
     n_events: int = 0  # of all groups
 
     def add_users(self, users: HeldOut, max_events: int) -> "RetainedUsers":
-        """Add users whose keys are below the limit, and return the new sample.
+        """Return a sample that also contains the given users with keys below the limit. It is truncated if it has
+        become too large.
 
         The sample is truncated to `max_events` events once it has more than twice as many. The given rows are copied.
         """
@@ -59,7 +61,7 @@ class RetainedUsers:
         return enlarged if enlarged.n_events <= 2 * max_events else enlarged.truncate(max_events)
 
     def map_groups(self, function: Callable[[HeldOut], HeldOut]) -> "RetainedUsers":
-        """Apply a function to every group of the sample. Return a new sample."""
+        """Return a sample in which every group of users is replaced by the result of `function` for it."""
         return replace(self, groups=tuple(function(group) for group in self.groups))
 
     def truncate(self, max_events: int) -> "RetainedUsers":
@@ -78,7 +80,9 @@ Steps = tuple[Array, Array, Array, Array, Array, Array]
 
 
 class Walks(NamedTuple):
-    """Transition matrices of random walks from items to users, and from users to items."""
+    """Random walks from the items of a user to other users, and on to their items, as two sparse transition matrices.
+    They score items (RP3beta).
+    """
 
     to_users: Any  # T (items, users)
     to_items: Any  # F (users, items)
@@ -105,7 +109,7 @@ class Walks(NamedTuple):
 
 
 def create_walks(to_users: Any, to_items: Any, diagonal: NDArray[Any]) -> Walks:
-    """Create Walks from the two transition matrices. Their arrays are converted once for the kernel.
+    """Return Walks with the given transition matrices, in the form that the compiled kernel reads.
 
     `diagonal` is the diagonal of the product of the matrices.
     """
@@ -114,7 +118,7 @@ def create_walks(to_users: Any, to_items: Any, diagonal: NDArray[Any]) -> Walks:
 
 
 def compute_walks(users: HeldOut, *, activity_power: float, popularity_power: float) -> Walks:
-    """Compute the transition matrices of random walks over the given users.
+    """Return the random walks over the given users: transition matrices from items to users and back.
 
     Scores are divided by the popularity of the item to the power `popularity_power`. The weights of the users contain
     (x'x)^-activity_power, which is divided out.

@@ -150,20 +150,24 @@ class Comparison(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """The approximation S of A'A / (sum of weights) in a sketch, as a matrix or as a factor B with S = B'B."""
+    """Second-moment matrix S = A'A / (sum of weights) of a sketch. It is stored as S itself, or as a factor B with S =
+    B'B if that is smaller.
+    """
 
     gram: Matrix | None  # S (d, d) of an exact sketch
     rows: Matrix | None  # B (r, d) of other sketches, S = B'B
 
     @classmethod
     def from_sketch(cls, sketch: FrequentDirections) -> Self:
-        """Compute the second moments of a sketch that has seen rows."""
+        """Return the second moments that a sketch approximates. The sketch must have seen rows."""
         if sketch._is_exact():
             return cls(sketch.gram() / sketch.total_weight, None)
         return cls(None, sketch.sketch().astype(np.float64) / np.sqrt(sketch.total_weight))
 
     def project(self, basis: Matrix | None) -> Matrix:
-        """Compute Q S Q' for an orthonormal basis Q (rows). Return S itself if the basis is None."""
+        """Return Q S Q' for an orthonormal basis Q (rows), the second moments in that basis; S itself if the basis is
+        None.
+        """
         if self.gram is not None:
             # Q S Q'
             return self.gram if basis is None else basis @ self.gram @ basis.T
@@ -181,7 +185,8 @@ class Moments(NamedTuple):
 
 
 class ComparedSketch(NamedTuple):
-    """Summary of one of two compared sketches: second moments S with error bounds, leading directions and mean.
+    """Summary of one of the two sketches that are compared: second moments with error bounds, leading directions and
+    mean.
 
     S - under I <= A'A <= S + over I, all divided by the sum of the weights.
     """
@@ -195,7 +200,9 @@ class ComparedSketch(NamedTuple):
     mean: Matrix | None
 
     def share_outside(self, vt: Matrix) -> tuple[float, float]:
-        """Bound the share of the variance outside the span of orthonormal rows vt (r, d). Return (lower, upper)."""
+        """Return guaranteed bounds (lower, upper) on the fraction of the variance outside of the span of orthonormal
+        rows vt (r, d).
+        """
         # trace(V S V')
         inside_variance = float(np.trace(self.moments.project(vt)))
         low, high = inside_variance - len(vt) * self.under, inside_variance + len(vt) * self.over
@@ -204,7 +211,9 @@ class ComparedSketch(NamedTuple):
 
 
 def _summarise(sketch: FrequentDirections, name: str) -> ComparedSketch:
-    """Compute the ComparedSketch of a sketch. ValueError, with `name`, if it has no rows or has a compressor."""
+    """Return a sketch's second moments, error bounds, directions and mean for a comparison. ValueError, with `name` in
+    the message, if it cannot be compared.
+    """
     if sketch.compressor is not None:
         raise ValueError(f"{name} has a compressor: of what a random map does to its rows nothing is certain")
     weight = sketch.total_weight
@@ -329,7 +338,8 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
 
 
 def _sketch_and_blocks(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDirections]]:
-    """Convert an argument of ``compare`` to (sketch of all rows, list of sketches of its blocks).
+    """Convert an argument of ``compare`` to a sketch of all rows and a list of sketches of its blocks, which p-values
+    need.
 
     A single sketch has no blocks. TypeError or ValueError for other arguments.
     """
@@ -350,7 +360,8 @@ def _sketch_and_blocks(value: Any, name: str) -> tuple[FrequentDirections, list[
 
 
 def _have_similar_weights(blocks: Sequence[list[FrequentDirections]]) -> bool:
-    """Return True if the blocks of both sides have about the same median weight.
+    """Return True if permutations of the blocks are meaningful because the blocks of both sides have about the same
+    median weight.
 
     Otherwise warn that there are no p-values.
     """
@@ -365,7 +376,9 @@ def _have_similar_weights(blocks: Sequence[list[FrequentDirections]]) -> bool:
 
 
 def _matched_names(sketch_a: FrequentDirections, sketch_b: FrequentDirections) -> tuple[str, ...] | None:
-    """Return the column names of two sketches. ValueError if columns or centring differ."""
+    """Return the common column names of two sketches. ValueError if they cannot be compared, because columns or
+    centring differ.
+    """
     if sketch_a.center != sketch_b.center:
         raise ValueError(f"a has center={sketch_a.center}, b has center={sketch_b.center}: they say different things")
     if None not in (sketch_a.n_features, sketch_b.n_features) and sketch_a.n_features != sketch_b.n_features:
@@ -376,7 +389,8 @@ def _matched_names(sketch_a: FrequentDirections, sketch_b: FrequentDirections) -
 def _pooled_directions(
     sketch_a: FrequentDirections, sketch_b: FrequentDirections, blocks: Sequence[list[FrequentDirections]]
 ) -> Matrix:
-    """Compute the leading directions of the rows of both sketches together, at most MAX_DIRECTIONS of them.
+    """Return the leading directions of the rows of both sketches together, at most MAX_DIRECTIONS. Permutations compare
+    the blocks in them.
 
     Blocks are merged alternately from one side and the other. If the two merged sketches were merged, their directions
     would fit the noise of their own side, and find it again there.
@@ -395,7 +409,9 @@ def _pooled_directions(
 
 
 def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix | None:
-    """Return an orthonormal basis of the rows of both sketches, or None if working with all columns is as cheap."""
+    """Return an orthonormal basis of the span of both sketches, in which a comparison is cheaper. Return None if it
+    would not be.
+    """
     d = summary_a.vt.shape[1]
     if (
         summary_a.moments.gram is not None
@@ -409,7 +425,8 @@ def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix
 def _permutation_p_values(
     blocks: Sequence[list[FrequentDirections]], leading: Matrix, n: int, permutations: int, seed: int
 ) -> tuple[float, Matrix]:
-    """Compute permutation p-values by assigning blocks to the two sides at random.
+    """Return permutation p-values of the changes between two sketches. Blocks are assigned to the two sides at random,
+    and the changes are computed again.
 
     Return the p-value of any change, and those of the n largest changes. The blocks' moments are restricted to the
     directions `leading` (q, d), which must not depend on the sides.
@@ -453,12 +470,12 @@ def _permutation_p_values(
 
 
 def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
-    """Return, for each value, the share of the ascending numbers that are at least as large, up to rounding."""
+    """Return for each value the fraction of the ascending numbers that are at least as large, as a p-value."""
     return 1.0 - np.searchsorted(ascending, values * (1.0 - 1e-9)) / len(ascending)
 
 
 def whitening(moments: Matrix) -> Matrix:
-    """Compute a whitening matrix W, with W M W' = I for the second moments M.
+    """Return a whitening matrix W for the second moments M: W M W' = I.
 
     Directions in which M is only rounding error are dropped.
     """

@@ -95,7 +95,8 @@ class Alarm(NamedTuple):
 
 
 def rows_from_dicts(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
-    """Convert a dict {column name: number}, or a list of such dicts, to (column names, lists of values).
+    """Convert rows given as a dict {column name: number}, or as a list of such dicts, to (column names, lists of
+    values). Return None if rows are not dicts.
 
     Return None for other rows. Every dict must have the same names as `names`, or as the first dict if `names` is None;
     ValueError otherwise.
@@ -155,7 +156,9 @@ MAX_BYTES = 2**32
 
 
 class BlockHistory(NamedTuple):
-    """An immutable summary of the completed blocks of a DriftMonitor."""
+    """Everything that a DriftMonitor knows about completed blocks: the reference, statistics of later blocks, and
+    alarms. Changes create a new object.
+    """
 
     n_rows: int
     start: int  # first row of the reference
@@ -261,14 +264,16 @@ class DriftMonitor(Model):
 
     @property
     def _n_permutations(self) -> int:
-        """Number of permutations of a test: the reciprocal of its level."""
+        """Number of permutations of one test, which follows from ``run_length``. A change is reported if none of them
+        deviates as much.
+        """
         # reciprocal of the level of a test. Of the streams that do not change 2 DEPENDENCE_LEVEL get longer blocks, and
         # with them a second chance of a false alarm.
         return int(self.run_length / (1.0 - 2.0 * DEPENDENCE_LEVEL))
 
     @property
     def _n_first(self) -> int:
-        """Number of first blocks of the reference, from which the compared statistics are chosen."""
+        """Number of blocks at the start of the reference from which the monitor chooses what it compares."""
         return self.reference // 3
 
     @property
@@ -300,7 +305,7 @@ class DriftMonitor(Model):
         return self._n_blocks(self._history) >= self.reference
 
     def _not_armed_because(self) -> str | None:
-        """Return a message that says why the reference is not complete yet, or None if it is complete."""
+        """Return the reason, for messages, why the reference is not complete yet. Return None if it is complete."""
         history = self._history
         n_needed = history.span * self.reference
         if (missing := n_needed - (history.n_rows - history.start)) <= 0:
@@ -431,7 +436,7 @@ class DriftMonitor(Model):
         return (history.n_rows - history.start) // history.span
 
     def _n_held_rows(self, history: BlockHistory) -> int:
-        """Return how many of the latest rows in completed blocks after the reference are held in memory."""
+        """Return how many rows of completed blocks after the reference are stored, for ``sides`` of an alarm."""
         return max(0, min(history.n_rows - history.start - self.reference * history.span, MAX_HELD_BLOCKS * self.every))
 
     @changes
@@ -457,7 +462,8 @@ class DriftMonitor(Model):
         return self
 
     def _add_block(self, history: BlockHistory, rows: Any) -> BlockHistory:
-        """Add a completed block, the last history.span of these rows, to the history.
+        """Add a completed block to the history: to the reference, or by comparing it with the reference. Return the new
+        history.
 
         Return the new history, with an alarm if the block raises one.
         """
@@ -485,7 +491,8 @@ class DriftMonitor(Model):
         return history
 
     def _choose_coordinates(self, history: BlockHistory) -> BlockHistory:
-        """Choose the coordinates in which later blocks are compared, from the first third of the reference.
+        """Choose the columns and directions in which later blocks will be compared, from the first third of the
+        reference. Return the new history.
 
         Return the new history.
         """
@@ -495,7 +502,8 @@ class DriftMonitor(Model):
         return self._restart_if_dependent(history._replace(first=along, coordinates=coordinates), along)
 
     def _restart_if_dependent(self, history: BlockHistory, *values: Floats) -> BlockHistory:
-        """Begin a new reference if consecutive blocks are correlated; otherwise return the history unchanged.
+        """Test whether consecutive blocks are correlated, which would cause false alarms. If so, return a history with
+        a new reference of longer blocks, else the history unchanged.
 
         `values` are tables of statistics of blocks. The rows of this decision are not compared afterwards, so that
         false alarms do not become more frequent. Before the first alarm blocks become twice as long, up to
@@ -531,7 +539,8 @@ class DriftMonitor(Model):
         return BlockHistory(n, n, span, alarms=history.alarms, sides=history.sides)
 
     def _test_latest_blocks(self, history: BlockHistory, latest: int, rows: Any) -> BlockHistory:
-        """Test whether the `latest` last blocks differ from all others. Return the new history.
+        """Test whether the last `latest` blocks differ from all others. Return the new history, with an alarm if they
+        do.
 
         If they do, it has a new alarm and an empty reference.
         """

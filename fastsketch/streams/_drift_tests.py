@@ -34,7 +34,7 @@ N_DEPENDENCE_PERMUTATIONS, DEPENDENCE_LEVEL = 499, 0.01
 
 
 class Family(NamedTuple):
-    """A group of a block's statistics, positions [begin, end), that is tested jointly.
+    """A group of statistics of a block, at positions [begin, end), that are tested together.
 
     The test uses the mean square of the group if `by_mean_square`, otherwise its largest deviation.
     """
@@ -46,7 +46,8 @@ class Family(NamedTuple):
 
 
 class PermutationResult(NamedTuple):
-    """Result of a permutation test: how many random orders of the blocks deviate less.
+    """Result of a permutation test: the number of random orders that were less extreme than the true one, and where the
+    true one deviates most.
 
     `length` and `family` are the number of latest blocks and the index of the group of statistics that deviate most.
     """
@@ -57,7 +58,9 @@ class PermutationResult(NamedTuple):
 
 
 def latest_lengths(n_latest: int) -> Places:
-    """Return the numbers of latest blocks to compare with all others: 3, 4, 6, 9 and so on, up to `n_latest`."""
+    """Return the numbers of latest blocks that are compared with all earlier ones: 3, 4, 6, 9 and so on, up to
+    `n_latest`.
+    """
     out = [MIN_BLOCKS]
     while (longer := int(LENGTH_RATIO * out[-1])) <= n_latest:
         out.append(longer)
@@ -65,7 +68,7 @@ def latest_lengths(n_latest: int) -> Places:
 
 
 def standardised(table: Floats) -> Floats:
-    """Standardise each column of a table of block statistics by its median and spread, and clip outliers.
+    """Return a table of block statistics with each column standardised by its median and spread. Outliers are clipped.
 
     Constant columns become 0. The table is not changed.
     """
@@ -90,7 +93,8 @@ def _medians(columns: Floats) -> Floats:
 
 
 def deviations(z: Floats, orders: Places, lengths: Places) -> Floats:
-    """Average the first blocks of each given order, and divide the averages by their standard deviation.
+    """Return how much the mean of the first blocks differs from 0, in standard deviations, for each order of the blocks
+    and each number of first blocks.
 
     Statistics z are (w, f), orders (p, w) permutations of the blocks; `lengths` says how many of the first blocks are
     averaged. Return (p, len(lengths), f).
@@ -102,7 +106,8 @@ def deviations(z: Floats, orders: Places, lengths: Places) -> Floats:
 
 
 def deviation_sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
-    """Measure how far each group of statistics deviates. Return (..., groups).
+    """Return one number for each group of statistics that measures how far the group deviates. The numbers of different
+    groups can be compared.
 
     It is the mean square of the group, or its largest absolute value, transformed such that the two can be compared:
     for independent normal statistics both have an almost normal distribution. The cube root of a mean square has one
@@ -116,7 +121,8 @@ def deviation_sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
 
 
 def _quantile_of_largest(group: Floats) -> Floats:
-    """Return the standard normal quantile of the largest absolute value of each row of a group, (..., f) to (...).
+    """Return the standard normal quantile of the largest absolute value in each row of a group, so that groups of
+    different size can be compared.
 
     Its probability is that of f independent normal variables that are all smaller.
     """
@@ -128,20 +134,21 @@ def _quantile_of_largest(group: Floats) -> Floats:
 
 
 def random_permutations(seed: int, moment: int, batch: int, n: int, width: int) -> Places:
-    """Draw n random permutations of `width` blocks, one per row. (moment, batch) selects the random numbers."""
+    """Return n random permutations of `width` blocks, one in each row. They depend on seed, moment and batch only."""
     raw = raw_numbers(seed, Key.ALARM, moment, batch, n * width)
     return np.argsort(raw.reshape(n, width), axis=1)
 
 
 def latest_first(n: int) -> Places:
-    """Return the permutation of n blocks that puts the latest block first, as an array with one row."""
+    """Return the order of n blocks in which the latest comes first, as an array with one row."""
     return np.arange(n)[np.newaxis, ::-1]
 
 
 def permutation_test(
     table: Floats, n_latest: int, families: tuple[Family, ...], n_permutations: int, seed: int, moment: int
 ) -> PermutationResult:
-    """Test whether the latest blocks differ from the others, by permutations of all blocks.
+    """Test whether the latest blocks differ from the others. The true order of the blocks is compared with random
+    permutations of it.
 
     Count random permutations, at most `n_permutations`, until one deviates as much as the order of the stream. `table`
     (w, f) has the statistics of the blocks, of which at most `n_latest` are compared; `moment` selects the random
@@ -176,7 +183,9 @@ def permutation_test(
 
 
 def likeliest_length(table: Floats, n_latest: int, family: Family) -> int:
-    """Estimate how many of the latest blocks have changed: the number at which the statistics deviate most."""
+    """Return an estimate of how many of the latest blocks have changed: the number at which their statistics deviate
+    most.
+    """
     lengths = np.arange(1, n_latest + 1)
     deviating = deviations(standardised(table), latest_first(len(table)), lengths)
     return 1 + int(np.argmax(deviation_sizes(deviating, (family,))))
@@ -218,7 +227,9 @@ MAX_VALUE = 1e100
 
 
 class Coordinates(NamedTuple):
-    """The coordinates in which blocks are compared: selected columns, a centre, a scale and leading directions."""
+    """What is compared of each block: which columns, which directions, and the centre and scale of rows. It is fixed by
+    the first blocks.
+    """
 
     watched: Places  # (k,) columns that are watched individually
     centre: Floats  # (d,)
@@ -228,7 +239,7 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def from_sketch(cls, sketch: FrequentDirections) -> Self:
-        """Compute the coordinates from a sketch of the first blocks.
+        """Choose columns, directions, centre and scale from a sketch of the first blocks, and return them.
 
         These are mean, scale, leading directions, and the columns of largest variance.
         """
@@ -243,7 +254,7 @@ class Coordinates(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """Return where each group of statistics ends in the feature vector of a block.
+        """Return the positions at which the groups of statistics end in the feature vector of a block.
 
         These are means, variances, means along directions, their covariances, and the variance outside of them.
         """
@@ -253,7 +264,7 @@ class Coordinates(NamedTuple):
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Return the groups of a block's statistics that are tested jointly, without empty groups."""
+        """Return the groups of statistics that are tested together. Empty groups are left out."""
         means, variances, along, inside, outside = self.ends
         groups = [
             Family("columns", 0, means, by_mean_square=False),
@@ -266,7 +277,7 @@ class Coordinates(NamedTuple):
         return tuple(family for family in groups if family.begin < family.end)
 
     def features(self, rows: Any) -> Floats:
-        """Compute the feature vector of a block of rows.
+        """Return the feature vector of a block of rows: the statistics by which blocks are compared.
 
         These are means, log variances, and covariances along the leading directions.
         """
@@ -295,7 +306,7 @@ class Coordinates(NamedTuple):
         return np.clip(np.concatenate(parts), -MAX_VALUE, MAX_VALUE)
 
     def watched_for_dependence(self, table: Floats) -> tuple[Floats, Floats]:
-        """Return the statistics that are tested for correlation between blocks.
+        """Return two tables with the statistics in which correlation between consecutive blocks is tested.
 
         These are means along directions, and log variances of columns.
         """
@@ -303,7 +314,7 @@ class Coordinates(NamedTuple):
         return table[:, variances:along], table[:, means:variances]
 
     def most_changed_columns(self, table: Floats, length: int, score: str) -> list[tuple[int, str, float, float]]:
-        """Find the columns that changed most in the `length` latest blocks of a table of statistics.
+        """Return the columns whose mean or variance changed most in the latest `length` blocks, for an alarm.
 
         They are those whose own mean or variance deviates significantly; where none does and the directions deviate,
         those with large entries in the direction whose variance changed most. Return a list of (column, what, before,
@@ -333,8 +344,8 @@ class Coordinates(NamedTuple):
         return [(int(column), MOMENTS[2], variance_before, variance_after) for column in _largest_indices(weights, 0.0)]
 
     def _moment_of(self, features: Floats, f: int) -> float:
-        """Convert statistic f of a block, the mean or log variance of a column, to a mean or variance in the scale of
-        the rows.
+        """Convert statistic number f of a block, a column's scaled mean or log variance, to the original units of the
+        rows.
         """
         k, value = len(self.watched), float(features[f])
         if f < k:
@@ -343,7 +354,7 @@ class Coordinates(NamedTuple):
 
 
 def _symmetric(upper: Floats, c: int) -> Floats:
-    """Create a symmetric c x c matrix from the entries of its upper triangle."""
+    """Return the symmetric c x c matrix with the given entries in its upper triangle."""
     out = np.zeros((c, c))
     out[np.triu_indices(c)] = upper
     return out + np.triu(out, 1).T

@@ -59,7 +59,8 @@ def microseconds_in(text: str, name: str) -> int:
 
 
 def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
-    """Convert one time per row to int64 microseconds since 1970. An error names the first row with an invalid time.
+    """Convert the times of rows to microseconds since 1970, int64 (n,). ValueError or TypeError names the first row
+    with an invalid time.
 
     Times are datetime64, seconds since 1970, ISO 8601 text or datetimes. Those without a time zone are taken as UTC.
     """
@@ -108,14 +109,15 @@ def _moment_of(value: Any, row: int) -> int:
 
 
 def joined(one: Any, two: Any) -> Any:
-    """Merge the second model into a copy of the first, and return it. If one of them is None, return the other."""
+    """Return a new model that merges two models. If one of them is None, return the other itself."""
     if one is None or two is None:
         return two if one is None else one
     return one.copy().merge(two)
 
 
 def merge_blocks(blocks: Mapping[int, bytes], end: int, n_blocks: int) -> list[Any]:
-    """Return at most three models whose merge covers the last `n_blocks` blocks before block `end`.
+    """Merge the saved models of the last `n_blocks` blocks before block `end` into at most three models, and return
+    these.
 
     Blocks are grouped into chunks of ceil(n_blocks / 2) by their numbers, so that the last n_blocks blocks lie in at
     most three chunks. The first chunk is merged from its last block to its first, the others from their first block to
@@ -140,14 +142,14 @@ MOST = 1 << 62  # a number of a block
 
 @dataclass(frozen=True)
 class Template:
-    """Recipe for creating the model of a block: where its class is defined, the class name, and the parameters."""
+    """Recipe from which a window creates the model of each block: class and parameters."""
 
     home: str
     kind: str
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def model(self, number: int = 0) -> Any:
-        """Create an empty model for a block. Models with different block numbers draw different random numbers."""
+        """Return an empty model for block `number`. Its random numbers differ from those of other blocks."""
         cls = _find_class(self.kind, self.home)
         if cls is None:
             raise ValueError(f"model is a {self.kind!r} of {self.home!r}, which is not known here")
@@ -156,8 +158,8 @@ class Template:
 
 
 def as_template(value: Any, name: str) -> Template:
-    """Convert an empty, mergeable model to a recipe for models with the same parameters. Raise TypeError or ValueError
-    for other models.
+    """Convert an empty model that the user gives to a recipe for models with the same parameters. TypeError or
+    ValueError if a window cannot use it.
     """
     if isinstance(value, Template):
         return value
@@ -268,8 +270,8 @@ class Window(Model):
 
     @reads
     def _window_model(self) -> Any:
-        """Merge the models of the window's blocks into a new model of all rows in the window. Before the first row it
-        is empty.
+        """Return a new model of all rows in the window, merged from the models of its blocks. It is empty before the
+        first row.
         """
         parts = [] if self._number is None else merge_blocks(self._blocks, self._number, self.blocks - 1)
         first, *others = [*parts, self._filling] if self._filling.n_rows or not parts else parts
@@ -412,7 +414,9 @@ class Window(Model):
         vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": dtype})
 
     def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any], k: int) -> None:
-        """Add rows that all belong to the current block to its model. `k` of them have a positive weight."""
+        """Let the model of the current block learn rows that all belong to this block. `k` of them have a positive
+        weight.
+        """
         n, before = self._n, self._filling.n_rows
         try:
             self._n = n + k
@@ -449,8 +453,8 @@ class Window(Model):
     def _with_closed(
         self, blocks: dict[int, bytes], block: Any, number: int | None, following: int
     ) -> dict[int, bytes]:
-        """Close a block: return the window's closed blocks with this one added, without those that block `following`
-        makes too old.
+        """Return the window's closed blocks after block `number` is closed too. Blocks that are too old once block
+        `following` starts are dropped.
         """
         if number is None:
             return blocks
@@ -462,13 +466,15 @@ class Window(Model):
 
     # -- blocks by their names -----------------------------------------------------------------------------------------
     def _begin_of(self, number: int) -> Any:
-        """Return the index of a block's first row, or the time at which the block begins."""
+        """Return the index of a block's first row, or the time at which it begins, by which users refer to the
+        block.
+        """
         begin = number * self._length
         return begin if isinstance(self.every, int) else np.datetime64(begin, "us")
 
     def _number_of(self, begin: Any) -> int:
-        """Return the number of the block that contains a given row or time. Raise ValueError if the window has no such
-        block.
+        """Return the internal number of the block that contains a given row index or time. ValueError if the window has
+        no such block.
         """
         whole = isinstance(self.every, int)
         number = (as_integer(begin, "begin", 0) if whole else int(as_moments([begin], 1)[0])) // self._length
@@ -589,8 +595,8 @@ class Window(Model):
 
 @contextlib.contextmanager
 def _counted_from(start: int) -> Generator[None]:
-    """Add `start` to the row number in a ValueError raised within the context, so that it counts from the batch's first
-    row.
+    """Add `start` to the row number in a ValueError that is raised inside the ``with`` block, so that it refers to the
+    whole batch.
     """
     try:
         yield
@@ -600,7 +606,7 @@ def _counted_from(start: int) -> Generator[None]:
 
 
 class Pieces:
-    """An iterable over the chunks of a source of rows, each with its targets, weights and times."""
+    """The chunks of a source of rows, each with the matching targets, weights and times, as an iterable."""
 
     def __init__(self, source: Source, beside: str, targets: Any, times: Any, sample_weight: Any) -> None:
         """Store a source of rows, and the targets, times and weights of all rows. `beside` says what the source's extra

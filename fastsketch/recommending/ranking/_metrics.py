@@ -344,7 +344,7 @@ def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tup
 
 
 def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return a mask of the relevant recommendations, and the number of relevant items of each user.
+    """Return a boolean mask of the recommendations that are relevant, and the number of relevant items of each user.
 
     The mask is (users, k).
     """
@@ -361,7 +361,9 @@ def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArra
 
 
 def _nan_without_relevant(n: NDArray[np.intp]) -> Values:
-    """Return NaN for users without relevant items and 0 for the others, to be added to a metric."""
+    """Return an array that is NaN for users without relevant items and 0 for others. Added to a metric, it marks users
+    for whom none is defined.
+    """
     return np.where(n > 0, 0.0, np.nan)
 
 

@@ -329,7 +329,7 @@ def _as_array(csr: Any) -> Any:
 
 
 def _with_times(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
-    """Return X as CSR with sorted rows, and the times of its entries in the same order."""
+    """Return X as CSR with sorted rows, and an array with the time of each of its entries in the same order."""
     if not is_sparse(X):
         raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
     if X.format not in ("csr", "csc", "coo"):
@@ -356,7 +356,8 @@ def row_indices(csr: Any) -> Indices:
 
 
 def select_smallest_in_rows(csr: Any, keys: NDArray[np.uint64], n_selected: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Select the n_selected[i] stored entries with the smallest keys of each row i of a CSR matrix.
+    """Return a mask of the stored entries of a CSR matrix that selects, in each row i, the n_selected[i] entries with
+    the smallest keys.
 
     keys has shape (nnz,). Return a mask (nnz,).
     """
@@ -379,8 +380,8 @@ def _select_entries(csr: Any, keep: NDArray[np.bool_]) -> Any:
 
 # -- choice ------------------------------------------------------------------------------------------------------------
 def _random_keys(seed: int, stream: int, n: int) -> NDArray[np.uint64]:
-    """Return n random 64-bit integers, one for each user or event of a split; different `stream` numbers are
-    independent.
+    """Return n random 64-bit integers, by which users or events are split. Different `stream` numbers give independent
+    integers.
     """
     return raw_numbers(as_seed(seed), Key.SPLIT, 0, stream, n)
 
