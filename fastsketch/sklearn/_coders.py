@@ -47,7 +47,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     random_state: int | np.random.RandomState | None = 0
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
-        """Encode checked rows in the form that the model's ``search`` takes."""
+        """Encode checked rows to the codes that the model's ``search`` takes, and return these."""
         raise NotImplementedError
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -125,7 +125,9 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     # -- neighbours ------------------------------------------------------------------------------------------------
 
     def _store_rows(self, X: Any, *, keep_rows: bool) -> None:
-        """Keep the rows of ``fit`` for ``kneighbors``, or only their codes with keep_rows=False."""
+        """Store the rows of ``fit``, so that ``kneighbors`` can search them and rank by exact distances. With
+        keep_rows=False only their codes are stored.
+        """
         self._fit_rows = X if keep_rows else None
         self._fit_codes = None if keep_rows else self._codes(X)
 
@@ -239,7 +241,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 def _without_itself(
     distances: NDArray[np.float64], neighbors: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Remove each row from the list of its own neighbours.
+    """Return distances and neighbours without the row itself, for queries that are the rows of ``fit``.
 
     If equal rows have displaced it, the nearest neighbour is removed instead.
     """

@@ -1,7 +1,8 @@
-"""Standardisation of columns: of exact sums when they are read, and of rows before a sketch learns them.
+"""Standardisation of columns. An exact matrix of products is standardised when it is read; a sketch learns rows that
+are standardised already.
 
-``Standardization`` standardises an exact sum of products, or rows that are scored, when they are read. A sketch cannot
-be standardised afterwards: ``ColumnScales`` divides its rows before it learns them.
+``Standardization`` standardises an exact matrix of products, or rows that are scored, by the final means and
+deviations. A sketch cannot be standardised afterwards: ``ColumnScales`` divides its rows before it learns them.
 """
 
 # pyright: basic
@@ -32,7 +33,7 @@ ROWS_AT_ONCE = 1024
 
 
 class Standardization(NamedTuple):
-    """Means and standard deviations of columns, by which rows are standardised.
+    """Means and standard deviations of columns, with methods that standardise rows or a matrix of products.
 
     A constant column has scale 0 and no unit. A row that differs from the constant is treated as if it had been one of
     the rows learned, and the only one that differs: its standardised entry is (n + 1) / sqrt(n), however large the
@@ -45,7 +46,7 @@ class Standardization(NamedTuple):
 
     @classmethod
     def of_products(cls, gram: Floats, mean: Floats | None, total: float) -> "Standardization":
-        """Compute means and standard deviations from the matrix of products of centred columns.
+        """Return the means and standard deviations of columns, given the matrix of products of their centred columns.
 
         `gram` is (d, d). With mean None the rows were not centred, and the means are zero.
         """
@@ -54,7 +55,8 @@ class Standardization(NamedTuple):
         return cls(mean, np.where(scale > CONSTANT * np.abs(mean), scale, 0.0), total)
 
     def apply(self, rows: Any) -> tuple[Any, Floats]:
-        """Standardise rows. Return them, and the mean that is still to be subtracted.
+        """Return standardised rows, and the mean that the caller still has to subtract: 0 for arrays, and nonzero for
+        CSR rows, which stay sparse.
 
         Arrays are centred, and that mean is 0. CSR rows are only divided, so that they stay sparse.
         """
@@ -77,11 +79,11 @@ class Standardization(NamedTuple):
 
     @staticmethod
     def _signs(differences: Floats, mean: Floats) -> Floats:
-        """Return the signs of the differences, where a difference within rounding of the mean has sign 0."""
+        """Return the sign of each difference from the mean. It is 0 where the difference is only rounding error."""
         return np.where(np.abs(differences) > CONSTANT * np.abs(mean), np.sign(differences), 0.0)
 
     def of_matrix(self, gram: Floats) -> Floats:
-        """Divide a matrix of products by the scales of both columns, in place.
+        """Standardise a matrix of products, in place: divide entry (i, j) by the scales of columns i and j. Return it.
 
         Entries of constant columns become 0.
         """
@@ -91,15 +93,17 @@ class Standardization(NamedTuple):
         return gram
 
     def measured(self, rows: Any, measure: Callable[[Any, Floats], Any]) -> Floats:
-        """Standardise rows block by block, and return the numbers that `measure(rows, mean)` computes, one for each
-        row.
+        """Standardise rows block by block, and return one number for each row: what `measure(rows, mean)` computes for
+        its block.
         """
         blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
         return np.concatenate([np.asarray(measure(*self.apply(rows[block]))) for block in blocks])
 
     @property
     def log_volume(self) -> float:
-        """Return the sum of the logarithms of the standard deviations, without constant columns."""
+        """Return the sum of the logarithms of the standard deviations, by which log-densities of standardised rows are
+        corrected. Constant columns are left out.
+        """
         return float(np.log(self.scale[self.scale > 0]).sum())
 
 
@@ -109,7 +113,8 @@ MOST_SCALE_ROWS = MOST_ROWS
 
 @dataclass(frozen=True)
 class ColumnScales:
-    """Scales by which columns are divided before a sketch learns them, with the columns' variances.
+    """Divisors of the columns of rows that a sketch learns, chosen from the first rows of a stream, with the exact
+    variances of the columns.
 
     The first `n_first` rows of positive weight fix the scales: the power of two nearest to each column's standard
     deviation. Until that many rows have arrived they are kept in `waiting`, and every batch makes the sketch again from
@@ -125,12 +130,12 @@ class ColumnScales:
 
     @classmethod
     def begin(cls, n_first: int, n_features: int) -> Self:
-        """Return empty scales, which the first rows will fix."""
+        """Return scales for a new stream. They will be chosen from its first `n_first` rows."""
         return cls(n_first, KeptRows(n_first), np.zeros(n_features), FeatureVariance())
 
     @classmethod
     def of_all(cls, n_first: int, chunks: Iterable[tuple[Any, Floats | None]]) -> Self:
-        """Compute scales from all rows: the standard deviations of the columns.
+        """Return the standard deviations of the columns as scales, for rows that can be read twice.
 
         Rows are given as chunks of (rows, weights). A constant column gets the size of its constant.
         """
@@ -144,7 +149,7 @@ class ColumnScales:
         return cls(n_first, None, np.where(constant, size, deviations), variance)
 
     def divide(self, rows: Any) -> Any:
-        """Divide the columns of rows, dense or CSR, by the scales.
+        """Return rows, dense or CSR, with every column divided by its scale. The argument does not change.
 
         The dtype is kept, and the argument is not changed.
         """
@@ -156,7 +161,8 @@ class ColumnScales:
     def prepare(
         self, sketch: FrequentDirections, rows: Any, weights: Floats | None
     ) -> "tuple[Self, FrequentDirections, Any, Floats | None]":
-        """Compute new scales for a batch, and the sketch and rows in these scales. Nothing is learned or changed yet.
+        """Choose the scales for a new batch. Return these, and the sketch and the rows in these scales, from which the
+        caller learns. This object does not change.
 
         The result is (scales, sketch, rows, weights). That sketch, updated with these rows, has learned all rows so
         far.
@@ -192,12 +198,12 @@ class ColumnScales:
         return out, sketch, out.divide(rows[blocks[-1]]), None if weights is None else weights[blocks[-1]]
 
     def learn(self, sketch: FrequentDirections, rows: Any, weights: Floats) -> "tuple[FrequentDirections, Self]":
-        """Learn more rows. Return a new sketch and new scales, without changing the old ones."""
+        """Let a copy of a sketch learn more rows, divided by the scales. Return the new sketch and the new scales."""
         scales, sketch, rows, left = self.prepare(sketch.copy(), rows, weights)
         return sketch.update(rows, left), scales
 
     def _with_late_columns(self, rows: Any, weights: Floats | None, before: float) -> Floats:
-        """Return the scales, extended to columns whose first nonzero entry is in this batch.
+        """Return the scales (d,) after columns that were zero in all earlier rows got one from this batch.
 
         `before` is the weight of all earlier rows.
         """
@@ -223,7 +229,8 @@ class ColumnScales:
     def merge(
         self, sketch: FrequentDirections, other: "ColumnScales", others: FrequentDirections
     ) -> "tuple[FrequentDirections, ColumnScales]":
-        """Merge two sketches with their scales. Return a new sketch and new scales.
+        """Merge two sketches whose columns were divided by different scales. Return a new sketch, and the scales that
+        belong to it.
 
         Rows that still wait on one side are learned by the other. Otherwise both sketches are divided further until
         each column has the larger of its two scales, so that no certificate grows.
@@ -253,7 +260,7 @@ class ColumnScales:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> "Self | None":
-        """Restore the scales from a state file; None if it has no scales.
+        """Return the scales that a state file contains, or None if it contains none.
 
         ValueError if the arrays are inconsistent.
         """
@@ -269,7 +276,7 @@ class ColumnScales:
 
 
 class DividedRows(Source):
-    """Source whose rows are those of another source, with every column divided by its scale."""
+    """Source of rows that reads another source and divides every column by its scale."""
 
     waits = False  # the inner source prefetches
 
@@ -297,7 +304,8 @@ def as_floats(rows: Any) -> Any:
 
 
 def standardised_sketch(sketch: FrequentDirections) -> tuple[FrequentDirections, Floats]:
-    """Standardise an exact sum of products. Return it as a new sketch, with the scales of the columns.
+    """Return a copy of an exact matrix of products in which all columns are standardised, and the scales of the
+    columns.
 
     Constant columns have scale 0.
     """
@@ -338,7 +346,8 @@ def nearest_power_of_two(values: Floats) -> Floats:
 
 
 def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
-    """Compute the scale of every column from the first rows, as a power of two.
+    """Return a scale (d,) for every column, from the first rows of a stream: the power of two nearest to its standard
+    deviation.
 
     It is near the standard deviation, and 0 for columns of zeros.
     """
@@ -346,7 +355,7 @@ def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
 
 
 def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
-    """Compute the standard deviation of every column.
+    """Return the standard deviation of every column (d,), from weighted rows.
 
     For a column that is a constant c up to rounding the result is |c|.
     """
@@ -366,11 +375,13 @@ def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
 
 
 def _factors(scale: Floats, larger: Floats) -> Floats:
-    """Return the factors (d,) that convert columns divided by `scale` to columns divided by `larger`."""
+    """Return the factors (d,) by which columns that were divided by `scale` must be multiplied to be divided by
+    `larger` instead.
+    """
     return np.divide(scale, larger, out=np.ones_like(scale), where=scale > 0)
 
 
 def _squares(variance: FeatureVariance, scale: Floats, *, center: bool) -> float:
-    """Compute the sum of squares of all rows after division by the scales, and centred if `center`."""
+    """Return the sum of squares of all rows after division by the scales, computed from the columns' variances."""
     squares = variance.weight * (variance.value() + (0.0 if center else variance.mean() ** 2))
     return float((squares / np.where(scale > 0, scale, 1.0) / np.where(scale > 0, scale, 1.0)).sum())

@@ -15,7 +15,7 @@ from fastsketch.lowrank._gap_moments import column_means_and_deviations, raise_f
 
 @dataclass(frozen=True)
 class ColumnUnits:
-    """Means and standard deviations of columns with missing entries.
+    """Means and standard deviations of columns with missing entries, by which a low-rank model's rows are standardised.
 
     Constant columns have scale 0.
     """
@@ -25,7 +25,7 @@ class ColumnUnits:
 
     @classmethod
     def of(cls, rows: Any, names: Any = None) -> Self:
-        """Compute the mean and standard deviation of the observed entries of each column.
+        """Return the mean and standard deviation of the observed entries of each column.
 
         A column of CSR rows of which nothing is stored has the mean of all entries, and the scale 0.
 
@@ -49,7 +49,7 @@ class ColumnUnits:
         return cls(mean, scale)
 
     def into(self, rows: Any) -> Any:
-        """Standardise rows, dense or CSR.
+        """Return rows, dense or CSR, in standardised units.
 
         Missing entries stay missing, and the dtype is kept.
         """
@@ -61,6 +61,6 @@ class ColumnUnits:
         return out
 
     def back(self, rows: NDArray[Any], clip: tuple[float, float] | None) -> NDArray[Any]:
-        """Convert standardised rows back to the original units, clipped to the interval `clip`."""
+        """Convert standardised rows to the original units, clipped to the interval `clip`, and return them."""
         out = (rows * self.scale + self.mean).astype(rows.dtype)
         return out if clip is None else np.clip(out, *clip)

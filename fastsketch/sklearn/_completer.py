@@ -132,7 +132,8 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         return self._low_rank("components_").factors()[1].T
 
     def _low_rank(self, name: str) -> LowRankModel:
-        """Return the fitted low-rank model; raise AttributeError if a Gaussian was fitted instead.
+        """Return the fitted low-rank model. AttributeError, which names the attribute, if a Gaussian was fitted
+        instead.
 
         `name` is the attribute that the message names.
         """
@@ -162,7 +163,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
             self._units = ColumnUnits(mean, checks.not_negative(arrays, UNITS[1], shape))
 
     def _units_of(self) -> Any:
-        """Return the means and scales of the columns, or None if columns were not standardised.
+        """Return the means and standard deviations by which columns were standardised, or None if they were not.
 
         That is so for a table by ids, for labels, and after ``from_model``.
         """
@@ -329,7 +330,9 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self.method == "gaussian" or (not is_sparse(rows) and n > d and d <= self.max_features)
 
     def _low_rank_parameter(self) -> str | None:
-        """Return a parameter that requires a low-rank model, as "name=value"; None if there is none."""
+        """Return the first parameter that only a low-rank model has, as text "name=value", or None if a Gaussian can be
+        fitted.
+        """
         if self.method != "auto":
             return "method='low_rank'" if self.method == "low_rank" else None
         for field in fields(cast("Any", LowRankEstimator)):
@@ -375,7 +378,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> GapMoments:
-        """Create the empty model with which incremental learning starts: the sums of a Gaussian.
+        """Return the empty model with which ``partial_fit`` starts: the sums of a Gaussian.
 
         ValueError if the parameters require a low-rank model.
         """

@@ -61,7 +61,8 @@ EXACT_COPIES = 4
 
 # -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
 def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
-    """Convert rows to a form that scikit-learn can validate: any sparse matrix becomes CSR, iterators are refused.
+    """Convert any array, table or sparse matrix to a form that scikit-learn can validate, and return it. Iterators
+    raise TypeError.
 
     Labels of a data frame that are not strings become names, see ``names_of_labels``, so that scikit-learn checks them
     too.
@@ -81,7 +82,8 @@ def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
 
 
 def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
-    """Validate rows, and targets if given, with scikit-learn. Return them.
+    """Validate rows, and targets if given, with scikit-learn's ``validate_data``, and return them. The estimator's
+    columns are recorded or compared.
 
     Errors name the columns that do not hold numbers.
 
@@ -117,7 +119,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
 
 
 def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
-    """Convert targets to a dtype that state files can hold: long double becomes float64.
+    """Return targets in a dtype that state files support: long double becomes float64, others stay.
 
     TypeError for dates and records.
     """
@@ -158,12 +160,14 @@ def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | Non
 
 
 def as_far_source(X: Any) -> Source | None:
-    """Return a source if X is to be read in chunks, or None if X is an array or a table."""
+    """Return rows as a source if they must be read in chunks (files, lazy arrays). Return None for an array or a
+    table.
+    """
     return None if isinstance(X, np.ndarray) or is_table(X) else as_source(X)
 
 
 def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
-    """Return a source if X is to be read in chunks, otherwise None.
+    """Return rows as a source if they must be read in chunks, otherwise None. TypeError if such rows come with weights.
 
     TypeError if weights come with a source.
     """
@@ -178,7 +182,8 @@ def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
 
 
 def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
-    """Return True if the exact d x d matrix is affordable in memory and time.
+    """Return True if an estimator may use the exact d x d matrix, because it fits into memory and is hardly slower than
+    a sketch.
 
     It must fit into `max_memory` bytes, EXACT_COPIES times, and take at most FAIR_RATIO times the time of the sketch.
     """
@@ -244,11 +249,11 @@ class ModelEstimator(BaseEstimator):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:
-        """Return the arrays that a state file holds in addition to the model."""
+        """Return the estimator's own arrays by name, which a state file stores alongside the model."""
         return {}
 
     def _restore_own(self, arrays: Arrays) -> None:
-        """Restore the attributes that ``_own`` saves; with no arrays, derive them from the model.
+        """Set the attributes that ``_own`` saves, from a file. Without arrays they are derived from the model.
 
         Raises
         ------
@@ -258,7 +263,9 @@ class ModelEstimator(BaseEstimator):
 
     @classmethod
     def _parameters_for(cls, model: Any) -> dict[str, Any]:
-        """Return the estimator's parameters that fit a given model; ValueError if none can."""
+        """Return parameters with which this estimator could have learned the given model, for ``from_model``.
+        ValueError if none can.
+        """
         given = model.parameters
         names = {name: cls._OF_MODEL.get(name, name) for name in cls._get_param_names()}
         return {name: given[theirs] for name, theirs in names.items() if theirs in given}
@@ -271,11 +278,11 @@ class ModelEstimator(BaseEstimator):
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
-        """Record the current parameters, which must not change while learning continues."""
+        """Record the present parameters. ``partial_fit`` refuses to continue if they are changed later."""
         self.__dict__.update(self._begun())
 
     def _begun(self) -> dict[str, Any]:
-        """Return the attributes to set when the first rows are learned, as a dict.
+        """Return {name: value} of the attributes that are set when the first rows are learned.
 
         ``_fixed`` has the parameters that must not change.
         """
@@ -283,7 +290,7 @@ class ModelEstimator(BaseEstimator):
         return {"_fixed": {name: value for name, value in parameters if name not in self._FREE}}
 
     def _check_parameters(self) -> None:
-        """Raise ValueError if a parameter has changed since learning began."""
+        """Raise ValueError if a parameter has been changed since learning began, except those that may change."""
         for name, fixed in getattr(self, "_fixed", {}).items():
             value = getattr(self, name)
             if value is not fixed and not np.all(value == fixed):
@@ -357,7 +364,7 @@ class ModelEstimator(BaseEstimator):
         return out
 
     def _own_model(self, model: Any, arrays: Arrays | None = None) -> None:
-        """Make this estimator a fitted one: store the model, without a copy, and the attributes that derive from it."""
+        """Make this estimator a fitted one that uses the given model, without copying it."""
         setattr(self, self._MODEL, model)
         self.n_features_in_ = model.n_features
         if model.feature_names is not None:
@@ -366,7 +373,7 @@ class ModelEstimator(BaseEstimator):
         self._fix_parameters()
 
     def _name_features(self, model: Model) -> None:
-        """Set the column names of a new model to those of this estimator."""
+        """Give a new model the column names that this estimator has recorded."""
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             model._feature_names = tuple(map(str, names))
@@ -452,31 +459,35 @@ class MergingEstimator(ModelEstimator):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> Model:
-        """Return an empty model for rows of the given number, width and dtype.
+        """Return an empty model with the parameters of this estimator, for rows of the given number, width and dtype.
 
         n_rows None is unknown; dtype None leaves the choice to the model.
         """
         raise NotImplementedError
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return the arrays that ``_own`` would return for the rows of both estimators.
+        """Return what ``_own`` would return if this estimator had learned the rows of both. It is called before the
+        models are merged.
 
         It is called before their models are merged.
         """
         return {}
 
     def _merged(self, other: Any) -> tuple[Any, Arrays]:
-        """Merge the models of both estimators. Return a new model, and the arrays saved in addition to it."""
+        """Merge the models of two estimators. Return a new model, and the arrays to store alongside it. Neither
+        estimator changes.
+        """
         own = self._own_with(other)
         return self._merged_model(other._learner), own
 
     def _merged_model(self, other: Any) -> Any:
-        """Merge this estimator's model with another model into a new one."""
+        """Return a new model that merges this estimator's model with another one."""
         return self._learner.copy().merge(other)
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Validate rows and return them.
+        """Validate rows, and return them. With `reset` their columns are recorded, otherwise compared with those of
+        earlier rows.
 
         With `reset` they define the number and the names of the columns.
         """
@@ -485,19 +496,22 @@ class MergingEstimator(ModelEstimator):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def _checked_more(self, X: Any) -> Any:
-        """Validate a batch of ``partial_fit`` and return it; ValueError if a parameter has changed meanwhile."""
+        """Validate a batch of ``partial_fit``, and return it. ValueError if a parameter has been changed since the
+        first batch.
+        """
         begun = hasattr(self, self._MODEL)
         if begun:
             self._check_parameters()
         return self._checked(X, reset=not begun)
 
     def _model_for(self, rows: Any) -> Any:
-        """Return the learned model, or before the first batch an empty one that fits these rows."""
+        """Return the model that is to learn these rows: the learned one, or an empty one before the first batch."""
         begun = hasattr(self, self._MODEL)
         return self._learner if begun else self._template(rows.shape[0], rows.shape[1], rows.dtype)
 
     def _atomic_batch(self) -> AbstractContextManager[None]:
-        """Return the context of ``partial_fit``, which restores all attributes if the first batch is refused.
+        """Return the context manager in which ``partial_fit`` learns. It restores all attributes if the first batch is
+        refused.
 
         Later batches need no such context, since nothing is changed before ``_teach``, which changes everything in one
         step.
@@ -505,7 +519,9 @@ class MergingEstimator(ModelEstimator):
         return nullcontext() if hasattr(self, self._MODEL) else restored_on_error(self)
 
     def _teach(self, model: Any, rows: Any, *sample_weight: Any, **attributes: Any) -> None:
-        """Update a model with checked rows, then assign it and other attributes to this estimator, atomically."""
+        """Let a model learn checked rows, and then set it and further attributes on this estimator. If the model
+        refuses the rows, nothing changes.
+        """
         if model is not vars(self).get(self._MODEL):
             self._name_features(model)
             attributes |= self._begun()
@@ -540,7 +556,7 @@ class MergingEstimator(ModelEstimator):
 
     @reads
     def _give_to(self, receiver: Any) -> None:
-        """Merge this estimator into `receiver`, which changes. This one is only read, and locked meanwhile."""
+        """Merge this estimator into `receiver`, which changes. This estimator is only read, under a lock."""
         receiver._merge_from(self)
 
     def _merge_from(self, other: Any) -> None:
@@ -573,7 +589,9 @@ class MergingEstimator(ModelEstimator):
 
     # -- jobs and sources ------------------------------------------------------------------------------------------
     def _job(self, source: Source) -> tuple[Model, Callable[[Any], Any]]:
-        """Return an empty model for a job, and a function that makes a fitted estimator of the learned model."""
+        """Return what a distributed fit needs: an empty model, and a function that turns the learned model into a
+        fitted estimator.
+        """
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
 
@@ -585,13 +603,13 @@ class MergingEstimator(ModelEstimator):
         return template, finish
 
     def _fit_source(self, source: Source) -> Self:
-        """Fit the model to all rows of a source, discarding what was learned before."""
+        """Fit a new model to all rows of a source, and replace what was learned before. Return self."""
         template, finish = self._job(source)
         self._become(finish(template._take_rows(source)))
         return self
 
     def _partial_fit_source(self, source: Source) -> Self:
-        """Update the model with all rows of a source, or with none if an error occurs.
+        """Learn all rows of a source in addition to earlier rows, or none if an error occurs. Return self.
 
         A copy learns chunk by chunk, and replaces this estimator's state at the end.
         """
@@ -612,7 +630,7 @@ class MergingEstimator(ModelEstimator):
         return self
 
     def _become(self, other: Any) -> None:
-        """Replace the learned attributes by those of another estimator, atomically.
+        """Take over everything that another estimator has learned, in one assignment. The parameters stay.
 
         The parameters are kept.
         """
@@ -639,12 +657,14 @@ class SketchEstimator(MergingEstimator):
         return {**super()._begun(), "_read_out": {}}
 
     def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
-        """Validate the rows and weights of ``fit``. Return them without the rows of weight 0."""
+        """Validate the rows and weights of ``fit``, and return them without rows of weight 0."""
         rows = self._checked(X, reset=True)
         return rows_with_weight(rows, weights_of_fit(sample_weight, rows.shape[0]), checked=True)
 
     def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
-        """Return the value of `read(*options)`, cached until the sketch or the options change."""
+        """Return the result of `read(*options)`, cached under `name` until the sketch learns more rows or the options
+        change.
+        """
         check_is_fitted(self, "sketch_")
         key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options
         known = self.__dict__.setdefault("_read_out", {})

@@ -32,17 +32,15 @@ MIN_VARIANCE_SHARE = 1e-9
 
 
 def centred_blocks(rows: Any, mean: Matrix) -> Any:
-    """Yield the centred rows in dense float64 blocks, each with its slice.
-
-    Rows may be dense or CSR.
-    """
+    """Yield (slice, block) for consecutive blocks of rows, dense or CSR, converted to centred float64 arrays."""
     for start in range(0, rows.shape[0], ROWS_IN_CACHE):
         part = rows[start : start + ROWS_IN_CACHE]
         yield slice(start, start + ROWS_IN_CACHE), (part if isinstance(part, np.ndarray) else part.toarray()) - mean
 
 
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-    """Project centred rows on orthonormal directions, without making sparse rows dense.
+    """Return the coordinates of centred rows along orthonormal directions, and the squared length of what is outside.
+    Sparse rows are not made dense.
 
     Return the coordinates V (x - mean), (n, k), and the squared distances of x - mean to the span of V, (n,).
     """
@@ -61,7 +59,8 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
 
 @dataclass(frozen=True)
 class SpikedCovariance:
-    """Spiked covariance matrix: k directions with eigenvalues, and one eigenvalue for all other directions.
+    """Covariance matrix of low-rank plus isotropic form: k directions have eigenvalues of their own, all others share
+    one.
 
     It is V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0.
 
@@ -74,7 +73,8 @@ class SpikedCovariance:
 
     @classmethod
     def pooled(cls, values: Matrix, vectors: Matrix, *, certain: Matrix, trace: float, rounding: float) -> Self:
-        """Make a spiked covariance from eigenpairs and the trace, with small eigenvalues pooled into the rest.
+        """Return a spiked covariance made from leading eigenpairs and the trace. Eigenvalues that are too uncertain are
+        pooled with the rest.
 
         The remainder of the trace is shared equally by the directions that have no eigenpair. From the last pair on,
         pairs whose eigenvalue, or whose lower bound `certain`, does not exceed that share are pooled with them. A
@@ -110,7 +110,9 @@ class SpikedCovariance:
 
     @property
     def squares(self) -> float:
-        """Squared Frobenius norm divided by the squared trace; 0 for a matrix of zeros."""
+        """Squared Frobenius norm divided by the squared trace, as shrinkage formulas need it; 0 for a matrix of
+        zeros.
+        """
         total = self.trace
         values, rest = (self.values / total, self.rest / total) if total > 0 else (np.zeros(0), 0.0)
         return float(values @ values) + (self.n_features - len(self.values)) * rest * rest
@@ -161,7 +163,7 @@ class SpikedCovariance:
 
 
 class DenseCovariance:
-    """Dense covariance matrix, which is factored once, on first use.
+    """Covariance matrix stored as a dense array. It is factored at the first use, and the factor is cached.
 
     It is float64 (d, d), positive semi-definite, and not copied.
     """
@@ -181,7 +183,9 @@ class DenseCovariance:
 
     @property
     def squares(self) -> float:
-        """Squared Frobenius norm divided by the squared trace; 0 for a matrix of zeros."""
+        """Squared Frobenius norm divided by the squared trace, as shrinkage formulas need it; 0 for a matrix of
+        zeros.
+        """
         total = self.trace
         return float(np.einsum("ij,ij->", self._matrix / total, self._matrix / total)) if total > 0 else 0.0
 
@@ -198,7 +202,7 @@ class DenseCovariance:
 
     @cached_property
     def _factor(self) -> "Matrix | SpikedCovariance":
-        """The lower Cholesky factor, or if the matrix is singular its eigenpairs of nonzero eigenvalue."""
+        """The lower Cholesky factor. If the matrix is singular, instead the eigenpairs whose eigenvalue is not zero."""
         from scipy.linalg import LinAlgError, cholesky, eigh
         from scipy.linalg.lapack import dpocon
 
@@ -261,7 +265,7 @@ class DenseCovariance:
 
 # -- intensity of linear shrinkage, from sums over the rows ------------------------------------------------------------
 def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int) -> float:
-    """Compute the Ledoit-Wolf shrinkage intensity, in [0, 1] (Ledoit and Wolf 2004, Lemma 3.4).
+    """Return the Ledoit-Wolf shrinkage intensity, in [0, 1] (Ledoit and Wolf 2004, Lemma 3.4).
 
     `trace` is that of the covariance S, `squares` is ||S||_F^2, `fourth` the sum of ||x - mean||^4 over n rows.
     """
@@ -273,7 +277,8 @@ def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int
 
 
 def oracle_approximating(squares: float, *, n: float, size: int) -> float:
-    """Compute the OAS shrinkage intensity, in [0, 1] (Chen, Wiesel, Eldar, Hero 2010, equation 23).
+    """Return the oracle approximating shrinkage (OAS) intensity, in [0, 1] (Chen, Wiesel, Eldar, Hero 2010, equation
+    23).
 
     The terms in 2 / d are left out, as in scikit-learn's OAS. `squares` is ||S||_F^2 / trace(S)^2 of a matrix of `size`
     columns that vary. The result is 1 if the eigenvalues differ no more than those of n rows of equal variance would,
@@ -286,7 +291,7 @@ def oracle_approximating(squares: float, *, n: float, size: int) -> float:
 
 
 def effective_rows(weights: Matrix) -> float:
-    """Compute Kish's effective sample size of weights, (sum of weights)^2 / sum of squared weights."""
+    """Return Kish's effective sample size of weights, (sum of weights)^2 / sum of squared weights."""
     weights = weights / weights.max()
     return float(weights.sum() ** 2 / (weights @ weights))
 
@@ -312,7 +317,8 @@ class ShrunkCovariance(NamedTuple):
 
 
 def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
-    """Return the products of the columns of an exact sketch, as a (d, d) matrix, and the mean subtracted before.
+    """Return the d x d matrix of products of an exact sketch's columns, and the mean that was subtracted from rows
+    before.
 
     The mean is None if rows are not centred.
     """
@@ -324,7 +330,7 @@ def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
 
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance:
-    """Compute the covariance matrix that a sketch represents, without shrinkage.
+    """Return the covariance matrix that a sketch represents, before any shrinkage.
 
     `total` is the sum of the row weights.
     """
@@ -341,7 +347,7 @@ def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCova
 
 
 def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tuple[Matrix, Matrix]:
-    """Return the leading eigenvalues and eigenvectors of a covariance, in descending order.
+    """Return the leading eigenvalues of a covariance, in descending order, and their eigenvectors, at most `size`.
 
     Shapes (k,) and (k, d); of a dense matrix at most `size`.
     """
@@ -359,12 +365,12 @@ def sketch_size_of(sketch: FrequentDirections) -> int:
 
 
 def least_trace(sketch: FrequentDirections, trace: float) -> float:
-    """Return the size of the rounding errors in the trace of a covariance; a smaller trace counts as zero."""
+    """Return the size of the rounding errors in the trace of a covariance. Whatever is smaller counts as zero."""
     return ROUNDING_UNITS * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
 
 
 def rounding_of(sketch: FrequentDirections) -> float:
-    """Return the part of a sketch's error bound that accounts for rounding.
+    """Return the part of a sketch's error bound that is due to rounding.
 
     The other part is that of the shrinkage Delta.
     """

@@ -23,7 +23,8 @@ NO_ROWS = Piece(np.empty((0, 0)), np.empty(0, np.uint64), np.empty(0))
 
 
 class KeptRows:
-    """Uniform random sample of the rows of a stream, by bottom-k sampling.
+    """Uniform random sample of a stream's rows with their weights (bottom-k sampling). Anomaly thresholds are computed
+    from it.
 
     It has the `size` rows of the smallest keys. A key depends only on the row's index in the stream.
     """
@@ -35,7 +36,7 @@ class KeptRows:
 
     @classmethod
     def like(cls, rows: Any) -> Self:
-        """Return an empty sample, with a size limit that fits the memory that rows like these take.
+        """Return an empty sample for rows like these. Its size is limited so that it takes little memory.
 
         At most MOST_ROWS rows, and about MAX_BYTES bytes.
         """
@@ -45,7 +46,8 @@ class KeptRows:
     def chosen(
         self, rows: Any, weights: NDArray[np.float64] | None, *, first: int, complete: NDArray[np.bool_] | None = None
     ) -> Piece | None:
-        """Select the rows of a batch that enter the sample, without changing it; None if there are none.
+        """Return those rows of a batch that enter the sample, as a Piece, or None if no row does. The sample does not
+        change; ``add`` adds them.
 
         Parameters
         ----------
@@ -64,7 +66,7 @@ class KeptRows:
         return Piece(rows[able], keys[able], np.ones(len(able)) if weights is None else weights[able])
 
     def after(self, rows: Any, weights: NDArray[np.float64] | None, **where: Any) -> Self:
-        """Return a new sample that includes the rows of a batch.
+        """Return a new sample that has been offered the rows of a batch too. This object does not change.
 
         The arguments are those of ``chosen``. This object is not changed.
         """
@@ -103,7 +105,7 @@ class KeptRows:
 
     @property
     def n_held(self) -> int:
-        """Number of rows in memory, surplus rows included, which are dropped when the sample is read."""
+        """Number of rows in memory. It may exceed the sample size; surplus rows are dropped when the sample is read."""
         return 0 if self._rows is None else self._rows.n_held
 
     def copy(self) -> Self:
@@ -122,7 +124,7 @@ class KeptRows:
         return rows[ranks], weights[ranks]
 
     def joined(self, other: Self) -> Self:
-        """Merge the samples of two streams into a new sample."""
+        """Return a new sample of the rows of both streams."""
         out = type(self)(min(self.size, other.size))
         for piece in (kept._settled() for kept in (self, other) if kept._rows is not None):
             out.add(piece)

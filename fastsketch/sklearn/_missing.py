@@ -31,7 +31,7 @@ def refuse_labels(labels: Any, name: str = "y") -> None:
 
 
 def filled(rows: Any, values: NDArray[np.float64]) -> Any:
-    """Replace each NaN in rows, dense or CSR, by the given value of its column.
+    """Return rows, dense or CSR, in which each NaN is replaced by the given value of its column.
 
     `values` has shape (d,). The dtype and the container are kept; the argument is not changed.
     """
@@ -51,7 +51,7 @@ def complete_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def missing_patterns(rows: Any) -> list[Pattern]:
-    """Group the rows with NaN by which columns are missing.
+    """Group the rows that contain NaN by which columns are missing. Return one entry for each pattern.
 
     The result is a list of (missing columns, row indices).
     """
@@ -74,7 +74,8 @@ def without_missing(
     *,
     names: Any = None,
 ) -> tuple[Any, NDArray[np.float64] | None, int]:
-    """Fill missing entries with column means, or drop the rows that have missing entries.
+    """Remove missing values from a batch: fill them with column means, or drop their rows. Return rows, weights and the
+    number of entries filled or rows dropped.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 def squared(rows: Any) -> Any:
-    """Return CSR rows with their entries squared, in float64."""
+    """Return CSR rows whose entries are the squares of the given ones, in float64."""
     data = rows.data.astype(np.float64)
     return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape)
 
@@ -35,7 +35,7 @@ def squared_lengths(rows: Any) -> Floats:
 
 
 def check_squares(total: float, most: float) -> None:
-    """Raise ValueError if the sum of squares of all rows is so large that products would overflow."""
+    """Raise ValueError if the sum of squares of all rows exceeds `most`, because products would overflow."""
     if not total <= most:
         raise ValueError(
             f"the squares of the rows, weighted, must not sum up to more than {most:g}: scale the rows down"
@@ -43,7 +43,7 @@ def check_squares(total: float, most: float) -> None:
 
 
 def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
-    """Return True if any row of positive weight differs from `center` by more than rounding errors."""
+    """Return True if rows of positive weight differ from `center` by more than rounding errors."""
     some = rows if weights is None else rows[weights > 0]
     if not isinstance(some, np.ndarray):
         some = np.stack([side(axis=0).toarray().ravel() for side in (some.min, some.max)])
@@ -61,7 +61,7 @@ def _blocks(rows: NDArray[Any], weights: Floats | None) -> Iterator[tuple[NDArra
 
 @dataclass(eq=False)
 class FeatureVariance:
-    """Running population variance of each column.
+    """Running mean and population variance of each column. Objects are immutable; learning returns a new one.
 
     Sums are float64, around the mean of the first batch.
     """
@@ -81,7 +81,7 @@ class FeatureVariance:
 
     @property
     def squares(self) -> float:
-        """Return the sum of squares over all columns, around the mean of the first batch."""
+        """Return the sum of squares of all rows, summed over all columns, around the mean of the first batch."""
         return float(self._square.sum()) if self.weight else 0.0
 
     def after(self, rows: Any, weights: Floats | None = None) -> Self:
@@ -112,7 +112,7 @@ class FeatureVariance:
         return type(self)(self.weight + weight, shift, total, square)
 
     def joined(self, other: Self) -> Self:
-        """Return the running variance of the rows of two objects together, as a new object."""
+        """Return a running variance of the rows of both objects."""
         # around this shift: x - a = (x - b) + (b - a)
         move = other._shift - self._shift
         return type(self)(
@@ -163,7 +163,7 @@ def check_batch(rows: Any, weights: Floats | None, before: FeatureVariance | Non
 
 
 def squares_around(rows: Any, weights: Floats | None, center: Floats) -> float:
-    """Compute the weighted sum of squared distances of rows, dense or CSR, from a center."""
+    """Return the weighted sum of squared distances of rows, dense or CSR, from a point."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if isinstance(rows, np.ndarray):
             parts = (rows[start : start + ROWS_IN_CACHE] - center for start in range(0, len(rows), ROWS_IN_CACHE))

@@ -46,7 +46,8 @@ FOLDS = 10
 
 
 class Moments(NamedTuple):
-    """Total weight, mean, standard deviations and correlation matrix of weighted rows.
+    """Mean, standard deviations and correlation matrix of weighted rows, from which single rows can be removed
+    (downdate).
 
     Rows are in standard units.
     """
@@ -58,7 +59,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, rows: Floats, weights: Floats, spread: Floats, *, center: bool) -> Self:
-        """Compute the moments of dense weighted rows.
+        """Return the moments of weighted rows, given as a dense array.
 
         `spread` (d,) is the scale of columns that do not vary. center=False takes the mean to be zero.
         """
@@ -71,7 +72,8 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_correlation(cls, total: float, correlation: Floats) -> Self:
-        """Make the moments of all rows from their correlation matrix.
+        """Return the moments of all rows, given their correlation matrix. In standard units the means are 0 and the
+        deviations 1.
 
         In standard units the means are 0 and the deviations 1.
         """
@@ -79,11 +81,14 @@ class Moments(NamedTuple):
         return cls(total, np.zeros(d), np.ones(d), correlation)
 
     def fitted(self, n: int, share: float, ridge: float) -> "Fit":
-        """Fit a Gaussian to all n rows of the sample, without trimming; `share` is the shrinkage intensity."""
+        """Return a Gaussian fitted to all n rows of the sample, without trimming, as a Fit. `share` is the shrinkage
+        intensity.
+        """
         return Fit(Scorer(self.shrunk(share, ridge)), self, np.ones(n, bool), share)
 
     def shrunk(self, share: float, ridge: float) -> DenseCovariance:
-        """Return the shrunk correlation matrix, which is always invertible.
+        """Return the correlation matrix shrunk towards the identity by the intensity `share`, with `ridge` added. It is
+        always invertible.
 
         It is (1 - share) R + (share + ridge) I, with a small additional ridge.
 
@@ -94,7 +99,8 @@ class Moments(NamedTuple):
         return DenseCovariance(out)
 
     def without(self, rows: Floats, weights: Floats, *, center: bool) -> Self:
-        """Return the moments without the given rows, by a downdate.
+        """Return the moments of the remaining rows after the given ones are removed by a downdate. This object does not
+        change.
 
         The rows (k, d) must be among those of `self`, which is not changed.
         """
@@ -114,7 +120,7 @@ class Moments(NamedTuple):
 
 
 def _as_correlation(covariance: Floats, rounding: Floats | float, spread: Floats | float) -> tuple[Floats, Floats]:
-    """Split a covariance matrix into standard deviations and the correlation matrix.
+    """Return the standard deviations and the correlation matrix of a covariance matrix, which is overwritten.
 
     `covariance` is overwritten.
 
@@ -130,7 +136,7 @@ def _as_correlation(covariance: Floats, rounding: Floats | float, spread: Floats
 
 
 class Scorer(NamedTuple):
-    """Gaussian that scores rows by their squared Mahalanobis distance."""
+    """Gaussian whose squared Mahalanobis distance is the anomaly score of a row."""
 
     matrix: SpikedCovariance | DenseCovariance
     mean: Floats | None = None  # (d,) mean of the rows selected by the concentration steps; None: that of all rows
@@ -138,7 +144,9 @@ class Scorer(NamedTuple):
     factor: float = 1.0  # consistency factor, by which the covariance is multiplied
 
     def scaled(self, rows: Any, origin: Floats) -> tuple[Any, Floats]:
-        """Divide rows by the standard deviations of this Gaussian. Return them, and the mean to subtract."""
+        """Return rows divided by the standard deviations of this Gaussian, and the mean that must then be
+        subtracted.
+        """
         if self.mean is None or self.scale is None:
             return rows, origin
         if is_sparse(rows):
@@ -148,14 +156,15 @@ class Scorer(NamedTuple):
         return out, (origin + self.mean) / self.scale
 
     def distances(self, rows: Any, origin: Floats) -> Floats:
-        """Compute the squared Mahalanobis distances of rows, dense or CSR.
+        """Return the squared Mahalanobis distance of each row, dense or CSR.
 
         `origin` (d,) is subtracted from the rows first.
         """
         return self.matrix.distances(*self.scaled(rows, origin)) / self.factor
 
     def marginal_distances(self, rows: Any, origin: Floats, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Convert squared distances over all columns to squared distances without the missing columns.
+        """Return squared Mahalanobis distances over the observed columns only, given those over all columns with any
+        values in the missing ones.
 
         The rows and `origin` are those that ``scaled`` returns. Let P be the precision matrix, y = P (x - mean), and M
         the missing columns. By the Schur complement of P_MM, the distance over the observed columns is that over all
@@ -168,7 +177,9 @@ class Scorer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A Gaussian fitted to selected rows of a sample, with the moments that cross-validation needs."""
+    """Result of fitting a Gaussian to the nearest rows of a sample, with the moments from which cross-validation
+    removes rows.
+    """
 
     scorer: Scorer
     moments: Moments  # of the selected rows
@@ -186,7 +197,8 @@ def concentrated(
     *,
     center: bool,
 ) -> Fit | None:
-    """Fit the robust MRCD covariance to a sample of rows; return None for an exact fit.
+    """Fit a robust Gaussian (MRCD) to a sample of rows, by concentration steps that select the nearest rows. Return it,
+    or None if these rows are an exact fit.
 
     An exact fit is a column that varies in the sample but not among the nearest rows, such as the indicator of a rare
     category. The determinant of the covariance of these rows is then 0 whatever their other columns are, so it cannot
@@ -227,7 +239,8 @@ def concentrated(
 
 
 def consistency_factor(share: float, d: int) -> float:
-    """Compute the factor that makes a trimmed covariance consistent (Croux and Haesbroeck 1999).
+    """Return the factor by which the covariance of the nearest rows must be multiplied to be that of all normal rows
+    (Croux and Haesbroeck 1999).
 
     The covariance of the nearest `share` of d-variate normal rows, times this factor, is that of all rows.
     """
@@ -238,7 +251,7 @@ def consistency_factor(share: float, d: int) -> float:
 
 # -- cross-validated distances -----------------------------------------------------------------------------------------
 def cross_validated(rows: Any, origin: Floats, weights: Floats, fit: Fit, ridge: float, *, center: bool) -> Floats:
-    """Compute cross-validated squared Mahalanobis distances of the rows of a sample.
+    """Return the squared Mahalanobis distance of each row of a sample by a Gaussian from which its fold was removed.
 
     Rows i, i + FOLDS, ... are fold i, since a sample is in random order. A downdate removes each fold from the fitted
     moments. The selection of the other rows, the intensity of shrinkage and the consistency factor are not recomputed.
@@ -265,7 +278,8 @@ def leave_one_out(
     *,
     center: bool,
 ) -> Floats:
-    """Compute leave-one-out squared Mahalanobis distances of the rows of a sample, by the covariance of a sketch.
+    """Return the squared Mahalanobis distance of each row of a sample by the covariance of a sketch, from which that
+    row was removed.
 
     Within the span of the sketch's directions the Sherman-Morrison formula removes the row. Its squared residual is
     subtracted from the variance that all other directions share.
@@ -301,7 +315,9 @@ def leave_one_out(
 
 
 class Threshold(NamedTuple):
-    """Conformal anomaly threshold: a sample with its in-sample and its cross-validated squared distances."""
+    """Data from which anomaly thresholds follow: a sample of rows, with their distances by the fit, and their
+    cross-validated distances.
+    """
 
     rows: Any  # (m, d) array or CSR of the sample, as ``Scorer.scaled`` returns it
     origin: Floats  # (d,) mean to subtract from these rows
@@ -309,7 +325,8 @@ class Threshold(NamedTuple):
     held_out: Floats  # (m,) cross-validated distances
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
-        """Compute the distance that a given share of new rows exceeds, and a 95% interval of that share.
+        """Return the anomaly threshold: the distance that a given fraction of new rows exceeds, and a 95% interval of
+        that fraction.
 
         The distance is a conformal quantile of `held_out`. UserWarning if the sample is too small for the share.
         """
@@ -326,7 +343,8 @@ class Threshold(NamedTuple):
         return level, np.asarray(beta.ppf([0.025, 0.975], beyond, m + 1 - beyond))
 
     def comparable(self, scorer: Scorer, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Convert distances over the observed columns to distances over all columns of the same tail probability.
+        """Make distances of rows with missing columns comparable: return distances over all columns that have the same
+        tail probability.
 
         The tail probability is the rank among the distances of the sample with the same columns masked: conformal
         prediction with missing data augmentation (Zaffran, Dieuleveut, Josse, Romano, ICML 2023, exact form). A

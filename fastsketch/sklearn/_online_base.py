@@ -50,7 +50,9 @@ SMALLEST = 1e-145
 
 
 class _RowsInEpochs:
-    """Rows and targets for several passes, shuffled again for each pass unless the seed is None."""
+    """Rows and targets of a fit that a model learns in several passes (epochs), in a new random order each time unless
+    there is no seed.
+    """
 
     def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None, mean_weight: float) -> None:
         self.X, self.targets, self.weights, self.seed, self.n = X, targets, weights, seed, X.shape[0]
@@ -59,7 +61,7 @@ class _RowsInEpochs:
         self._some = max(1, COPIED * self.n // max(size, 1))
 
     def learn(self, model: LinearModel, epoch: int, among: Places | None = None) -> None:
-        """Update a model with one pass over all rows, or over those with the indices `among`."""
+        """Let a model learn all rows once, in the order of this epoch, or only the rows with the indices `among`."""
         if self.seed is None:
             model._learn_table(self.X, self.targets, self.weights, self.mean_weight)
             return
@@ -71,7 +73,9 @@ class _RowsInEpochs:
             model._learn_table(self.X[at], self.targets[at], weights, self.mean_weight)
 
     def plan(self, model: LinearModel, seed: int) -> tuple[int, float]:
-        """Choose the number of passes on held-out rows. Return it, and a factor to multiply calibrated scores by."""
+        """Choose the number of passes by cross-validation. Return it, and the factor by which calibrated scores must be
+        multiplied.
+        """
         weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
         if LOSSES[model.loss].targets == "label":
             classes = cast("NDArray[Any]", model._known_classes())
@@ -97,13 +101,13 @@ class _RowsInEpochs:
         return passes, fit_temperature(scores, numbers[held], even[held])
 
     def _blocks(self, places: Places) -> Iterator[Places]:
-        """Yield row indices in blocks that are small enough to copy."""
+        """Yield arrays of row indices, in the given order, so small that the rows of each can be copied."""
         for first in range(0, len(places), self._some):
             yield places[first : first + self._some]
 
 
 def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> tuple[Any, Any, Floats]:
-    """Select rows with their targets and weights; raise ValueError if none are selected."""
+    """Return the rows, targets and weights that a mask or indices select. ValueError if none are selected."""
     if chosen.all():
         return X, targets, weights
     if not chosen.any():
@@ -112,7 +116,7 @@ def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> 
 
 
 def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
-    """Compute the loss of each row from its score and target.
+    """Return the loss of each row, given its score and its target.
 
     For labels it is the sum over classes of the loss of one against the rest, for real targets the squared error
     (name="square") or the absolute one.
@@ -151,7 +155,7 @@ class LinearEstimator(ModelEstimator):
     n_iter_: int = field(init=False)
 
     def _new(self, **more: Any) -> LinearModel:
-        """Return a new model with the parameters of this estimator, overridden by the keyword arguments.
+        """Return a new model with the parameters of this estimator. Keyword arguments override them.
 
         The parameters are recorded as those with which learning begins.
         """
@@ -190,7 +194,7 @@ class LinearEstimator(ModelEstimator):
 
     @staticmethod
     def _with_weight(X: Any, targets: Any, sample_weight: Any) -> tuple[Any, Any, Floats | None]:
-        """Check the weights. Return rows, targets and weights, without the rows of weight 0."""
+        """Validate the weights. Return rows, targets and weights without the rows of weight 0."""
         if sample_weight is None:
             return X, targets, None
         weights: Any = as_weights(sample_weight, X.shape[0])
@@ -199,7 +203,8 @@ class LinearEstimator(ModelEstimator):
     def _fit(
         self, model: LinearModel, X: Any, targets: Any, weights: Floats | None, class_factors: Floats | None = None
     ) -> Self:
-        """Fit a new model to rows of positive weight, in the number of passes that `epochs` gives.
+        """Let a new model learn rows of positive weight, in as many passes as the parameter ``epochs`` gives, and store
+        it.
 
         Weights times class_factors (n,), the class weights given by the user, are divided by their mean.
         """
@@ -222,7 +227,7 @@ class LinearEstimator(ModelEstimator):
         return self
 
     def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any) -> Self:
-        """Update `model` with a batch, and make it this estimator's model.
+        """Let `model` learn a batch, and store it as this estimator's model.
 
         `model` must be a new model or a copy.
         """
@@ -231,12 +236,13 @@ class LinearEstimator(ModelEstimator):
         return self
 
     def _order_seed(self, model: LinearModel) -> int | None:
-        """Return the seed for shuffling the rows; None if they are learned in the given order."""
+        """Return the seed by which rows are shuffled, or None if they are learned in the given order."""
         shuffled = as_flag(self.shuffle, "shuffle") and model.decay == 1.0
         return seed_of(self.random_state) if shuffled else None
 
     def _plan(self, model: LinearModel, rows: "_RowsInEpochs") -> tuple[int, float]:
-        """Choose the number of passes over the rows of a fit, and the factor by which calibrated scores are multiplied.
+        """Return the number of passes over the rows of a fit, and the factor by which calibrated scores are multiplied
+        afterwards.
 
         With epochs="auto" both are chosen on held-out rows.
         """
@@ -247,7 +253,7 @@ class LinearEstimator(ModelEstimator):
         return (1, 1.0) if rows.seed is None else rows.plan(model, rows.seed)
 
     def _split(self) -> tuple[Floats, Floats]:
-        """Return the coefficients as a matrix and the intercepts as a vector.
+        """Return the coefficients as a matrix with one row per class, and the intercepts as a vector.
 
         Shapes (k, n_features) and (k,), where k is 1 except for more than two classes.
         """

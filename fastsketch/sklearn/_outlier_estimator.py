@@ -59,7 +59,9 @@ WITHOUT_ROWS = (
 
 
 class OutlierEstimator(OutlierMixin, SketchEstimator):
-    """Mixin for outlier detection by ``SketchedCovariance``, also of rows with missing values."""
+    """Base class of SketchedCovariance for outlier detection: anomaly scores and thresholds, also for rows with missing
+    values.
+    """
 
     contamination: float | None
     fill: Any
@@ -92,7 +94,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self._standard()[0].scale.copy()
 
     def _standard(self) -> tuple[Standardization, SpikedCovariance | DenseCovariance]:
-        """Return the column standardisation, and the covariance of the standardised columns without shrinkage.
+        """Return the means and deviations of the columns, and the covariance of the standardised columns before
+        shrinkage. Both are cached.
 
         The result is cached until more rows are learned.
         """
@@ -125,7 +128,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
     def _checked_query(self, X: Any) -> tuple[Any, list[Pattern]]:
-        """Validate query rows, and replace missing values by means. Return them and the patterns of missing columns.
+        """Validate rows that are to be scored, and replace missing values by means. Return the rows, and which columns
+        were missing in which rows.
 
         ValueError if a value is too large for distances.
         """
@@ -152,11 +156,12 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return rows, patterns
 
     def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
-        """Validate and standardise X, and return the numbers that `measure(rows, mean)` computes, one for each row."""
+        """Validate and standardise X, and return one number for each row: what `measure(rows, mean)` computes."""
         return self._standard()[0].measured(self._checked_query(X)[0], measure)
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
-        """Fill or drop rows with missing values. Return rows, weights and the new count ``n_missing_``.
+        """Fill missing values or drop their rows, according to the parameter `fill`. Return rows, weights, and the new
+        count for ``n_missing_``.
 
         The parameter `fill` says which.
         """
@@ -203,7 +208,9 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
 
     # -- retained rows ----------------------------------------------------------------------------------------------
     def _kept_arrays(self) -> Arrays:
-        """Return the retained sample of rows as arrays for a state file, or the reason why there is none."""
+        """Return the stored sample of rows as arrays for a state file. Without a sample, the file gets the reason why
+        there is none.
+        """
         without = {"without_rows": np.array([float(self._without_rows)])}
         return without if self._kept_rows is None else {**without, **self._kept_rows.arrays()}
 
@@ -285,7 +292,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
     def _leading(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the leading eigenvalues and eigenvectors of the covariance of standardised columns; cached.
+        """Return the leading eigenvalues and eigenvectors of the covariance of standardised columns, before shrinkage.
+        They are cached.
 
         They are those before shrinkage.
         """
@@ -297,7 +305,8 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return self._has_rows_to_trim() and self._scorer()[0].mean is not None
 
     def _has_rows_to_trim(self) -> bool:
-        """Return True if the retained sample can be trimmed to more than five rows for each column.
+        """Return True if the stored sample is large enough for a robust fit: more than five rows per column remain
+        after trimming.
 
         False with support_fraction=1, or without retained rows.
         """
@@ -314,7 +323,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return max(1, int(np.count_nonzero(self._standard()[0].scale)))
 
     def _spread(self) -> NDArray[np.float64]:
-        """Return the standard deviation of each column after scaling, with a small lower limit.
+        """Return the standard deviation of each column after division by its scale, with a small lower limit.
 
         They are 1 for the exact matrix; for a sketch they differ from 1, since its units are powers of two.
         """
@@ -325,7 +334,9 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         return np.maximum(deviations, np.sqrt(MIN_VARIANCE_SHARE))
 
     def _robust_share(self, correlation: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        """Compute the shrinkage intensity of the robust covariance: `shrinkage`, or OAS if that is a name."""
+        """Return the shrinkage intensity of the robust covariance: the parameter `shrinkage` if it is a number,
+        otherwise that of OAS.
+        """
         asked = self._shrinkage_asked()
         if not isinstance(asked, str):
             return asked or 0.0

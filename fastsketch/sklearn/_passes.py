@@ -37,7 +37,7 @@ HELD_OUT = 500
 
 
 def evenly(weights: Floats) -> Floats:
-    """Rescale weights so that they add up to Kish's effective number of rows, (sum w)^2 / sum w^2.
+    """Return weights rescaled to add up to Kish's effective number of rows, (sum w)^2 / sum w^2.
 
     With class_weight="balanced" and a class of twenty rows this is about eighty, however many rows the others have.
     """
@@ -54,7 +54,8 @@ def chosen_passes(
     classes: Places | None,
     hasty: bool,
 ) -> tuple[int, Places, Floats]:
-    """Choose the number of passes over the rows by cross-validation.
+    """Choose the number of passes over the rows by cross-validation: more passes are tried as long as the loss of
+    held-out rows decreases.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def chosen_passes(
 
 
 def fit_temperature(scores: Floats, numbers: Places, weights: Floats) -> float:
-    """Fit a factor in [0, 1] by which scores are multiplied, so that their log loss is smallest (temperature scaling).
+    """Return the factor in [0, 1] by which scores are multiplied to minimise their log loss (temperature scaling).
 
     `numbers` (n,) are their classes, and `weights` as ``evenly`` returns them. A prior as strong as one row favours 1.
     """

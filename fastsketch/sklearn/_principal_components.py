@@ -24,7 +24,7 @@ CERTAIN_ENOUGH = 1e-6
 
 
 class ComponentsReadOut(NamedTuple):
-    """Leading principal components with intervals for their eigenvalues.
+    """Leading principal components of a sketch, with estimates and guaranteed intervals of their eigenvalues.
 
     Eigenvalues are those of the centred X'X, not divided by the number of rows.
     """
@@ -39,7 +39,9 @@ class ComponentsReadOut(NamedTuple):
 
 
 class Reread(NamedTuple):
-    """Result of rereading the rows of a sketch: the number of passes, the accuracy reached, and the last spectrum."""
+    """Result of reading the rows of a sketch again: number of passes, accuracy reached, and the last estimated
+    eigenvalues.
+    """
 
     passes: int  # in all, that of the sketch included
     accuracy: Floats | None  # (2, k) relative residuals and estimated relative errors of the variances; None if unknown
@@ -56,7 +58,8 @@ def read_again(
     most_passes: int,
     exactly: Callable[[], bool] = lambda: False,
 ) -> Reread:
-    """Refine a sketch in place by further passes over the rows, until the variances are accurate to `tol`.
+    """Refine a sketch, in place, by further passes over its rows, until the variances of components are accurate to
+    `tol`. Return what was reached.
 
     Each pass is a step of a block Krylov method that starts from the sketch (``block_krylov``). For a share of the
     variance the components are as many as the sketch estimates that it needs. If the variances are still not accurate
@@ -85,7 +88,8 @@ def read_again(
 
 
 def components_of(sketch: FrequentDirections, wanted: int | float) -> ComponentsReadOut:
-    """Return the leading components of a sketch, by their number or by their share of the variance.
+    """Return the leading principal components of a sketch: a given number of them, or as many as a share of the
+    variance needs.
 
     If `wanted` is below 1, these are the fewest components that hold more than this share.
 
@@ -133,7 +137,7 @@ def count_for(share: float, squares: Floats, total: float) -> int:
 
 
 def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
-    """Return the first k components of a spectrum, padded with components of variance 0.
+    """Return the first k components of a spectrum. If there are fewer, components of variance 0 are appended.
 
     Those have as upper end of their interval what the sketch may have lost.
     """
@@ -155,7 +159,8 @@ def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
 
 
 def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
-    """Append orthonormal rows, made from unit vectors in a fixed order, until there are k rows.
+    """Return orthonormal rows extended to k rows. The new rows are made from unit vectors in a fixed order, so that
+    results are reproducible.
 
     Rows of vt come first.
     """

@@ -61,14 +61,15 @@ class RidgeEstimator(MergingEstimator):
         return RidgeModel(**shared, seed=seed_of(self.random_state))
 
     def _as_targets(self, y: Any, weights: Any, *, from_scratch: bool) -> tuple[Any, Any]:
-        """Convert checked y to targets of the model. Return them and the weights.
+        """Convert validated y to the targets of the model, for a classifier to -1 and 1. Return them and the weights.
 
         `from_scratch` says that earlier rows are forgotten.
         """
         return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, weights
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, from_scratch: bool) -> Self:
-        """Update the model with rows, or fit a new model to them if `from_scratch` is True.
+        """Learn validated rows and targets: in addition to earlier rows, or with `from_scratch` as a new model. Return
+        self.
 
         The estimator is unchanged if that fails.
 
@@ -90,7 +91,7 @@ class RidgeEstimator(MergingEstimator):
         return self
 
     def _answer(self, X: Any) -> Floats:
-        """Validate rows, and return the model's predictions for them."""
+        """Validate rows, and return the model's predictions of their targets."""
         return self._learner.predict(self._checked(X, reset=False))
 
     @property
@@ -245,7 +246,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
 
 
 def _different(labels: Any, name: str) -> NDArray[Any]:
-    """Return the distinct labels in sorted order; TypeError for a mixture of numbers and strings."""
+    """Return the distinct labels in sorted order. TypeError if numbers and strings are mixed."""
     refuse_final_nul(labels, name)
     if getattr(labels, "dtype", None) in (None, object):  # NumPy would convert numbers among strings to strings
         try:
@@ -382,7 +383,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         return np.where(y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0), weights
 
     def _class_weights(self, y: Any, weights: Any) -> Floats:
-        """Compute the weight of each class from `class_weight`.
+        """Return the weight of each class that the parameter `class_weight` defines.
 
         With "balanced" a row of weight w counts w times.
         """

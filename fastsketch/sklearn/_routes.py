@@ -22,7 +22,9 @@ POWER_ITERATIONS = 7
 
 
 class FitProblem(NamedTuple):
-    """Size of a principal component analysis, from which operations and bytes are counted."""
+    """Size of a principal component analysis: rows, columns, components, stored entries. The costs of methods are
+    computed from it.
+    """
 
     n: int  # rows
     d: int  # columns
@@ -40,12 +42,12 @@ class FitProblem(NamedTuple):
 
     @property
     def randomized(self) -> float:
-        """Return the number of operations of a randomized SVD with as many directions as the sketch has rows."""
+        """Return the number of operations of a randomized SVD of this size, with which exact methods are compared."""
         return 4.0 * (POWER_ITERATIONS + 1) * self.entries * self.size
 
 
 class Route(NamedTuple):
-    """Cost of one method: its operations, and the bytes that it takes in addition to the rows."""
+    """Cost of one method: floating-point operations, and the bytes that it needs in addition to the rows."""
 
     way: WayName
     operations: float
@@ -53,7 +55,7 @@ class Route(NamedTuple):
 
 
 def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
-    """Describe the size of a principal component analysis of dense or CSR rows.
+    """Return the size of a principal component analysis of these rows as a FitProblem.
 
     It asks for k components, or a sketch of `size` rows.
     """
@@ -63,7 +65,7 @@ def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
 
 
 def by_rows(p: FitProblem) -> Route:
-    """Count the operations and bytes of the method by the n x n matrix of products of rows."""
+    """Return the cost of the method that decomposes the n x n matrix of products of rows."""
     kept = min(p.n, p.size)
     products = float(p.n) ** 2 * p.d if p.stored is None else 2.0 * p.column_steps
     work = 8.0 * 6 * kept * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
@@ -71,7 +73,7 @@ def by_rows(p: FitProblem) -> Route:
 
 
 def by_columns(p: FitProblem) -> Route:
-    """Count the operations and bytes of the method by the d x d matrix of products of columns."""
+    """Return the cost of the method that decomposes the d x d matrix of products of columns."""
     products = float(p.n) * p.d**2
     if p.stored is not None:
         products = min(products, 2.0 * p.row_steps)
@@ -83,12 +85,12 @@ def by_columns(p: FitProblem) -> Route:
 
 
 def _eigen(m: int, k: int) -> float:
-    """Return the operations of computing the k leading eigenvectors of a symmetric m x m matrix."""
+    """Return the number of operations that the k leading eigenvectors of a symmetric m x m matrix take."""
     return 4.0 / 3.0 * float(m) ** 3 + 4.0 * float(m) ** 2 * k
 
 
 def by_pairs(p: FitProblem) -> Route:
-    """Count the operations and bytes of the Lanczos method for CSR rows, in one cycle of steps.
+    """Return the cost of finding the leading pairs of CSR rows by the Lanczos method.
 
     The steps are on the smaller of the two sides.
     """
@@ -108,7 +110,7 @@ def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
 
 
 def choose(p: FitProblem, *, max_memory: float, pairs: bool = False, exact: bool = False) -> WayName:
-    """Choose the method of a fit by its operations and memory.
+    """Return the name of the method by which components of rows in memory are computed: an exact one, or "sketch".
 
     `pairs` allows Lanczos steps for CSR rows, scikit-learn's "arpack". They need a known number of components. `exact`
     takes an exact method whenever it fits into the memory.
@@ -120,7 +122,8 @@ def choose(p: FitProblem, *, max_memory: float, pairs: bool = False, exact: bool
 
 
 def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
-    """Return how many rows of a stream may be stored, so that an exact method can use them later.
+    """Return how many rows of a stream ``partial_fit`` may store, so that components can be computed exactly later. 0
+    means none.
 
     The result is `most`, halved until the memory suffices (for the rows, twice while they are read, and for the
     products) and the operations stay below those of a randomized SVD, or 0. Later rows are assumed to be like the first
@@ -137,7 +140,8 @@ def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
 
 
 def sums_in_stream(p: FitProblem, *, max_memory: float) -> bool:
-    """Return True if the d x d products of columns are to be summed for a stream of rows like these.
+    """Return True if ``partial_fit`` should sum up the exact d x d matrix for a stream of rows like these, because it
+    fits into memory.
 
     A dense row takes d^2 operations, less than a tenth of those of scikit-learn's IncrementalPCA, which decomposes
     batches of 5 d rows (14 m d^2 + 8 d^3 for m rows). Therefore only memory decides. CSR rows are made dense for the

@@ -280,7 +280,9 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return self
 
     def _first_scales(self, sketch: FrequentDirections, n_features: int) -> ColumnScales | None:
-        """Return empty column scales for a new sketch; None for the exact matrix, which needs none."""
+        """Return the column scales with which a new sketch starts. None for the exact matrix, which is standardised
+        when it is read.
+        """
         n_first = as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
         return None if sketch.solver == "exact" else ColumnScales.begin(n_first, n_features)
 
@@ -364,11 +366,15 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return total
 
     def _effective_rows(self) -> float:
-        """Return Kish's effective sample size, or the sum of weights for a sketch that was made elsewhere."""
+        """Return Kish's effective sample size of all rows learned. For a sketch that was made elsewhere, return its sum
+        of weights.
+        """
         return self._total() if self._weight_squares is None else self._total() ** 2 / self._weight_squares
 
     def _share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
-        """Compute the shrinkage intensity for the covariance of standardised columns."""
+        """Return the shrinkage intensity for a covariance of standardised columns, according to the parameter
+        `shrinkage`.
+        """
         asked, n, d = self._shrinkage_asked(), self._effective_rows(), self._n_varying()
         if not isinstance(asked, str):
             return asked or 0.0
@@ -386,7 +392,9 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         return ledoit_wolf(matrix.trace, matrix.squares * matrix.trace**2, fourth, n=n, d=d)
 
     def _read(self) -> ShrunkCovariance:
-        """Return the shrunk covariance of standardised columns; cached for the current parameters."""
+        """Return the shrunk covariance of the standardised columns. It is cached until rows are learned or parameters
+        change.
+        """
         return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
 
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:

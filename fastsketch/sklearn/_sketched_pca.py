@@ -381,7 +381,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             return self._learn_rows(rows, weights, first=first) if rows.shape[0] else self
 
     def _learn_rows(self, rows: Any, weights: NDArray[np.float64] | None, *, first: bool) -> Self:
-        """Learn a batch of checked rows.
+        """Learn a batch of validated rows, all or none, by updating the sketch and the stored rows. Return self.
 
         Everything that may be refused is checked before the sketch is changed in place.
         """
@@ -428,7 +428,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
     def _fit_gaps(self, rows: Any, sample_weight: Any) -> Self:
-        """Fit a Gaussian to dense rows with NaN by expectation maximisation, and learn its mean and covariance."""
+        """Fit a Gaussian to dense rows with NaN by expectation maximisation. Its mean and covariance replace what was
+        learned.
+        """
         if sample_weight is not None:
             raise ValueError("sample_weight must be None where entries are missing: missing='em' takes no weights")
         self._require_memory(rows.shape[1])
@@ -439,7 +441,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self
 
     def _require_memory(self, d: int) -> None:
-        """Raise ValueError if expectation maximisation needs more memory than `max_memory`.
+        """Raise ValueError if expectation maximisation for d columns would need more memory than ``max_memory``.
 
         It takes several d x d matrices.
         """
@@ -450,7 +452,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             )
 
     def _take_gaussian(self, model: GapMoments, n_filled: int, dtype: Any) -> None:
-        """Replace what was learned by a fitted Gaussian's mean and covariance, as an exact sum of products.
+        """Store the mean and covariance of a fitted Gaussian as what this estimator has learned. Earlier rows are
+        forgotten.
 
         The sum is that of 2 d artificial rows, mean + and - sqrt(d eigenvalue) eigenvector, each of weight n / (2 d),
         which have exactly this mean and covariance.
@@ -476,7 +479,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         self._fix_parameters()
 
     def _require_certain(self, name: str) -> None:
-        """Raise AttributeError if missing entries were filled, since attribute `name` is then not guaranteed."""
+        """Raise AttributeError for an attribute that is only guaranteed without missing entries, if entries were
+        filled.
+        """
         check_is_fitted(self, "sketch_")
         if self.n_filled_:
             raise AttributeError(f"{name} is not known: {self.n_filled_} entries were missing, and were filled")
@@ -506,7 +511,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._project(self._with_filled(rows) if may_have_gaps else rows)
 
     def _with_filled(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Fill missing entries of dense rows with their conditional means."""
+        """Return dense rows in which missing entries are filled by their conditional means."""
         if not np.isnan(rows).any():
             return rows
         self._require_memory(rows.shape[1])
@@ -548,7 +553,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return out
 
     def _find_gaussian(self) -> Any:
-        """Return the Gaussian that fills missing entries, with the learned mean and covariance."""
+        """Return a Gaussian with the learned mean and covariance, by which missing entries are filled."""
         n = self.sketch_.total_weight
         return gaussian_of_covariance(self._view().mean, self.sketch_.gram() / n, n)
 
@@ -641,7 +646,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _components_and_size(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
-        """Check the parameters. Return the number or share of components, and the sketch size.
+        """Validate the parameters. Return the number of components, or the share of variance that they must explain,
+        and the sketch size.
 
         The first batch has shape (n, d).
 
@@ -676,7 +682,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
 
     def _most_passes(self, source: Source | None = None) -> int:
-        """Check the parameter passes. Return the largest number of passes over the rows of ``fit``.
+        """Validate the parameter `passes`. Return the largest number of passes that ``fit`` may make over the rows.
 
         ValueError if these are more than one over a source that can be read only once.
         """
@@ -690,7 +696,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return passes
 
     def _require_room(self, size: int, d: int, dtype: Any, passes: int) -> None:
-        """Raise MemoryError, with advice, if memory is too small for a sketch of d columns and its further passes."""
+        """Raise MemoryError, with advice, if a sketch of this size and its further passes cannot be allocated."""
         needed = SKETCH_COPIES * np.dtype(dtype).itemsize * size * d + (PASS_COPIES * 8 * size * d if passes > 1 else 0)
         try:
             np.empty(needed, np.uint8)
@@ -701,7 +707,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             ) from None
 
     def _n_first(self) -> int:
-        """Check the parameter scale_rows and return it."""
+        """Validate the parameter `scale_rows`, the number of rows from which column scales are chosen, and return
+        it.
+        """
         return as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
 
     @property
@@ -711,14 +719,16 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return None if scale is None else scale.copy()
 
     def _column_scale(self) -> NDArray[np.float64] | None:
-        """Return the scale by which each column is divided, or None with scale=False.
+        """Return the number by which each column is divided, or None if columns are not standardised.
 
         Constant columns have 0.
         """
         return self._read_once("scale", self._find_scale) if self.scale else None
 
     def _find_scale(self) -> NDArray[np.float64]:
-        """Compute the scales of the columns from the stored rows, the exact sum of products or the sketch."""
+        """Return the scale of each column, computed from whatever was stored: rows, the exact matrix of products, or
+        the sketch.
+        """
         if (known := self._all_rows()) is not None:
             return spreads(*known, center=True)
         if self._scales is None:
@@ -726,7 +736,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._scales.scale
 
     def _sketch_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> None:
-        """Sketch all rows in memory, and refine the sketch by further passes if solver="auto".
+        """Sketch all rows in memory, and store the sketch. With solver="auto" further passes refine it.
 
         Sets ``sketch_``, ``_variance``, ``solver_`` and ``n_passes_``. If the passes do not converge, as on a flat
         spectrum, an exact method is used where it fits into the memory.
@@ -752,20 +762,26 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _read_again(
         self, sketch: FrequentDirections, rows: Any, weights: Any, most_passes: int, **exactly: Any
     ) -> Reread:
-        """Refine a sketch by further passes over the rows. Set ``n_passes_`` and the accuracy that they reached."""
+        """Refine a sketch, in place, by further passes over the rows. Store the number of passes and the accuracy that
+        they reached.
+        """
         found = read_again(sketch, rows, weights, self._wanted, tol=self.tol, most_passes=most_passes, **exactly)
         self.n_passes_, self._accuracy = found.passes, found.accuracy
         return found
 
     def _exactly(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> bool:
-        """Learn all rows by an exact method if one fits into the memory. Return True if it does."""
+        """Try to learn all rows by an exact method. Return True if one fits into memory and succeeds; nothing is
+        learned otherwise.
+        """
         if not isinstance(self._wanted, int):
             return False
         route = cheapest_exact(problem_of(rows, k=self._wanted, size=size), max_memory=self.max_memory)
         return route is not None and self._multiply_all(rows, weights, size, way=route.way)
 
     def _begun_stream(self, rows: Any, wanted: int | float, sketch: FrequentDirections) -> KeptRows | None:
-        """Return an empty store for the rows of a stream that starts with these; None if they are not stored."""
+        """Return an empty store for the rows of a stream, if the rows are to be stored for an exact method. Return None
+        if not.
+        """
         if self.solver != "auto" or sketch.solver == "exact":
             return None
         k = wanted if isinstance(wanted, int) else rows.shape[0]
@@ -774,14 +790,16 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return KeptRows(most) if most >= rows.shape[0] else None
 
     def _all_rows(self) -> tuple[Any, NDArray[np.float64]] | None:
-        """Return the rows and weights stored by ``partial_fit`` if they are all rows learned, otherwise None."""
+        """Return the rows and weights that ``partial_fit`` has stored. Return None unless they are all rows learned."""
         if self._stream is None or not self.sketch_.total_weight > 0:
             return None
         rows, weights = self._stream.sample()
         return (rows, weights) if np.isclose(weights.sum(), self.sketch_.total_weight, rtol=1e-9, atol=0) else None
 
     def _components(self) -> ComponentsReadOut:
-        """Compute the components from the stored rows, the exact sum of products, or the sketch."""
+        """Return the principal components, computed from whatever was stored: rows, the exact matrix of products, or
+        the sketch.
+        """
         scale = self._column_scale()
         divisor = 1.0 if scale is None else np.where(scale > 0, scale, 1.0)
         if (known := self._all_rows()) is not None and self.sketch_.n_rows >= 2:
@@ -803,7 +821,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _exact_sketch(
         self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
     ) -> tuple[FrequentDirections, WholePass | None]:
-        """Compute an exact sketch of all rows by the given method. Return it, and the sums found with it.
+        """Compute the components of all rows by an exact method. Return them in the form of a sketch, with further
+        exact sums.
 
         Lanczos steps may not converge: the second result is then None. For a share of components (a float) and method
         "rows" the sketch is made just large enough for the components that this share needs.
@@ -825,7 +844,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return sketch, whole
 
     def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
-        """Learn all rows by an exact method. Return True if it converged; otherwise nothing is learned.
+        """Learn all rows by an exact method, and store the result. Return False, with nothing learned, if it did not
+        converge.
 
         Only Lanczos steps may fail to converge.
 
@@ -848,18 +868,19 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- a read-out costs more than a small batch ------------------------------------------------------------------
     def _view(self) -> ComponentsReadOut:
-        """Return the principal components, computed at the first call after an update."""
+        """Return the principal components of the rows learned so far. They are cached until the next update."""
         return self._read_once("components", self._components)
 
     def _divisor(self) -> float:
-        """Return the divisor that turns sums of squares into variances: the number of rows less one.
+        """Return the number by which sums of squares are divided to become variances: the number of rows less one.
 
         With weights their sum less one; at least 1.
         """
         return max(1.0, self.sketch_.total_weight - 1.0)
 
     def _variances(self) -> ComponentsReadOut:
-        """Return the components, after a warning if their variances are uncertain after one pass.
+        """Return the principal components, and warn if their variances are uncertain because a sketch was made in one
+        pass.
 
         Guaranteed intervals are pessimistic after one pass of a sketch, and more so after several, where the estimates
         are as accurate as the last pass shows. An interval that is wider than its variance means that there were many
@@ -887,7 +908,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._wanted if isinstance(self._wanted, int) else len(self._view().squares)
 
     def _known_accuracy(self) -> NDArray[np.float64]:
-        """Return the relative residual and the estimated relative error of each variance, shape (2, n_components).
+        """Return how accurate the variances are: relative residuals and estimated relative errors, shape (2,
+        n_components).
 
         They are 0 if nothing was lost, and NaN if they were not measured.
         """
@@ -938,7 +960,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._share(self._view().low)
 
     def _share(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Divide sums of squares by the total sum of squares; zeros if the total is 0."""
+        """Return sums of squares divided by the total sum of squares; zeros if the total is 0."""
         total = self._view().total
         return squares / total if total > 0 else np.zeros_like(squares)
 
@@ -1053,7 +1075,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- jobs, merging, files, sketches (_estimator.py) ------------------------------------------------------------
     def _in_stream(self, rows: Any, wanted: int | float, size: int) -> Any:
-        """Choose the solver of a stream from the shape and the sparsity of its first rows."""
+        """Return the solver for a stream that starts with these rows, chosen by their shape and sparsity."""
         if self.solver != "auto":
             return self.solver
         k = wanted if isinstance(wanted, int) else rows.shape[1]
@@ -1078,7 +1100,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return template, finish
 
     def _fit_source(self, source: Source) -> Self:
-        """Fit the components to all rows of a source.
+        """Fit the components to all rows of a source, and replace what was learned before. Return self.
 
         With missing="em" and missing entries this is expectation maximisation.
         """
@@ -1113,7 +1135,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self
 
     def _fit_scaled(self, source: Source, sketch: FrequentDirections) -> Self:
-        """Sketch a source with standardised columns, in one pass for the scales and one for the sketch.
+        """Fit the components to a source with standardised columns: one pass computes the scales, the next one
+        sketches.
 
         A source that can be read only once is learned as by ``partial_fit``.
         """
@@ -1254,7 +1277,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
-    """Return the number of rows, or with weights the larger of their sum and the number of positive ones.
+    """Return the number of rows for limits on n_components. With weights it is the larger of their sum and the number
+    of positive ones.
 
     At least 1 with weights.
     """
@@ -1262,7 +1286,7 @@ def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
 
 
 def _wanted(n_components: Any, few: int) -> int | float:
-    """Check the parameter n_components. Return it as an int, or as a float in (0, 1); None becomes `few`."""
+    """Validate the parameter `n_components`. Return it as an int, or as a float in (0, 1); None becomes `few`."""
     if n_components is None:
         return few
     if isinstance(n_components, bool) or not isinstance(n_components, Real):
@@ -1276,15 +1300,15 @@ def _wanted(n_components: Any, few: int) -> int | float:
 
 
 def _solver_of(sketch: FrequentDirections) -> str:
-    """Return the solver of a sketch. It is "gram" if an exact sum is no longer exact, after a merge with a lossy
-    sketch.
+    """Return the solver of a sketch, "exact" only if its sum is still exact. After a merge with a lossy sketch it is
+    "gram".
     """
     solver = str(sketch.resolved["solver"])
     return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
 
 
 def _variance_of(sketch: FrequentDirections) -> FeatureVariance | None:
-    """Return the variances of the columns from an exact sum of products; None for other sketches."""
+    """Return the variances of the columns if a sketch is an exact matrix of products, else None."""
     mean = sketch.mean
     if mean is None or _solver_of(sketch) != "exact" or not sketch.total_weight > 0:
         return None
