@@ -22,7 +22,7 @@ SMALL_PIECE_ROWS, MAX_SMALL_PIECES = 8, 32
 
 
 class Piece(NamedTuple):
-    """Rows with their random priorities and weights; the arrays are never changed.
+    """Some rows of a stream with their random priorities and weights. Its arrays are never changed.
 
     rows (n, d) are an array or CSR, priority and weight have shape (n,).
     """
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
 
 
 class BottomK:
-    """Random sample of at most `size` rows: those with the smallest random priorities.
+    """Uniform random sample of at most `size` rows (bottom-k reservoir): those with the smallest random priorities.
 
     Between two cleanups it holds up to twice as many rows.
     """
@@ -49,7 +49,7 @@ class BottomK:
         self._replace_sample(empty)
 
     def _replace_sample(self, sample: Piece) -> None:
-        """Replace the sample by the given rows, which are sorted by priority."""
+        """Set the sample to rows that are already sorted by priority."""
         n = len(sample.priority)
         self._pieces, self._n_stored, self._is_sorted, self._n_small = [sample], n, True, 0
         # rows of higher priority cannot belong to the sample
@@ -63,23 +63,27 @@ class BottomK:
 
     @property
     def n_held(self) -> int:
-        """Return the number of rows in memory, which is at most twice the sample size."""
+        """Return the number of rows in memory. It may be up to twice the sample size, since surplus rows are dropped
+        only now and then.
+        """
         return self._n_stored
 
     def indices_that_may_enter(self, priority: Priorities) -> NDArray[np.intp]:
-        """Return the indices of the rows whose priorities (n,) are small enough to enter the sample."""
+        """Return the indices of those new rows whose priorities (n,) are small enough for the sample. Callers copy only
+        these rows.
+        """
         candidates = np.arange(len(priority)) if self._limit is None else np.flatnonzero(priority < self._limit)
         if len(candidates) > self._size > 0:
             candidates = np.sort(candidates[np.argpartition(priority[candidates], self._size - 1)[: self._size]])
         return candidates
 
     def merge(self, other: Self) -> None:
-        """Add the rows of another reservoir, which does not change."""
+        """Offer the rows of another reservoir to this one, in place. The other one does not change."""
         for piece in other._pieces:
             self.add_piece(piece)
 
     def add_piece(self, piece: Piece) -> None:
-        """Add those of the given rows whose priorities are small enough to enter the sample.
+        """Offer rows to the sample, in place. Those with large priorities are ignored.
 
         The rows are copied, except while the sample is not full.
         """
@@ -100,7 +104,7 @@ class BottomK:
             self._drop_large_priorities()
 
     def _drop_large_priorities(self) -> None:
-        """Drop the rows whose priorities are too large for the sample."""
+        """Drop surplus rows: those whose priorities are too large for the sample."""
         priority = np.concatenate([piece.priority for piece in self._pieces])
         limit = np.partition(priority, self._size - 1)[self._size - 1]
         self._pieces = [
@@ -109,7 +113,9 @@ class BottomK:
         self._n_stored, self._limit, self._n_small = sum(len(piece.priority) for piece in self._pieces), limit, 0
 
     def sorted_sample(self) -> Piece:
-        """Return the sample as one Piece sorted by priority, and store it in this form."""
+        """Return the sample as one Piece, sorted by priority. It is also stored in this form, so that the next call is
+        fast.
+        """
         pieces = self._pieces  # read once, as another thread may sort it meanwhile
         if len(pieces) == 1 and self._is_sorted:
             return pieces[0]
@@ -135,7 +141,7 @@ class BottomK:
 
 
 def stacked(parts: list[Any]) -> Any:
-    """Concatenate rows: to CSR if all parts are sparse, else to a dense array."""
+    """Concatenate matrices of rows. The result is CSR if all are sparse, else a dense array."""
     if len(parts) == 1:
         return parts[0]
     if all(is_sparse(rows) for rows in parts):
@@ -146,7 +152,9 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
-    """Split and concatenate pieces to new ones of about COPIED_ROWS rows, and yield these. The order stays."""
+    """Yield the same rows in pieces of about COPIED_ROWS rows, in the same order, so that none is very small or
+    large.
+    """
     group: list[Piece] = []
     n = 0
     for piece in pieces:

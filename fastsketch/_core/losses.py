@@ -33,7 +33,7 @@ OnlineLossName = Literal["square", "logistic", "squared_hinge", "huber", "absolu
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss function: formulas of its value and derivatives, and its properties.
+    """One loss function: its value and derivatives as functions of score and target, and its properties.
 
     The formulas take scores and targets (z, y), arrays of one shape, and the parameter of the loss.
     """
@@ -59,7 +59,7 @@ def _huber(z: Array, y: Array, p: float) -> Array:
 
 
 def _zero(z: Array, y: Array, p: float) -> Array:
-    """Return zeros: the curvature of a piecewise linear loss."""
+    """Return zeros, the second derivative of a piecewise linear loss."""
     return np.zeros_like(z)
 
 
@@ -166,7 +166,7 @@ def as_loss_parameter(loss: str, value_given: float | None) -> float:
 
 
 def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArray[Any]:
-    """Validate finite targets for a loss, and return them; labels 0 and 1 become -1 and +1.
+    """Validate the values of finite targets for a loss, and return them. Labels 0 and 1 become -1 and +1.
 
     ValueError for targets that the loss does not allow.
     """
@@ -188,6 +188,8 @@ def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArra
 
 
 def expected(loss: str, z: NDArray[Any]) -> NDArray[Any]:
-    """Convert scores to expected targets: a probability for "logistic", a rate for "poisson", else the score itself."""
+    """Convert scores to what a model predicts: a probability for "logistic", a rate for "poisson", else the score
+    itself.
+    """
     mean = LOSSES[loss].mean
     return z if mean is None else mean(z)

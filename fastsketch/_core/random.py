@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 
 class Key(IntEnum):
-    """The purposes for which random numbers are drawn, one number each. Different purposes never share random numbers.
+    """Numbers that identify what random numbers are drawn for. Numbers for different purposes are independent, even
+    with the same seed.
 
     The number and the seed are the key of the generator. The meaning of a number never changes.
     """
@@ -34,7 +35,7 @@ class Key(IntEnum):
 
 
 class Normal(IntEnum):
-    """The purposes for which ``random_normal`` draws numbers, one independent stream each.
+    """Numbers that identify what normal random numbers are drawn for. Each one has an independent stream.
 
     A value above 2**32 is the first of a family of streams, which are numbered by the lower 32 bits.
     """
@@ -46,7 +47,9 @@ class Normal(IntEnum):
 
 
 def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, start: int = 0) -> NDArray[np.uint64]:
-    """Return n random 64-bit integers from position `start` of the sequence that the other arguments determine."""
+    """Return n random 64-bit integers of a sequence, from position `start` on. Seed, key, index and stream select the
+    sequence.
+    """
     # Philox makes four numbers from each value of its counter
     generator = np.random.Philox(
         key=np.array([seed, key], np.uint64), counter=np.array([start // 4, stream, index, 0], np.uint64)
@@ -56,7 +59,7 @@ def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, start: 
 
 @lru_cache(maxsize=64)
 def raw_block(seed: int, key: Key, index: int, n: int) -> NDArray[np.uint64]:
-    """Return n random 64-bit integers of one sequence, read-only and cached.
+    """Return the first n random 64-bit integers of a sequence, read-only. They are cached.
 
     A stream of single rows needs one number at a time.
     """

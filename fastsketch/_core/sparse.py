@@ -38,7 +38,8 @@ def check_width(n_columns: int, name: str) -> None:
 
 
 def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: bool = False) -> Any:
-    """Convert a scipy.sparse matrix to consistent CSR with ascending columns and without duplicates.
+    """Convert a scipy.sparse matrix of any format to valid CSR with sorted columns and without duplicates, and return
+    it.
 
     The container itself is returned if it is that already. Duplicates are added up, in int64 if sums of small integers
     need it, or refused. data has a native dtype that SciPy computes with, and no entry after the last row. `numbered`:
@@ -70,7 +71,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: boo
 
 # -- compressed formats ------------------------------------------------------------------------------------------------
 def _checked(csr: Any) -> tuple[Any, bool]:
-    """Validate a CSR matrix; return it, and whether the columns of every row ascend.
+    """Validate a CSR matrix that may be inconsistent. Return a valid one, and True if the columns of every row ascend.
 
     The same object is returned if its arrays are fine. Inconsistent arrays raise _InconsistentMatrix.
     """
@@ -88,7 +89,8 @@ def _checked(csr: Any) -> tuple[Any, bool]:
 def _check_compressed(
     indptr: Array, indices: Array, data: Array, n: int, width: int, *, names: tuple[str, str] = ("row", "column")
 ) -> bool:
-    """Check the arrays of a compressed sparse matrix of n rows. Return True if all column indices ascend.
+    """Validate the arrays of a CSR or CSC matrix. Return True if the indices ascend within each row;
+    _InconsistentMatrix if the arrays are inconsistent.
 
     Raise _InconsistentMatrix if the arrays are inconsistent or an index is not below `width`. `names` are what rows and
     columns are called in errors.
@@ -118,7 +120,8 @@ def _check_compressed(
 
 # -- the other formats -------------------------------------------------------------------------------------------------
 def _convert_to_csr(matrix: Any) -> Any:
-    """Convert a sparse matrix of another format to CSR; raise _InconsistentMatrix if its arrays are inconsistent.
+    """Convert a sparse matrix of another format to CSR, after validating its arrays. _InconsistentMatrix if they are
+    inconsistent.
 
     Duplicates may remain, and the result must still be validated.
     """
@@ -183,7 +186,7 @@ def _checked_coordinates(matrix: Any) -> tuple[Array, Array, Array]:
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
 def _is_index(array: Any) -> bool:
-    """Return True if compiled code can read an index array without conversion."""
+    """Return True if an index array needs no conversion before compiled code reads it."""
     if type(array) is not np.ndarray or array.ndim != 1:
         return False
     flags = array.flags
@@ -191,14 +194,15 @@ def _is_index(array: Any) -> bool:
 
 
 def _is_data(array: Any, ndim: int) -> bool:
-    """Return True if SciPy can compute with an array of values without conversion."""
+    """Return True if an array of values needs no conversion before SciPy computes with it."""
     if type(array) is not np.ndarray or array.ndim != ndim:
         return False
     return array.dtype.isnative and array.dtype != FLOAT16 and array.dtype.char != LONG_DOUBLE
 
 
 def _as_index(array: Any, name: str) -> Array:
-    """Convert an index array to contiguous int64, as compiled code needs it.
+    """Return an index array as contiguous int64, as compiled code needs it. _InconsistentMatrix if it does not hold
+    integers.
 
     A uint64 that overflows becomes negative, and is refused later.
     """
@@ -209,7 +213,9 @@ def _as_index(array: Any, name: str) -> Array:
 
 
 def _as_data(array: Any, ndim: int) -> Array:
-    """Convert matrix values to a native dtype that SciPy computes with and state files can hold."""
+    """Return matrix values in a native dtype that SciPy computes with. _InconsistentMatrix if they are not real
+    numbers.
+    """
     out: Array = np.asarray(array)
     if out.ndim != ndim or out.dtype.kind not in "fiub":
         raise _InconsistentMatrix(
@@ -239,7 +245,8 @@ def dense_as_csr(rows: Array) -> Any:
 
 
 def _container(kind: str, data: Array, indices: Array, indptr: Array, shape: Any) -> Any:
-    """Create a SciPy sparse array of the given format from its three arrays, without cached flags.
+    """Return a SciPy sparse array of the given format with these three arrays. It has no cached flags, such as whether
+    indices are sorted.
 
     They are (data, indices, indptr), or for "coo" (data, rows, columns).
     """

@@ -24,7 +24,9 @@ _controller: tuple[int, list[Any]] | None = None
 
 
 def _blas_libraries() -> list[Any]:
-    """Return threadpoolctl controllers of the loaded BLAS libraries, cached until another library is loaded."""
+    """Return the threadpoolctl controllers of all BLAS libraries that are loaded. They are cached until another library
+    is loaded.
+    """
     global _controller
     from threadpoolctl import ThreadpoolController
 
@@ -38,7 +40,9 @@ def _blas_libraries() -> list[Any]:
 
 
 class _Pool:
-    """The thread pool of fastsketch's compiled code, with the interface of a threadpoolctl controller."""
+    """Adapter by which thread limits treat the thread pool of fastsketch's compiled code like that of a BLAS
+    library.
+    """
 
     filepath = "the pool of the kernels"
 
@@ -51,7 +55,7 @@ _pool = _Pool()
 
 
 def _set_pool_size(library: Any, n: int) -> None:
-    """Set the number of threads of one thread pool."""
+    """Set the number of threads of one library's thread pool."""
     if library is _pool:
         pool.use(n)
         return
@@ -66,7 +70,7 @@ def _set_pool_size(library: Any, n: int) -> None:
 
 
 def _apply_limits() -> None:
-    """Set every thread pool to the smallest active limit, or restore its size if no limit is active.
+    """Set every thread pool to the smallest of all active limits. If no limit is active, restore the original sizes.
 
     It may be called any number of times.
     """
@@ -135,7 +139,7 @@ class _Limit:
 
 
 def _drop_limits_after_fork() -> None:
-    """Remove thread limits that other threads have set, in a forked child process, where these threads do not exist."""
+    """Remove, in a forked child process, the thread limits of other threads, which do not exist there."""
     global _lock
     _lock = threading.RLock()
     for entry in [e for e in _limits if e.thread != threading.get_ident()]:
@@ -151,7 +155,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_interrupted_limits() -> None:
-    """End a thread limit that an interrupted ``with`` block has left behind.
+    """End thread limits of this thread whose ``with`` block was interrupted before it could end them.
 
     Called after an exception in a kernel.
     """

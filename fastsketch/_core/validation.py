@@ -115,7 +115,9 @@ def is_sparse(value: Any) -> bool:
 
 
 def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Choose the default dtype of a model from its first rows: float32 for float16 and float32, else float64."""
+    """Return the default dtype of a model, given that of its first rows: float32 for float16 and float32, else
+    float64.
+    """
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
@@ -308,7 +310,8 @@ def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.fl
 
 
 def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np.float64]:
-    """Convert values to a contiguous float64 vector with one entry per row.
+    """Return values as a contiguous float64 vector with one entry per row. ValueError or TypeError, which names the
+    argument, if that is impossible.
 
     With `fill` a scalar is repeated.
     """
@@ -424,7 +427,7 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0, dtype: Any = No
 def rows_with_weight(
     rows: Any, weights: NDArray[np.float64] | None, *columns: Any, checked: bool = False
 ) -> tuple[Any, ...]:
-    """Remove the rows of weight 0 from rows, weights and further columns, and return all of these.
+    """Return rows, weights and further columns without the rows of weight 0, which models ignore.
 
     Rows are an array or CSR (n, d), `columns` arrays of length n. Unless `checked`, ValueError names a row that is not
     finite, removed rows included. If no weight is 0 the arguments are returned unchanged.
@@ -438,7 +441,8 @@ def rows_with_weight(
 
 
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
-    """Return a C-contiguous, aligned array of the given dtype, without a copy if it is so already.
+    """Return an array as C-contiguous and aligned, of the given dtype, as kernels need it. It is copied only if
+    necessary.
 
     Kernels need such arrays.
     """

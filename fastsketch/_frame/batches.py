@@ -55,7 +55,9 @@ def is_table(rows: Any) -> bool:
 
 
 def _open_table(rows: Any) -> Source | None:
-    """Open a table as a source; None if a package that reads such tables is missing."""
+    """Open a data frame or table as a source of rows. Return None if the package that reads such tables is not
+    installed.
+    """
     try:
         return open_rows(rows)
     except ImportError:  # of a package that reads such tables: NumPy converts the whole table
@@ -63,7 +65,9 @@ def _open_table(rows: Any) -> Source | None:
 
 
 def labels_of(rows: Any) -> list[Any]:
-    """Return a list of the column labels of a table, which may be of any type."""
+    """Return the column labels of a data frame as a list. They may be of any type; ``names_of`` converts them to
+    strings.
+    """
     labels: Any = getattr(rows, "column_names", None) or getattr(rows, "columns", ())
     return list(labels)
 
@@ -77,12 +81,13 @@ def names_of(rows: Any, name: str = "rows") -> FeatureNames | None:
 
 
 def names_in(rows: Any) -> FeatureNames | None:
-    """Return the column names of a table or a source; None for other rows."""
+    """Return the column names of a data frame or of a source, or None for rows that have no names."""
     return rows.feature_names if isinstance(rows, Source) else names_of(rows)
 
 
 def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> None:
-    """Raise ValueError if rows have column names that differ from the learned ones or are in another order.
+    """Check that the columns of new rows have the names and the order that a model has learned. ValueError if they
+    differ; rows without names pass.
 
     Every method that takes rows calls this function, or ``require_same_names``. Rows without column names (arrays,
     sparse matrices, lists) are accepted. If `feature_names` is None everything is accepted, except a data frame whose
@@ -93,7 +98,8 @@ def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "
 
 
 def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> list[int] | None:
-    """Return the positions in `rows` of the columns that the model has learned, matched by name.
+    """Return for each column that a model has learned its position in new rows, matched by name. Return None if the
+    order is the same.
 
     None if nothing needs to be reordered.
 
@@ -117,7 +123,9 @@ def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "row
 
 
 def with_columns(rows: Any, order: list[int] | None, name: str = "rows") -> Any:
-    """Select columns by their positions, as returned by ``column_order``; None returns rows unchanged."""
+    """Return rows with their columns in the given order, a result of ``column_order``. With None they are returned
+    unchanged.
+    """
     if order is None:
         return rows
     return open_rows(rows, columns=order) if isinstance(rows, Source) else as_rows(rows, name=name)[:, order]
@@ -126,7 +134,8 @@ def with_columns(rows: Any, order: list[int] | None, name: str = "rows") -> Any:
 def require_same_names(
     names: FeatureNames | None, learned_names: FeatureNames | None, owner: str = "rows"
 ) -> FeatureNames | None:
-    """Check that new rows have the column names of earlier ones, and return the names. ValueError if they differ.
+    """Check that new rows have the same column names as earlier ones. Return the names that both have; ValueError if
+    they differ.
 
     Names that are None match any names. The error explains what differs, and what to do.
     """
@@ -166,7 +175,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
-    """Validate the column names in a state file, and return them as a tuple; None stays None.
+    """Validate the column names that a state file contains, and return them as a tuple. None stays None.
 
     ValueError unless there is one string for each feature.
     """
@@ -181,7 +190,7 @@ def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
 
 
 class WeightedChunks:
-    """The rows of a source with their sample weights, as an iterable of chunks.
+    """Iterable over the chunks of a source, each with its part of the sample weights.
 
     ``row`` is the index of the first row of the current chunk.
     """

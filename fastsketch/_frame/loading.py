@@ -69,7 +69,7 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
 
 
 def _read(source: str | PathLike[str] | BinaryIO) -> Any:
-    """Read a model from a file. StateError if its class is unknown or its contents are inconsistent."""
+    """Read a model from a file, and return it. StateError if its class is unknown or its contents are inconsistent."""
     header, arrays = files.read(source)
     kind, name = header["kind"], name_of(source)
     cls = _find_class(kind, header.get("home"))
@@ -120,7 +120,8 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
 
 @contextlib.contextmanager
 def state_being_read(name: str) -> Generator[None]:
-    """Count how deeply state files are nested in each other, in a ``with`` block. Raise StateError if it is too deep.
+    """Limit how deeply state files may be nested in each other: a context manager that raises StateError inside too
+    many others.
 
     A model may contain the states of others, as a window or an estimator does, but these contain no further ones. A
     file with deeper nesting would take many times its size of memory before it is refused.
@@ -135,7 +136,7 @@ def state_being_read(name: str) -> Generator[None]:
 
 
 def inner_model(arrays: dict[str, NDArray[Any]], name: str, kinds: type[Any] | tuple[type[Any], ...]) -> Any:
-    """Read the model that is stored in one array of another model's state, and return it.
+    """Read the model whose state file is stored in one array of another model's state, and return it.
 
     Its kind is read first; the rest is read only if that is one of `kinds`.
 
@@ -170,7 +171,7 @@ def received(
     arrays: dict[str, NDArray[Any]],
     feature_names: Any,
 ) -> Any:
-    """Rebuild a model from its pickled parts; StateError if they are inconsistent.
+    """Rebuild a model from the parts into which ``pickle`` has taken it apart. StateError if they are inconsistent.
 
     ``__reduce__`` has taken it apart, perhaps in another process.
     """
@@ -185,7 +186,8 @@ def received(
 
 
 def _find_class(kind: str, home: Any) -> type[Any] | None:
-    """Find the model class of a given name, after importing its package. Return None if it is unknown.
+    """Return the model class that a file names by `kind` and by the module `home`, which is imported if necessary.
+    Return None if it is unknown.
 
     A class outside of the library is found by its name if the module differs, as "__main__" of a script does.
     """
@@ -202,13 +204,16 @@ def _find_class(kind: str, home: Any) -> type[Any] | None:
 
 
 def home_of(cls: type) -> str:
-    """Return the name of the module to import for a class, which for this library is the public package."""
+    """Return the name of the module from which a class is imported. For a class of this library it is the public
+    package.
+    """
     public = cls.__module__.partition("._")[0]
     return public if public.startswith("fastsketch.") else cls.__module__
 
 
 def import_home(home: Any) -> None:
-    """Import the package of this library that a file names, so that its classes are known. Other names are ignored.
+    """Import the package of this library that a file names, so that its model classes are registered. Any other name is
+    ignored.
 
     The file may be untrusted.
     """

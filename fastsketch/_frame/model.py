@@ -92,7 +92,9 @@ class Model(Parametrized, abstract=True):
             kinds[home_of(cls), cls.__name__] = cls
 
     def _set_up(self, given: dict[str, Any]) -> None:
-        """Check and store the constructor's arguments, and set the state of a model without rows."""
+        """Validate and store the constructor's arguments, and set the state of a model without rows. The generated
+        constructors call this.
+        """
         values: dict[str, Any] = {}
         for name, declared in self._declared.items():
             value = given.get(name, declared.default)
@@ -106,34 +108,37 @@ class Model(Parametrized, abstract=True):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _begin(self) -> None:
-        """Set the attributes of a model that has not learned any rows."""
+        """Set the attributes of a model that has not learned any rows. Subclasses define them here instead of in a
+        constructor.
+        """
         raise NotImplementedError
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the learned state for a file, as (JSON values, arrays by name).
+        """Return everything that the model has learned, for a file, as (JSON values, arrays by name).
 
         Parameters and notes are not included. The arrays may be views.
         """
         raise NotImplementedError
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Set the state to one that ``_state`` returned; the model has not learned any rows.
+        """Set what the model has learned from the result of ``_state``. The model has no rows yet.
 
         It may keep the arrays.
         """
         raise NotImplementedError
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Raise ValueError if a state, perhaps from an untrusted file, is impossible for these parameters.
+        """Validate a state that was read from a file, before ``_restore``. ValueError if no model with these parameters
+        can have it.
 
         Called on a model that has just begun. Must not allocate more memory than the arrays take.
         """
 
     def _keep_in_memory(self, other: Any) -> None:
-        """Copy to another model the attributes that files do not store (default: none)."""
+        """Copy those attributes to another model that state files do not store (default: none). ``copy`` calls this."""
 
     def _facts(self) -> dict[str, Any]:
-        """Return the entries that this kind of model adds to ``facts`` (default: none)."""
+        """Return further entries for the summary that ``facts`` returns, as a dict (default: none)."""
         return {}
 
     def _learns_targets(self) -> bool:
@@ -141,11 +146,14 @@ class Model(Parametrized, abstract=True):
         return "targets" in signature(cast(Any, self).update).parameters
 
     def _in_order(self) -> str | None:
-        """Return the reason why rows must be learned in order, for a message; None if their order is free."""
+        """Return the reason, for a message, why rows must be learned in their order. Return None if their order does
+        not matter.
+        """
         return f"a {type(self).__name__} does not merge"
 
     def _certificate(self) -> dict[str, float]:
-        """Return error bounds by name that are known without computation (default: none).
+        """Return the error bounds that are known without computation, as a dict (default: none). ``facts`` includes
+        them.
 
         Reports sum them over the parts of a job.
         """
@@ -172,18 +180,19 @@ class Model(Parametrized, abstract=True):
         return self._column_names()
 
     def _column_names(self) -> FeatureNames | None:
-        """Return ``feature_names``, without the thread guard, for calls from within the model."""
+        """Return ``feature_names`` without acquiring the model's lock, for methods that hold it already."""
         return self._feature_names
 
     def _update(self, rows: Any, sample_weight: Any) -> Any:
-        """Learn rows in memory, either all of them or none.
+        """Learn a batch of rows in memory, either all of them or none. Subclasses define this.
 
         For models whose ``update`` calls ``_take_rows``.
         """
         raise NotImplementedError
 
     def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
-        """Learn rows of any kind by ``_update``, checking column names and reading sources in chunks.
+        """Learn rows of any kind (array, table, file): check their column names, read sources in chunks, and call
+        ``_update``. Return self.
 
         If there are several chunks, they are learned by a copy of the model, whose state replaces this one's at the
         end.
@@ -223,7 +232,9 @@ class Model(Parametrized, abstract=True):
         return self
 
     def _require_columns(self, rows: Any) -> None:
-        """Raise ValueError if rows for prediction have other column names than the learned ones, or another order."""
+        """Check the column names of rows for prediction. ValueError if they differ from the learned ones in name or
+        order.
+        """
         if type(rows) not in (np.ndarray, list, dict):
             self._require_same_names(names_in(rows), "rows")
 
@@ -232,7 +243,7 @@ class Model(Parametrized, abstract=True):
         return require_same_names(names, self._feature_names, whose)
 
     def _column_order(self, rows: Any, name: str = "rows") -> list[int] | None:
-        """Return the positions in `rows` of the learned columns, matched by name; None if no reordering is needed.
+        """Return for each learned column its position in `rows`, matched by name. Return None if the order is the same.
 
         For models whose columns are items with names.
         """
@@ -248,7 +259,7 @@ class Model(Parametrized, abstract=True):
 
     @contextlib.contextmanager
     def _using_column_names(self, names: FeatureNames | None, owner: str) -> Generator[None]:
-        """Set the column names for a ``with`` block; restore them if it fails before any row is learned.
+        """Set the column names while a batch is learned in a ``with`` block. They are reset if the batch is refused.
 
         ValueError if earlier rows had other names.
         """
@@ -305,7 +316,7 @@ class Model(Parametrized, abstract=True):
         return self._copied()
 
     def _copied(self) -> Self:
-        """Return an independent copy, without the thread guard, for calls from within the model."""
+        """Return an independent copy without acquiring the model's lock, for methods that hold it already."""
         state, arrays = self._state()
         duplicate = type(self)._built(
             self.parameters,
@@ -424,18 +435,21 @@ class MergeableModel(Model, abstract=True):
 
     # Any instead of Self in these two, as type checkers refuse overrides of methods with an argument of type Self
     def _merge(self, other: Any) -> None:
-        """Add the rows of another model to this one, completely or not at all; `other` does not change.
+        """Add what another model has learned to this one, completely or not at all. The other model does not change.
+        Subclasses define this.
 
         Both have seen rows of the same width and dtype.
         """
         raise NotImplementedError
 
     def _joins_columns(self, other: Any) -> bool:
-        """Return True if a model with other columns can be merged, because both match columns by name."""
+        """Return True if a model with other columns may be merged, because this kind of model matches columns by
+        name.
+        """
         return False
 
     def _must_agree(self) -> dict[str, Any]:
-        """Return the parameters that must be equal in two models before they can be merged."""
+        """Return {name: value} of the parameters that must be equal in two models that are merged."""
         return {name: value for name, value in vars(self._values).items() if name not in self._MAY_DIFFER}
 
     @changes
@@ -480,7 +494,7 @@ class MergeableModel(Model, abstract=True):
         other._take(self)
 
     def _take(self, other: Any) -> None:
-        """Merge another model into this one, or raise ValueError if the two do not match."""
+        """Merge another model into this one, in place, after checking that the two match. ValueError if they do not."""
         mine, theirs = self._must_agree(), other._must_agree()
         for name in {**mine, **theirs}:
             if not equal_in_type_and_value(theirs.get(name), mine.get(name)):
@@ -504,7 +518,8 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned separately and merged ---------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return the number of each piece's first block, if models of the pieces of a stream can be merged exactly.
+        """Return the block number at which each piece of a stream starts, if separate models of the pieces merge to
+        exactly the model of one pass. Return None if they do not (default).
 
         Merged exactly means bitwise identical to one pass over the stream. The default is None: this kind of model
         cannot. `lengths` are the numbers of rows of consecutive pieces.
@@ -515,37 +530,44 @@ class MergeableModel(Model, abstract=True):
         return None
 
     def _part_rows(self, n_features: int) -> int:
-        """Return the number of which the rows in every part of a job must be a multiple (default: 1)."""
+        """Return the number of rows by which the length of every part of a job must be divisible (default: 1)."""
         return 1
 
     def _state_bytes(self, n_features: int) -> int:
-        """Estimate the memory in bytes of a model that has learned one part of a job; 0 if it is small (default)."""
+        """Return an estimate of a model's memory in bytes after one part of a job, by which the job limits its workers.
+        0 means that it is small.
+        """
         return 0
 
     def _check_passes(self, passes: int) -> None:
-        """Raise ValueError if these models cannot use the given number of passes over the rows (at least two)."""
+        """Raise ValueError if models of this kind cannot use `passes` passes over the rows, which is the default for
+        more than one.
+        """
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _passes_again(self, passes: int) -> Generator[Any, Any, Any]:
-        """Improve the model by further passes over the rows, at most `passes`, as a generator that returns the result.
+        """Improve the model in at most `passes` further passes. This is a generator: it yields a model for each pass,
+        is sent it back after it has learned all rows, and returns the result.
 
         It yields a model for every pass. The caller lets that model learn all rows, and sends it back.
         """
         raise NotImplementedError
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
-        """Create an empty model with the same parameters, to learn one part of a job.
+        """Return an empty model with the same parameters, which learns one part of a distributed job.
 
         It learns the part's blocks from `first_block` on.
         """
         return type(self)(**self.parameters)
 
     def _for_block(self, number: int) -> Self:
-        """Create an empty model with the same parameters, to learn one block of a sliding window."""
+        """Return an empty model with the same parameters, which learns one block of a sliding window."""
         return self._for_part(number)
 
     def _complete_part(self) -> None:
-        """Release memory that is only needed to learn further rows (default: nothing)."""
+        """Release memory that is only needed for learning more rows (default: nothing). A job calls this before it
+        merges.
+        """
 
     def _adopt(self, other: Any) -> None:
         """Copy the state of another model with the same parameters into this model, which has no rows yet."""
@@ -554,7 +576,7 @@ class MergeableModel(Model, abstract=True):
 
 
 def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the header of a model's file: its kind, parameters, notes, state and column names."""
+    """Return the header of a model's state file as a dict: class, parameters, notes, state and column names."""
     header = {
         "kind": type(model).__name__,
         "home": home_of(type(model)),

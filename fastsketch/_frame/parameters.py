@@ -42,7 +42,7 @@ REQUIRED: Final = object()
 
 
 class Parameter(property):
-    """One argument of a model's constructor, and the read-only attribute with the same name."""
+    """Declared argument of a model's constructor. It is also the read-only attribute of the same name."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Parameter(property):
 
 
 def _refuse_change(name: str, instance: Any, value: Any) -> None:
-    """Raise AttributeError: the setter of a parameter."""
+    """Raise AttributeError, because parameters of a model cannot be assigned. This is the setter of every parameter."""
     raise AttributeError(f"{name} does not change after construction: make a new {type(instance).__name__}")
 
 
@@ -77,7 +77,7 @@ def _refuse_change(name: str, instance: Any, value: Any) -> None:
 
 
 def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True) -> Any:
-    """Declare a constructor argument of a model, with its own validation function.
+    """Declare a constructor argument of a model that is validated by a given function.
 
     check(value, name) returns the value to store, or raises.
 
@@ -137,7 +137,7 @@ def float_dtype(*, default: Any = None) -> Any:
 
 # -- the base class ------------------------------------------------------------------------------------------------
 class Parametrized:
-    """Base class that creates keyword constructors from declared parameters and checks their arguments."""
+    """Base class that turns declared parameters into keyword constructors, and validates their arguments."""
 
     _declared: ClassVar[dict[str, Parameter]] = {}
     _values: SimpleNamespace
@@ -162,13 +162,15 @@ class Parametrized:
         raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
 
     def _check(self) -> None:
-        """Raise ValueError if parameters contradict each other (default: no check).
+        """Validate the parameters together. ValueError if they contradict each other (default: no check).
 
         Each has already passed its own check.
         """
 
     def _resolved(self) -> dict[str, Any]:
-        """Return the values in use for parameters that were None or "auto" (default: none)."""
+        """Return {name: value} of the values in use for parameters that were given as None or "auto" (default:
+        none).
+        """
         return {}
 
     @property
@@ -199,7 +201,7 @@ class Parametrized:
         return {**vars(self._values), **self._resolved()}
 
     def _changed_arguments(self) -> str:
-        """Return the constructor's arguments that differ from their defaults, as source text."""
+        """Return the constructor's arguments that differ from their defaults, as source text for ``repr``."""
         return ", ".join(
             f"{name}={plain(value)!r}"
             for name, value in self.parameters.items()
@@ -214,7 +216,7 @@ def _own_parameters(cls: type) -> dict[str, Parameter]:
 
 # -- constructors --------------------------------------------------------------------------------------------------
 def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
-    """Create the ``__init__`` method of a model class, with the signature of its declared parameters.
+    """Return an ``__init__`` method for a model class, whose signature has the declared parameters.
 
     It passes the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or superfluous.
     """
@@ -256,7 +258,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
 
 
 def bare_names(cls: type[Owner]) -> type[Owner]:
-    """Decorate a class so that errors in inherited methods do not name the base classes."""
+    """Decorate a class so that error messages of inherited methods do not contain the names of base classes."""
     for base in cls.__mro__[1:]:
         for method in vars(base).values() if base.__module__.startswith("fastsketch.") else ():
             function = unwrap(getattr(method, "__func__", method))
@@ -275,7 +277,7 @@ def annotation_of(cls: type, name: str) -> Any:
 
 
 def unknown_keyword(callable_name: str, key: str, parameters: Mapping[str, Any], owner: type | None = None) -> str:
-    """Return the error message for an unknown keyword argument.
+    """Return the error message for an unknown keyword argument, with a suggestion of the most similar one.
 
     It names the method of `owner` that takes the keyword, or the most similar known one, or if `owner` is given and
     nothing is similar, all known ones.
@@ -292,7 +294,9 @@ def unknown_keyword(callable_name: str, key: str, parameters: Mapping[str, Any],
 
 
 def _method_with_parameter(owner: type, key: str) -> str | None:
-    """Return the name of the first public method of a class that has a given parameter; None if none has."""
+    """Return the name of the first public method of a class that has a parameter `key`, for an error message. Return
+    None if none has.
+    """
     for base in owner.__mro__:
         for name, method in vars(base).items():
             function = unwrap(getattr(method, "__func__", method))
@@ -329,7 +333,7 @@ def plain(value: Any) -> Any:
 
 
 def equal_in_type_and_value(a: Any, b: Any) -> bool:
-    """Return True if two values are equal and of the same type."""
+    """Return True if two parameter values are equal and of the same type, unlike == for which 1 equals True."""
     return type(a) is type(b) and bool(a == b)
 
 
