@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.bottom_k import VALIDATION_FRACTION
 from fastsketch._core.losses import LOSSES, as_targets
 from fastsketch.lowrank._arguments import as_share
 from fastsketch.lowrank._data import Array, Observed, observed_entries
@@ -20,8 +21,8 @@ DAMPING = 30.0
 MAX_SUM_OF_SQUARES = {4: 1e36, 8: 1e300}
 # Smallest sum of squares other than 0, in float64: below it, squares of residuals underflow.
 MIN_SUM_OF_SQUARES = 1e-300
-# Share of the entries that a fit holds out if it has to choose a ridge, and the least number of them that can choose.
-HELD_OUT_SHARE, MIN_HELD_OUT = 0.1, 30
+# Least number of held-out entries that can choose a ridge.
+MIN_HELD_OUT = 30
 
 
 def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, HoldOut]:
@@ -72,8 +73,8 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
             )
         return training
 
-    if share is None and held_out is None and setting.holds_out_entries and HELD_OUT_SHARE * total >= MIN_HELD_OUT:
-        share = HELD_OUT_SHARE
+    if share is None and held_out is None and setting.holds_out_entries and VALIDATION_FRACTION * total >= MIN_HELD_OUT:
+        share = VALIDATION_FRACTION
     return all_entries, None if share is None else partial(split, share)
 
 

@@ -27,11 +27,13 @@ A given delta or epsilon is in units of X. Otherwise it is a multiple of the rob
 of the biases (`parameter_from_data`). Kinks are smoothed over a share of the standard deviation of X (`_biases.py`).
 """
 
+from math import pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
+from scipy.special import ndtri
 
 from fastsketch._core.losses import LOSSES
 from fastsketch._core.threads import one_blas_thread
@@ -52,8 +54,6 @@ TINY = 1e-290
 # Losses whose noise level is estimated again before each sweep. For labels and counts it follows from the targets, and
 # the slopes of losses with kinks have a fixed size.
 REAL_NOISE = ("square", "huber")
-# Lower limit of the remaining share of degrees of freedom: with many ranks small data are fitted almost exactly.
-MIN_FREEDOM_SHARE = 0.03
 # Number of entries, in complete rows, that determine the noise level to half a per cent.
 MIN_SAMPLE_ENTRIES = 25_000
 
@@ -112,7 +112,7 @@ def robust_deviation(median: float, mean: float) -> float:
     """Return a robust estimate of the standard deviation of residuals, given the median and the mean of their absolute
     values.
     """
-    return max(1.4826 * median, MIN_SPREAD_SHARE * 1.2533 * mean)
+    return max(median / float(ndtri(0.75)), MIN_SPREAD_SHARE * sqrt(pi / 2.0) * mean)
 
 
 # -- the unit of ridge: the noise --------------------------------------------------------------------------------------
@@ -181,7 +181,8 @@ class NoiseLevel:
         estimate.
 
         The noise is estimated by generalised cross-validation: the mean square of the slopes divided by the square of
-        the remaining share of degrees of freedom. `penalty` is the L2 penalty of the factors.
+        the remaining share of degrees of freedom, of which at least one is left. `penalty` is the L2 penalty of the
+        factors.
         """
         observations, n = self._observations, self._observations.n_observations
         data, _ = self._sample
@@ -197,7 +198,7 @@ class NoiseLevel:
             curvature_terms = curvature * np.outer(row_sizes, eigenvalues.clip(0.0))
             traces = (curvature_terms / (curvature_terms + max(penalty, TINY))).sum(axis=1)
             n_parameters += float((multiplicity * (traces + row_sizes / (row_sizes + self._bias_ridge))).sum())
-        noise = squares / max(n_sample, 1) / max(1.0 - n_parameters / n, MIN_FREEDOM_SHARE) ** 2
+        noise = squares / max(n_sample, 1) / max(1.0 - n_parameters / n, 1.0 / n) ** 2
         return float(self.unit * min(noise / self._first_mean_square, 1.0))
 
 

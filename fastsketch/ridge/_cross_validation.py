@@ -10,10 +10,9 @@ import numpy as np
 from fastsketch._core.validation import is_sparse
 from fastsketch.ridge._gram_model import Matrix
 from fastsketch.ridge._moments import EPS, TINY, Moments, times
+from fastsketch.ridge._path import RIDGES_PER_DECADE
 from fastsketch.ridge._read_out import Rows, Scorer
 
-# Number of ridge penalties per decade of the grid.
-RIDGES_PER_DECADE = 4
 # If 1 - leverage is at most this, it is regarded as rounding: the other rows do not determine the row's prediction.
 MIN_LEVERAGE_COMPLEMENT = 1e-12
 

@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 
-# Ratio of neighbouring ridges in a search.
-RIDGE_RATIO = 10.0**0.5
+# Number of ridge penalties per decade of a grid.
+RIDGES_PER_DECADE = 4
+# Ratio of neighbouring ridges in a search: two steps of the grid.
+RIDGE_RATIO = 10.0 ** (2.0 / RIDGES_PER_DECADE)
 
 
 def hill_climb(

@@ -15,8 +15,9 @@ from fastsketch.sketching._engines import columns_of
 
 # Range of the ridges, in units of the mean squared length of a row.
 MIN_RIDGE_RATIO, MAX_RIDGE_RATIO = 1e-14, 1e6
-# The search ends when a step lowers the error by less than this share, as `tol` of scikit-learn's MLPRegressor.
-MIN_RELATIVE_GAIN = 1e-4
+# Passes end at this residual, relative to X'y, and a search for the ridge ends when a step lowers the error by less than
+# this share: `tol` of scikit-learn's Ridge and MLPRegressor.
+TOLERANCE = 1e-4
 # The ridges of the coarse grid are this many steps (factors of RIDGE_RATIO) apart.
 COARSE_STEP = 4
 # If a sketch lacks at most this share of the sums of squares, they are regarded as lost by rounding.
@@ -328,9 +329,7 @@ def search_ridge(
     coarse_steps = (-float(COARSE_STEP * k) for k in range(n_coarse_steps + 1))
     start = best_step({step: scores(step) for step in coarse_steps if RIDGE_RATIO**step >= min_ratio})
     scores_of_half.clear()
-    scores_by_step = hill_climb(
-        scores, min_ratio, MAX_RIDGE_RATIO, first_step=start, min_relative_gain=MIN_RELATIVE_GAIN
-    )
+    scores_by_step = hill_climb(scores, min_ratio, MAX_RIDGE_RATIO, first_step=start, min_relative_gain=TOLERANCE)
     best = best_step(scores_by_step)
     scores_by_step |= {step: scores(step) for step in (best - 0.5, best + 0.5)}
     steps = sorted(scores_by_step)

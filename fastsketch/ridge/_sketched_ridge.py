@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.bottom_k import VALIDATION_FRACTION
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import Rows as Readable
 from fastsketch._core.validation import as_integer, as_real, as_rows, check_finite
@@ -23,6 +24,7 @@ from fastsketch.ridge._moments import TINY, ExcludedRowsGram, Moments, column_le
 from fastsketch.ridge._path import RIDGE_RATIO, standard_error
 from fastsketch.ridge._read_out import (
     MIN_ROWS,
+    TOLERANCE,
     Choice,
     Coefficients,
     NormalEquations,
@@ -49,23 +51,15 @@ from fastsketch.sketching._frequent_directions import SecondPass
 from fastsketch.sketching._rereading import Readable as Source
 from fastsketch.sketching._rereading import RowsAgain
 
-# One of this many rows is held out: half of these measure residuals, and the other half chooses the ridge of a sketch.
-# Each is a tenth of all rows, as `validation_fraction` of scikit-learn's models. Both are empty if together they have
-# fewer than MIN_ROWS rows.
-HELD_OUT_EVERY = 5
 # Smallest number of rows for leave-one-out. Rows of a smaller weight than this share of the largest are ignored.
 MIN_ROWS_LEAVE_ONE_OUT, MIN_WEIGHT_RATIO = 3, 1e-12
 # Weights are regarded as equal if Kish's effective number of rows is relatively this close to the number of rows.
 EQUAL_WEIGHT_TOLERANCE = 1e-9
-# Passes of a refinement between two evaluations of the ridges.
-CHOOSE_EVERY = 4
 # Largest share of the passes of a refinement that may choose the ridge.
 MAX_CHOOSING_SHARE = 0.6
 # Largest number of float64 numbers stored for held-out rows during that choice; with very many targets fewer rows are
 # used.
 MAX_HELD_OUT_NUMBERS = 1 << 25
-# Residual relative to X'y at which the passes of ``fit`` and of jobs end; tol of scikit-learn's Ridge.
-TOLERANCE = 1e-4
 
 
 class FittedRidge(NamedTuple):
@@ -355,7 +349,7 @@ class SketchedRidge(RidgeLearner):
 
         Each pass is a step of conjugate gradients on the normal equations, for all targets together, with the sketch as
         preconditioner. Unless the ridge is given it is chosen again first, in at most three fifths of the passes: a
-        Krylov space of X'X predicts the held-out rows at every ridge. The choice is looked at after every fourth pass,
+        Krylov space of X'X predicts the held-out rows at every ridge. The choice is looked at after every pass,
         among ridges at which the equations are solved up to 3%. Predictions, coefficients and intervals then use the
         refined coefficients until more is learned. A later call continues where this one ends, at the same ridge.
 
@@ -647,7 +641,7 @@ class SketchedRidge(RidgeLearner):
 
         Each part has up to a tenth of all rows. Both are empty if together they have fewer than MIN_ROWS rows.
         """
-        n = min(len(self._decayed_reservoir()), self._n // HELD_OUT_EVERY) // 2
+        n = min(len(self._decayed_reservoir()), int(2 * VALIDATION_FRACTION * self._n)) // 2
         return slice(n, 2 * n) if 2 * n >= MIN_ROWS else slice(0, 0)
 
     def _held_out_rows(self, selection: slice | NDArray[np.int64]) -> Rows:
@@ -840,8 +834,6 @@ class SketchedRidge(RidgeLearner):
         while True:
             n_made, direction = n_made + 1, lanczos.direction
             lanczos.step((yield direction) - excluded_gram.times(direction))
-            if n_made % CHOOSE_EVERY and n_made < passes:
-                continue
             solutions = lanczos.solutions()
             smallest_ridge = solutions.smallest_accurate_ridge(first_ridge)
             largest_ridge = max(first_ridge, smallest_ridge * RIDGE_RATIO)

@@ -59,8 +59,8 @@ _LOOPS = {
 # additions of the q sampled rows cost little; beyond 1,024 rows a strip of columns no longer fits the second cache.
 MOST_STEP = 1024
 LEAST_STEP = 64
-# Nonzeros per row of the sparse sign map: with 4 and more it is as accurate as a Gaussian one in practice.
-SPARSE_SIGNS = 4
+# Nonzeros per row of the sparse sign map (Tropp, Yurtsever, Udell and Cevher, SIAM J. Sci. Comput. 41(4), 2019).
+SPARSE_SIGNS = 8
 
 # Streams of the random generator.
 _SIGNS, _PLACES = 0, 1

@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.warning import warn_caller
+from fastsketch.sklearn._routes import POWER_ITERATIONS
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview
 
 Floats = NDArray[np.float64]
 
-# Passes over the rows end after MOST_PASSES, one for the sketch and the seven of randomized_svd, also if `tol` is not
+# Passes over the rows end after MOST_PASSES, one for the sketch and those of randomized_svd, also if `tol` is not
 # reached.
-MOST_PASSES = 8
+MOST_PASSES = POWER_ITERATIONS + 1
 # Relative shortfall of the guaranteed share of variance that is rounding, and raises no warning.
 CERTAIN_ENOUGH = 1e-6
 

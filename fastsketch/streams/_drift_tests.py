@@ -26,7 +26,7 @@ MIN_BLOCKS, LENGTH_RATIO = 3, 1.5
 # Hampel's identifier (Davies and Gather 1993).
 LARGEST_DEVIATION = 3.0
 # Standard deviation of a normal distribution in median absolute deviations; rounding of a constant statistic, in units.
-NORMAL_SPREAD, ROUNDING = 1.4826, 8.0
+NORMAL_SPREAD, ROUNDING = float(1.0 / ndtri(0.75)), 8.0
 # Arrangements that estimate the usual size of a statistic; those of the first batch of the test; numbers in memory.
 N_CALIBRATION, FIRST_BATCH, MAX_NUMBERS = 16, 8, 1 << 21
 # Number of arrangements of the test of dependence, and its level.

@@ -30,8 +30,9 @@ FACTOR_BYTES: Final = 1
 MAX_OFFSET_BYTES: Final = 2
 # The smallest weight of a direction, as a share of the largest one: near rows may be equal in a direction.
 MIN_WEIGHT: Final = 1e-6
-# Rows have one length if the standard deviation of their lengths is at most this share of the mean length.
-MAX_LENGTH_DEVIATION: Final = 0.01
+# Rows have one length if the standard deviation of their lengths is at most this share of the mean length: the rounding
+# of normalised rows that are stored in half precision.
+MAX_LENGTH_DEVIATION: Final = float(np.finfo(np.float16).eps)
 
 
 def train_encoder(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
