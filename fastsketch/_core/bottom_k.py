@@ -14,7 +14,7 @@ from fastsketch._core.validation import is_sparse
 
 Priorities = NDArray[np.uint64]
 
-# Share of the rows or entries that a model holds out for a choice or an error, as `validation_fraction` of scikit-learn.
+# Share of the rows or entries that a model holds out, for a choice or an error: `validation_fraction` of scikit-learn.
 VALIDATION_FRACTION = 0.1
 # Rows copied at a time, so that there is never a second copy of the whole sample.
 COPIED_ROWS = 256

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.warning import warn_caller
-from fastsketch.sklearn._routes import POWER_ITERATIONS
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview
+from fastsketch.sklearn._routes import POWER_ITERATIONS
 
 Floats = NDArray[np.float64]
 
