@@ -15,8 +15,8 @@ from fastsketch.sketching._engines import columns_of
 
 # Range of the ridges, in units of the mean squared length of a row.
 MIN_RIDGE_RATIO, MAX_RIDGE_RATIO = 1e-14, 1e6
-# Passes end at this residual, relative to X'y. A search for the ridge ends when a step lowers the error by less than this
-# share. Both are `tol` of scikit-learn's Ridge and MLPRegressor.
+# Passes end at this residual, relative to X'y. A search for the ridge ends when a step lowers the error by less than
+# this share. Both are `tol` of scikit-learn's Ridge and MLPRegressor.
 TOLERANCE = 1e-4
 # The ridges of the coarse grid are this many steps (factors of RIDGE_RATIO) apart.
 COARSE_STEP = 4
