@@ -117,7 +117,10 @@ def as_rows(frame: Any, chosen: Chosen, name: str, first: int) -> NDArray[Any]:
     pl = needs("polars", "tables")
     to = pl.Float32 if chosen.dtype == np.float32 else pl.Float64
     if all(width is None for width in chosen.widths):
-        return frame.select(pl.col(list(chosen.columns)).cast(to)).to_numpy(order="c")
+        frame = pl.DataFrame([frame[name] for name in chosen.columns])
+        if set(frame.dtypes) != {to}:  # a cast to the same type takes a fifth of the time of reading Parquet
+            frame = frame.cast(to)
+        return frame.to_numpy(order="c")
     out = np.empty((len(frame), chosen.n_features), chosen.dtype)
     place = 0
     for column, width in zip(chosen.columns, chosen.widths, strict=True):

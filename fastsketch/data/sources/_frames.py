@@ -97,7 +97,7 @@ class FileFrames(Frames):
 
     def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
         """Return rows [start, stop) of the given columns as a polars data frame."""
-        return self.lazy().select(columns).slice(start, stop - start).collect(engine="streaming")
+        return self.lazy().select(columns).slice(start, stop - start).collect(engine="in-memory")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lazy": None, "path": self.path.absolute()}
