@@ -151,8 +151,8 @@ def columns_of_dates(folder):
 
 def folder_of_a_column(folder):
     (folder / "day=1").mkdir()
-    (folder / "day=1" / "part.csv").write_text("x,y\n1,2\n3,4\n")
-    fs.open_rows(folder / "day=1" / "part.csv")
+    (folder / "day=1" / "part.csv").write_text("1,2\n3,4\n")
+    fs.open_rows(folder / "day=1" / "part.csv", header=False)
 
 
 def genes_by_cells(folder):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import InputFile, SourceError, iterate_whole_lines
@@ -44,6 +45,8 @@ from fastsketch.data.files._table import (
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._source import LONGEST_LINE
 
+# The name that Hive gives to the partition of a missing value.
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
 # Bytes of text that are read to find columns and header.
 HEAD_BYTES = 64 << 10
@@ -51,15 +54,10 @@ HEAD_BYTES = 64 << 10
 _BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
 
 
-def warn_of_partitions(name: str) -> None:
-    """Warn that folders called column=value above a csv file (Hive partitions) are not read as columns."""
-    folders = [part for part in Path(name).parent.parts if re.fullmatch(r"\w+=[^=]*", part)]
-    if folders:
-        columns = ", ".join(repr(folder.partition("=")[0]) for folder in folders)
-        warn_caller(
-            f"folders are called as if they held the values of the columns {columns}: these columns are read from "
-            "Parquet and Arrow files, but not for csv files, whose columns are those of their lines"
-        )
+def partition_cells(name: str) -> dict[str, str]:
+    """Return the columns and cells that the names of a file's folders hold: column=value (Hive partitions)."""
+    folders = [part.split("=") for part in Path(name).parent.parts if re.fullmatch(r"\w+=[^=]*", part)]
+    return {unquote(column): "" if cell == NULL_PARTITION else unquote(cell) for column, cell in folders}
 
 
 class Csv:
@@ -108,7 +106,7 @@ class Csv:
         comment = dialect.comment or "\n"
         numbered = [(k, line) for k, line in enumerate(shown, 1) if line.strip() and not line.startswith(comment)]
         self.separator = separator_of(name, numbered[:DECIDING_LINES], dialect)
-        self.width = self.begins = self._header_lines = self.header_bytes = 0
+        self.width = self._text_width = self.begins = self._header_lines = self.header_bytes = 0
         self.numbered = False
         is_comment = any(line.startswith("#") for _, line in numbered[:1])
         self.comment_hint = "; --set comment=# (comment='#') skips lines of comments" if is_comment else ""
@@ -116,10 +114,12 @@ class Csv:
         self._numbering = b""  # the header's line, if it could be a row of numbers
         self.names: list[str] | None = None
         self.first: list[Row] = []
+        self._partitions: list[str] = []
         self._read_first(start)
         if not self.first:
             return
         self.begins, self.width = self.first[0][0], len(self.first[0][1])
+        self._text_width = self.width  # without the columns of the folders
         self.numbered = is_numbering([cells for _, cells in self.first], dialect)
         if self._has_header():
             self._head = self.first.pop(0)[1]
@@ -132,7 +132,17 @@ class Csv:
                 self._numbering = lines[self.begins - 1].rstrip(b"\r")
             if again := [number for number, cells in self.first if cells == self._head]:
                 raise self.error(again[0], HEADER_REPEATED)
-        warn_of_partitions(name)
+            cells_by_name = partition_cells(name)
+            partitions = {column: cells_by_name[column] for column in cells_by_name if column not in self.names}
+            self.names += partitions
+            self._partitions = list(partitions.values())
+            self.first = [(number, [*cells, *self._partitions]) for number, cells in self.first]
+            self.width += len(partitions)
+        elif partitions := partition_cells(name):
+            columns = ", ".join(map(repr, partitions))
+            warn_caller(
+                f"{name} has no header: the columns {columns}, after which its folders are called, are not read"
+            )
 
     def _read_first(self, start: bytes) -> None:
         """Parse the first rows of the file into the attribute `first`.
@@ -173,7 +183,7 @@ class Csv:
 
     def _uneven(self, number: int, n: int) -> SourceError:
         """Return a SourceError for a line whose number of cells, n, differs from that of the first line."""
-        width = self.width or len(self.first[0][1])
+        width = self._text_width or len(self.first[0][1])
         return self.error(number, f"there are {n} columns, in the first line {width}{self.comment_hint}")
 
     def called(self, column: int) -> str:
@@ -251,6 +261,8 @@ class Csv:
             If a row has another number of cells, or a cell is no number: with its line and column.
         """
         pl = needs("polars", "csv files")
+        if any(k >= self._text_width for k in (*numbers, *texts)):
+            return self._with_partitions(pl, piece, line, numbers, texts)
         self._refuse_bytes(piece, line + 1, strict=bool(texts))
         if self._numbering and self._numbering in piece:
             self._refuse_header(piece, line)
@@ -268,6 +280,23 @@ class Csv:
             with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, _Refused):
                 return self._parsed(pl, re.sub(blank, b"", piece), numbers, texts)
         return self._from_cells(pl, piece, line, numbers, texts)
+
+    def _with_partitions(self, pl: Any, piece: bytes, line: int, numbers: Sequence[int], texts: Sequence[int]) -> Any:
+        """Parse columns of which some are those of the folders; these have the same cell in each row."""
+        width = self._text_width
+        in_text = [[k for k in columns if k < width] for columns in (numbers, texts)]
+        frame = self.frame(piece, line, *in_text) if any(in_text) else self.frame(piece, line, [], [0])
+        for k in (k for k in (*numbers, *texts) if k >= width):
+            cell: Any = self._partitions[k - width].strip()
+            if k in texts:
+                cell, kind = cell or None, pl.String
+            else:
+                try:
+                    cell, kind = None if self.dialect.missing(cell) else as_number(cell, self.dialect), pl.Float64
+                except ValueError:
+                    raise self.error(self.begins, f"{self.called(k)}: {self.why(cell, k)}") from None
+            frame = frame.with_columns(pl.lit(cell, kind).alias(str(k)))
+        return frame.select([str(k) for k in (*numbers, *texts)])
 
     def _parsed(self, pl: Any, piece: bytes, numbers: Sequence[int], texts: Sequence[int]) -> Any:
         as_written = self.dialect.decimal == "." and self.dialect.thousands is None
@@ -299,15 +328,15 @@ class Csv:
         # some quotes if lines end in a carriage return.
         if self.separator == " " or piece.startswith(BYTE_ORDER_MARK) or (self.newline == b"\r" and b'"' in piece):
             raise _Refused
-        last, is_number, comment = self.width - 1, kind == pl.Float64, self.dialect.comment
+        last, is_number, comment = self._text_width - 1, kind == pl.Float64, self.dialect.comment
         if kind not in self._schemas:
-            self._schemas[kind] = {f"column_{k + 1}": kind for k in range(self.width)}
-        schema = self._schemas[kind] if last in columns else {**self._schemas[kind], f"column_{self.width}": pl.String}
+            self._schemas[kind] = {f"column_{k + 1}": kind for k in range(self._text_width)}
+        schema = self._schemas[kind] if last in columns else {**self._schemas[kind], f"column_{last + 1}": pl.String}
         frame = pl.read_csv(
             piece,
             has_header=False,
             schema=schema,
-            columns=None if len(columns) == self.width else sorted({*columns, last}),
+            columns=None if len(columns) == self._text_width else sorted({*columns, last}),
             separator=self.separator,
             comment_prefix=comment,
             eol_char=self.newline.decode(),
@@ -315,7 +344,7 @@ class Csv:
             encoding="utf8-lossy" if is_number else "utf8",
         )
         quoted = b'"' in piece
-        if quoted or self.width == 1 or frame.get_columns()[-1].null_count():
+        if quoted or self._text_width == 1 or frame.get_columns()[-1].null_count():
             self._refuse_uneven(self._unquoted(piece) if quoted else piece, len(frame), piece)
         if b"\r" in piece and self.newline == b"\n" and piece.count(b"\r\n") != piece.count(b"\r"):
             raise _Refused
@@ -339,9 +368,9 @@ class Csv:
             unquoted = re.sub(rb"(?m)^" + re.escape(self.dialect.comment.encode()) + rb".*\n", b"", unquoted)
         lines, n_separators = unquoted.count(b"\n"), unquoted.count(self.separator.encode())
         broken = b'"' in unquoted or (not self.dialect.multiline and lines != n_rows)
-        if broken or n_separators != n_rows * (self.width - 1):
+        if broken or n_separators != n_rows * (self._text_width - 1):
             raise _Refused
-        if self.width == 1 and re.search(rb"(?m)^[ \t\r]*$", unquoted[:-1]):
+        if self._text_width == 1 and re.search(rb"(?m)^[ \t\r]*$", unquoted[:-1]):
             raise _Refused
 
     def _as_numbers(self, pl: Any, frame: Any) -> Any:
@@ -369,7 +398,7 @@ class Csv:
         """
         columns: dict[int, list[Any]] = {k: [] for k in (*numbers, *texts)}
         for number, cells in self.records(piece, line):
-            if len(cells) != self.width:
+            if len(cells) != self._text_width:
                 raise self._uneven(number, len(cells))
             for k in numbers:
                 text = cells[k].strip()
@@ -384,7 +413,7 @@ class Csv:
 
     def why(self, cell: str, column: int) -> str:
         """Describe why a cell is not a number, and what the user can do about it."""
-        if self._head and cell == self._head[column]:
+        if self._head and cell in self._head[column : column + 1]:
             return HEADER_REPEATED
         if cell.strip().lower() in OTHER_MISSING:
             said = f"--set na_values={cell.strip()} (na_values=[{cell.strip()!r}]) reads it as missing"

@@ -59,16 +59,32 @@ def test_foreign_formats_are_named(tmp_path, start, message, name):
         fs.open_rows(tmp_path / name)
 
 
-def test_hive_partitions_are_columns(tmp_path):
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_hive_partitions_are_columns(tmp_path, suffix):
     for shop, year in ((1, 2023), (2, 2024)):
         folder = tmp_path / f"shop={shop}" / f"year={year}"
         folder.mkdir(parents=True)
-        pl.DataFrame(ROWS[shop : shop + 2], schema=["a", "b", "c"]).write_parquet(folder / "p.parquet")
+        frame = pl.DataFrame(ROWS[shop : shop + 2], schema=["a", "b", "c"])
+        getattr(frame, f"write_{suffix}")(folder / f"p.{suffix}")
     source = fs.open_rows(tmp_path)
     assert source.feature_names == ("a", "b", "c", "shop", "year")
     assert all_rows(source)[:, 3:].tolist() == [[1, 2023]] * 2 + [[2, 2024]] * 2
-    one = TableRows(tmp_path / "shop=1" / "year=2023" / "p.parquet")
+    one = TableRows(tmp_path / "shop=1" / "year=2023" / f"p.{suffix}")
     assert one.schema["columns"]["year"] == "numeric"
+    assert all_rows(fs.open_rows(tmp_path, columns=["year"])).tolist() == [[2023]] * 2 + [[2024]] * 2
+    assert all_rows(fs.open_rows(tmp_path, beside="shop"))[:, 3].tolist() == [2023] * 2 + [2024] * 2
+
+
+def test_folders_of_csv_files_may_be_words_or_missing(tmp_path):
+    for folder in ("city=New%20York", "city=__HIVE_DEFAULT_PARTITION__", "b=3"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "p.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SourceError, match=r"column 3 \('city'\): 'New York' is no finite decimal number"):
+        all_rows(fs.open_rows(tmp_path / "city=New%20York"))
+    (rows, _, _) = next(TableRows(tmp_path / "city=New%20York" / "p.csv").chunks())
+    assert rows == [{"a": 1.0, "b": 2.0, "city": "New York"}]
+    assert all_rows(fs.open_rows(tmp_path / "city=__HIVE_DEFAULT_PARTITION__", fill=0.5)).tolist() == [[1, 2, 0.5]]
+    assert all_rows(fs.open_rows(tmp_path / "b=3")).tolist() == [[1, 2]]  # the file has a column of that name
 
 
 @pytest.fixture
