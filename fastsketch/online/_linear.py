@@ -24,8 +24,7 @@ from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
 from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.names._columns import MAX_HASH_BITS
-from fastsketch.data.names._naming import as_list
+from fastsketch.data.names._naming import MAX_HASH_BITS, as_list
 from fastsketch.online._class_states import (
     Blend,
     RowNotLearned,
@@ -225,8 +224,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
             Real and finite. The first row decides whether the model is dense or sparse: it is sparse if that row is
             sparse and at most `dense_above` of its columns are nonzero. Later rows may be dense or sparse. Rows with
-            names are a dict {name: value}, a list of dicts, or a list of lists of names and pairs (name, value), as
-            for ``fastsketch.data.Vocabulary``; a model learns either these or numbered columns.
+            names are a dict {name: value}, a list of dicts, or a list of lists of names and pairs (name, value)
+            (``fastsketch.data.NamedRows``); a model learns either these or numbered columns.
         targets : array_like (n,), or one for one row
             For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New
             labels are added unless ``classes`` is given. For other losses real numbers.

@@ -17,7 +17,6 @@ from fastsketch._frame.batches import FeatureNames
 from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.online.numbers import BEFORE, THEIRS
-from fastsketch.data.names import Vocabulary
 from fastsketch.online._class_states import ReadOut, RowNotLearned, n_states, probabilities
 from fastsketch.online._decay_mix import DriftFigures
 from fastsketch.online._labels import (
@@ -262,10 +261,10 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     @property
     @reads
-    def vocabulary(self) -> Vocabulary | None:
-        """Return a copy of the vocabulary of feature names; None for numbered or hashed columns."""
+    def vocabulary(self) -> dict[str, int] | None:
+        """Return a dict {feature name: column}; None for numbered or hashed columns."""
         known = self._names.known(self.n_rows)
-        return None if known is None else Vocabulary(known, unknown="ignore")
+        return None if known is None else {name: column for column, name in enumerate(known)}
 
     @reads
     def top_features(self, n: int = 10, label: Any = None) -> "list[FeatureWeight] | dict[Any, list[FeatureWeight]]":

@@ -138,7 +138,7 @@ class Names:
         else:
             naming.cut(self.count(n_rows))
         self._naming, self._before = naming, (n_rows, len(naming))
-        return self._as_rows(naming, rows, "add")
+        return self._as_rows(naming, rows, add=True)
 
     def find(self, rows: Any, n_rows: int) -> NamedRows:
         """Convert named rows for prediction to sparse rows; unknown names are ignored."""
@@ -146,7 +146,7 @@ class Names:
             raise ValueError(
                 "the model has seen no rows: call update first" if n_rows == 0 else NUMBERED_COLUMNS_MESSAGE
             )
-        return self._as_rows(self._naming, rows, "ignore")
+        return self._as_rows(self._naming, rows, add=False)
 
     def forget(self, n_rows: int) -> None:
         """Remove the new names of the last batch, because it was not learned."""
@@ -155,17 +155,15 @@ class Names:
         elif self._naming is not None:
             self._naming.cut(self.count(n_rows))
 
-    def _as_rows(self, naming: NameTable | HashedNames, rows: Any, unknown: str) -> NamedRows:
+    def _as_rows(self, naming: NameTable | HashedNames, rows: Any, *, add: bool) -> NamedRows:
         """Convert named rows to CSR; warn once if a feature is a word in some rows and a number in others."""
-        parts = naming.parts(as_list(rows), unknown)
+        parts = naming.parts(as_list(rows), add=add)
         if naming.mixed is not None and not self.warned:
             self.warned = True
             row, name, is_word = naming.mixed
             kind, earlier_kind = ("a word", "a number") if is_word else ("a number", "a word")
             remedy = f"float(row[{name!r}])" if is_word else f"str(row[{name!r}])"
-            consequence = (
-                "is learned as another feature" if unknown == "add" else "counts as a feature that was never seen"
-            )
+            consequence = "is learned as another feature" if add else "counts as a feature that was never seen"
             warn_caller(
                 f"row {row}: the feature {name!r} is {kind}, and was learned as {earlier_kind}, so that it "
                 f"{consequence} (a word makes the feature 'name=word', a number 'name'): give {remedy} if it is the "

@@ -282,9 +282,7 @@ def _by_call(name, parameter):
     if name.startswith(("fastsketch.data.IdMap", "fastsketch.data.Triples")):
         own = {"ids": ["a", "b"], "users": [1, 2], "items": ["x", "y"], "table": [("a", "x"), ("b", "x")]}
         return own.get(parameter)
-    if name.startswith(
-        tuple(f"fastsketch.data.{kind}" for kind in ("NameHash", "NamedRows", "TableRows", "Vocabulary"))
-    ):
+    if name.startswith(("fastsketch.data.NamedRows", "fastsketch.data.TableRows")):
         return {"rows": [{"a": 1.0, "b": "x"}, [("c", 2.0), "d"]], "path": _file(".csv")}.get(parameter)
     if "EASE" in name and parameter in ("rows", "X"):
         return np.abs(dense())
@@ -353,7 +351,7 @@ def _learned(cls):
     if cls is fs.Compressor:
         return cls("srht", 4)
     if cls.__module__.startswith("fastsketch.data.names"):
-        arguments = {"Vocabulary": {}, "NameHash": {"hash_bits": 8}, "TableRows": {"path": _file(".csv")}}
+        arguments = {"TableRows": {"path": _file(".csv")}}
         arguments |= {"IdMap": {"ids": ["a", "b"]}, "Triples": {"users": [1, 2], "items": ["x", "y"]}}
         return cls(**arguments[cls.__name__])
     if cls.__name__ == "Tracked":

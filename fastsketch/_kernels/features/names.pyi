@@ -7,7 +7,6 @@ from typing_extensions import disjoint_base
 
 ADD: int
 IGNORE: int
-REFUSE: int
 HASH: int
 
 @disjoint_base
@@ -20,7 +19,6 @@ class Columns:
         pairs: dict[str, dict[str, int]],
         unknown: int,
         hash_bits: int = 0,
-        is_signed: bool = False,
     ) -> None: ...
 
 def encode(

@@ -30,10 +30,9 @@ cdef extern from "Python.h":
 cdef enum:
     ADDED
     IGNORED
-    REFUSED
     HASHED
 
-ADD, IGNORE, REFUSE, HASH = ADDED, IGNORED, REFUSED, HASHED
+ADD, IGNORE, HASH = ADDED, IGNORED, HASHED
 
 cdef enum:
     SHORT = 512  # bytes of "name=value" up to which the text is built on the stack
@@ -80,17 +79,16 @@ cdef class Columns:
     whether it is a word here) for the first feature that is a word here and has been a number only, or the other way
     round; the empty word, which is what a missing value is given as, does not count. `mixed` stays None with
     unknown=HASH, which keeps no names. With unknown=HASH a column is |h| mod 2**hash_bits, h the hash of the UTF-8 text
-    as a signed integer, whose sign the value gets if is_signed.
+    as a signed integer, whose sign the value gets.
     """
 
     cdef dict columns, pairs
     cdef readonly object mixed
     cdef int unknown, hash_bits
-    cdef bint is_signed
 
-    def __init__(self, dict columns, dict pairs, int unknown, int hash_bits=0, bint is_signed=False):
+    def __init__(self, dict columns, dict pairs, int unknown, int hash_bits=0):
         self.columns, self.pairs = columns, pairs
-        self.unknown, self.hash_bits, self.is_signed = unknown, hash_bits, is_signed
+        self.unknown, self.hash_bits = unknown, hash_bits
 
     # Return the column of a name, -1 if the name is ignored; set the sign of a hashed value.
     cdef int64_t of_name(self, name, int *sign, Py_ssize_t row) except -2:
@@ -130,8 +128,6 @@ cdef class Columns:
                 self.mixed = row, name, False
         if self.unknown == IGNORED:
             return -1
-        if self.unknown == REFUSED:
-            raise ValueError(f"row {row} has the feature {shown(name)}, which is not in the vocabulary")
         as_utf8(name, &size, row)  # raises for text that cannot be encoded, and so could not be saved
         if column >= INT32_MAX:
             raise ValueError(f"row {row} has a new feature, {shown(name)}: a vocabulary holds fewer than 2**31 names")
@@ -146,7 +142,7 @@ cdef class Columns:
         # |h| mod 2**hash_bits; |-2**31| = 2**31, whose low bits are 0
         cdef uint32_t h = murmur3_32(text, size, 0)
         cdef bint negative = h >> 31
-        sign[0] = -1 if negative and self.is_signed else 1
+        sign[0] = -1 if negative else 1
         return (-h if negative else h) & ((<uint32_t> 1 << self.hash_bits) - 1)
 
     cdef int64_t hashed_pair(self, name, text, int *sign, Py_ssize_t row) except -2:

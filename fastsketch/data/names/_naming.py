@@ -13,14 +13,14 @@ from fastsketch.data.files import _checks as checks
 
 # The arrays of CSR rows: indptr (n + 1,) int64, indices (nnz,) int32, ascending in a row, data (nnz,) float64.
 CsrArrays = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
+# 2**30 is the largest power of two below 2**31 - 1.
+MAX_HASH_BITS = 30
 # A row of named features.
 NamedRow = Mapping[str, float | str] | Sequence[str | tuple[str, float | str]]
 NamedRows = NamedRow | Sequence[NamedRow]
 
 # (row, name, whether the value is a string) of a feature whose earlier values were of the other type only.
 Mixed = tuple[int, str, bool]
-# What to do with a name that has no column.
-UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
 
 def is_named(rows: Any) -> bool:
@@ -87,13 +87,14 @@ class NameTable:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def parts(self, rows: Sequence[Any], unknown: str) -> CsrArrays:
+    def parts(self, rows: Sequence[Any], *, add: bool = True) -> CsrArrays:
         """Encode rows of named features as the CSR arrays (indptr, indices, data).
 
-        With unknown="add" new names get columns, in place; if the batch is refused or interrupted, they are removed
-        again. TypeError or ValueError names the row and feature.
+        With `add` new names get columns, in place; if the batch is refused or interrupted, they are removed again.
+        Otherwise new names are ignored. TypeError or ValueError names the row and feature.
         """
-        n_before, columns = len(self.columns), kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown])
+        how = kernel.ADD if add else kernel.IGNORE
+        n_before, columns = len(self.columns), kernel.Columns(self.columns, self._pairs, how)
         try:
             parts = kernel.encode(rows, columns)
             self.mixed = columns.mixed
@@ -112,7 +113,7 @@ class NameTable:
     def add(self, names: Sequence[str]) -> None:
         """Add columns for new names. Raise ValueError, and add none, if a name already has a column."""
         n_before = len(self.columns)
-        self.parts([names], "add")
+        self.parts([names])
         if len(self.columns) < n_before + len(names):
             self.cut(n_before)
             raise ValueError("names must be different: one of them stands twice")
@@ -136,19 +137,23 @@ class NameTable:
 
 
 class HashedNames:
-    """An encoder of named features by feature hashing, which stores no names."""
+    """An encoder of named features by feature hashing, which stores no names.
+
+    The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, read as a signed integer h. The column is ``|h|
+    mod 2**hash_bits`` and the sign is that of h, as in scikit-learn's ``FeatureHasher(2**hash_bits)``.
+    """
 
     mixed = None  # no names are stored
 
-    def __init__(self, hash_bits: int, *, signed: bool = True) -> None:
+    def __init__(self, hash_bits: int) -> None:
         self.width: int | None = 1 << hash_bits
-        self._columns = kernel.Columns({}, {}, kernel.HASH, hash_bits, signed)
+        self._columns = kernel.Columns({}, {}, kernel.HASH, hash_bits)
 
     def __len__(self) -> int:
         return 0
 
-    def parts(self, rows: Sequence[Any], unknown: str) -> CsrArrays:
-        """Encode rows of named features as the CSR arrays (indptr, indices, data); `unknown` has no effect."""
+    def parts(self, rows: Sequence[Any], *, add: bool = True) -> CsrArrays:
+        """Encode rows of named features as the CSR arrays (indptr, indices, data); `add` has no effect."""
         return kernel.encode(rows, self._columns)
 
     def cut(self, size: int) -> None:
