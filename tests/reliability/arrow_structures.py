@@ -8,7 +8,7 @@ import numpy as np
 import fastsketch as fs
 from fastsketch.data import open_rows
 from fastsketch.data.files._table import Dialect
-from fastsketch.data.names import _three_columns
+from fastsketch.data.names import _events
 from tests.reliability.structures import FILL, Case, chosen, dense, edited, same, sketching
 
 NUMBERS, LISTS = ["float", "int", "bool", "decimal", "half"], ["list", "large", "fixed"]
@@ -221,7 +221,7 @@ def ids(rng, folder):
     path.write_bytes(edited(rng, content, arrow_zones(content, 8)))
 
     def read():
-        found = _three_columns.events_of_file(path, None, Dialect())
+        found = _events.read_events(path, Dialect())
         return [column.to_list() for column in found[:3]]
 
     def right(found):

@@ -1,7 +1,9 @@
-"""Read tables of events from csv files: users, items and, if there is such a column, values."""
+"""Read tables of events: users, items and, if there is such a column, values."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +12,9 @@ from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import DATE, LOGGER, MISSING, NUMBER, WORD, Dialect, kind_of
 from fastsketch.data.names._event_columns import TIME_NAMES, choose_event_columns, describe_columns
-from fastsketch.data.names._tables import Numbers, Table, open_table
+from fastsketch.data.names._tables import CsvTable, Numbers, Table, TypedTable, open_table
 from fastsketch.data.sources._column_names import positions_of
+from fastsketch.data.sources._formats import is_typed_file
 
 # Values that all lie between these are taken for Unix times, in seconds (1973 and later) up to nanoseconds.
 OLDEST_TIME, LATEST_TIME = 1e8, 1e19
@@ -41,12 +44,12 @@ def read_events(
     *,
     columns: ColumnNames | None = None,
 ) -> EventColumns:
-    """Read users, items and values from a csv file of events; ids become strings.
+    """Read users, items and values from a file or data frame of events; ids in text are strings.
 
     Parameters
     ----------
     table : str, path or data frame
-        See open_table.
+        See ``open_table``.
     dialect : Dialect
         A column that is given by name implies a header.
     columns : sequence of str or int, optional
@@ -62,7 +65,9 @@ def read_events(
         If there is no such column.
     """
     min_columns = 2
-    if any(isinstance(column, str) for column in columns or ()):
+    if not isinstance(table, str | PathLike) or is_typed_file(Path(cast("str", table))):
+        min_columns = 0
+    elif any(isinstance(column, str) for column in columns or ()):
         if dialect.header is False:
             raise ValueError("columns has names, and with header=False there are none: give numbers")
         dialect = dialect._replace(header=True)
@@ -73,19 +78,23 @@ def read_events(
 
 
 def extract_events(table: Table, columns: ColumnNames | None = None) -> EventColumns:
-    """Read the columns of users, items and values from an open csv table.
+    """Read the columns of users, items and values from an open table.
 
     These are `columns`, or those that ``choose_event_columns`` chooses.
     """
-    if not table.first:
-        raise SourceError(f"{table.name} holds no {table.unit}s")
     names: Sequence[Any] = range(table.width) if table.names is None else table.names
+    if isinstance(table, TypedTable):
+        names = names if columns is None else table.all_names  # the index of a pandas data frame may be named
+    elif not table.first:
+        raise SourceError(f"{table.name} holds no lines")
     try:
         columns_read = (
-            _choose_columns(table) if columns is None else positions_of(columns, names, table.width, "the table")
+            _choose_columns(table) if columns is None else positions_of(columns, names, len(names), "the table")
         )
     except ValueError as error:
         raise table.error(table.begins, error) from None
+    if isinstance(table, TypedTable):
+        return EventColumns(*(table.column(str(names[k])) for k in columns_read))
     return _read_columns(table, columns_read[0], columns_read[1], columns_read[2] if len(columns_read) > 2 else None)
 
 
@@ -134,7 +143,7 @@ def are_times(values: NDArray[Any]) -> bool:
     return len(values) > 0 and bool(values.min() > OLDEST_TIME and values.max() < LATEST_TIME)
 
 
-def _read_columns(table: Table, user: int, item: int, value: int | None) -> EventColumns:
+def _read_columns(table: CsvTable, user: int, item: int, value: int | None) -> EventColumns:
     """Read the columns of users, items and, unless `value` is None, values from an open csv table.
 
     Raise SourceError at a missing id or value. Ids such as "NA", which may stand for missing ones, cause a warning.
@@ -174,7 +183,7 @@ def _value_hint(column: int) -> str:
     return " (--columns of two (columns=) leaves the column out)"
 
 
-def _raise_cell_error(table: Table, numbered: Numbers, cells: Any, column: int, why: str) -> NoReturn:
+def _raise_cell_error(table: CsvTable, numbered: Numbers, cells: Any, column: int, why: str) -> NoReturn:
     """Raise SourceError that names the line and column of the first null cell, and the reason."""
     row = int(cells.is_null().arg_max())
     raise table.error(int(numbered()[row]), f"{table.called(column)}: {why}")

@@ -118,6 +118,16 @@ class TypedTable:
             columns = [[cell or "" for cell in self._texts(head[name])] for name in self.names]
         self.first = [(k, list(cells)) for k, cells in enumerate(zip(*columns, strict=True))]
 
+    @property
+    def all_names(self) -> list[str]:
+        """The names of all columns, with those of the index."""
+        return list(self._frames.schema)
+
+    def column(self, name: str) -> Any:
+        """Return a column, also of the index, as an array, a list or a polars series."""
+        with damaged(self.name, "table"):
+            return self._frames.column(name)
+
     def position(self) -> int:
         """Return the number of rows that have been read."""
         return self._rows_read

@@ -1,21 +1,16 @@
-"""Extract the users, items and values of events from data frames, files, lists of tuples, and dicts."""
+"""Recognise data frames of events, and extract users, items and values from lists of tuples and dicts."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike
-from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 import numpy as np
 
 from fastsketch._core.validation import is_sparse
-from fastsketch.data.files._table import LOGGER, Dialect
-from fastsketch.data.names._event_columns import ITEMS, TIME_NAMES, USERS, choose_event_columns, describe_columns
-from fastsketch.data.names._events import OTHER_COLUMNS_HINT, ColumnNames, EventColumns, read_events
-from fastsketch.data.sources._column_names import positions_of
-from fastsketch.data.sources._foreign import damaged
-from fastsketch.data.sources._formats import is_typed_file, refuse_lazy
-from fastsketch.data.sources._frames import FileFrames, Frames, MemoryFrames, names_of
+from fastsketch.data.names._event_columns import ITEMS, USERS
+from fastsketch.data.names._events import EventColumns
+from fastsketch.data.sources._formats import refuse_lazy
+from fastsketch.data.sources._frames import names_of
 
 
 # -- data frames -------------------------------------------------------------------------------------------------------
@@ -49,38 +44,6 @@ def _has_only_arrow_stream(frame: Any) -> bool:
     return not (hasattr(frame, "collect_schema") or hasattr(frame, "columns") or hasattr(frame, "column_names"))
 
 
-def events_of_frame(frame: Any, columns: ColumnNames | None) -> EventColumns:
-    """Extract users, items and values from a data frame.
-
-    These are the given columns, or those that ``choose_event_columns`` chooses.
-    """
-    frames = MemoryFrames(frame)
-    return EventColumns(*(frames.column(position) for position in _event_positions(columns, frames)))
-
-
-def _event_positions(columns: ColumnNames | None, frames: Frames) -> list[int]:
-    """Return the positions of the columns of users, items and values.
-
-    These are `columns`, or those that ``choose_event_columns`` chooses, among columns that are no pandas index.
-    """
-    names = list(frames.schema)
-    if columns is not None:
-        return positions_of(columns, names, len(names), "the table")
-    positions = [position for position, name in enumerate(names) if name not in frames.index]
-    candidates = [names[position] for position in positions]
-    times = [name if _is_time_name(name) and len(candidates) > 2 else None for name in candidates]
-    words = [str(frames.schema[name]) == "String" for name in candidates] if isinstance(frames, FileFrames) else None
-    event_positions = choose_event_columns(candidates, times, words)
-    if event_positions != list(range(len(candidates))):
-        LOGGER.info("%s: %s (%s)", frames.name, describe_columns(event_positions, candidates), OTHER_COLUMNS_HINT)
-    return [positions[k] for k in event_positions]
-
-
-def _is_time_name(name: Any) -> bool:
-    """Return True if a column name is a usual name of times."""
-    return str(name).strip().lower() in TIME_NAMES
-
-
 def check_columns(columns: Any) -> None:
     """Raise ValueError or TypeError unless `columns` is a sequence of two or three names or positions."""
     if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
@@ -88,22 +51,6 @@ def check_columns(columns: Any) -> None:
     column_list = cast("Sequence[Any]", columns)
     if invalid := [column for column in column_list if isinstance(column, bool) or not isinstance(column, str | int)]:
         raise TypeError(f"columns must hold names or numbers of columns, got {invalid[0]!r}")
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-def events_of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> EventColumns:
-    """Read users, items and values from a csv, Parquet or Arrow file, whose first bytes decide the format."""
-    path = Path(path)
-    if is_typed_file(path):
-        file = FileFrames(path, str(path))
-        try:
-            names = [list(file.schema)[position] for position in _event_positions(columns, file)]
-        except ValueError as error:
-            raise type(error)(f"{path}: {error}") from None
-        with damaged(path, "table"):
-            rows = file.rows(0, file.n_rows, names)
-        return EventColumns(*(rows[name] for name in names))
-    return read_events(path, dialect, columns=columns)
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:

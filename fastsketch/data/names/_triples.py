@@ -13,16 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse, require_array_like
-from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
-from fastsketch.data.names._events import KEEP_TIMES_HINT, ColumnNames, EventColumns, are_times
+from fastsketch.data.names._events import ColumnNames, EventColumns, read_events
 from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
     check_columns,
-    events_of_file,
-    events_of_frame,
     events_of_mapping,
     events_of_tuples,
     has_names_of_ids,
@@ -141,11 +138,11 @@ class Triples:
         _refuse_several_files(table)
         if isinstance(table, str | PathLike):
             path = cast("str | PathLike[str]", table)
-            columns_read = _drop_times(events_of_file(path, columns, dialect), columns, path)
+            columns_read = read_events(path, dialect, columns=columns)
             with _naming_file_and_line(path, columns_read):
                 return cls(columns_read.users, columns_read.items, values=columns_read.values)
         if is_frame(table):
-            columns_read = _drop_times(events_of_frame(table, columns), columns, f"the {type(table).__name__}")
+            columns_read = read_events(table, dialect, columns=columns)
         elif is_mapping(table):
             columns_read = events_of_mapping(table)
         elif isinstance(table, Sequence):
@@ -266,16 +263,6 @@ def as_triples_of_estimator(X: Any) -> Triples | None:
     if isinstance(X, Triples) or is_mapping(X):
         return Triples.of(X)
     return as_triples(X, None) if has_names_of_ids(X) else None
-
-
-def _drop_times(event_columns: EventColumns, columns: ColumnNames | None, name: object) -> EventColumns:
-    """Drop the third column, with a warning, if `columns` is None and the column looks like Unix time stamps."""
-    values = None if columns is not None or event_columns.values is None else np.asarray(event_columns.values)
-    if values is None or values.dtype.kind not in "iuf" or not are_times(values):
-        return event_columns
-    message = f"{name}: the third column holds what looks like times, and no values ({KEEP_TIMES_HINT})"
-    warn_caller(message)
-    return event_columns._replace(values=None)
 
 
 def _refuse_several_files(table: Any) -> None:

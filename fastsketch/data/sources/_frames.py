@@ -44,6 +44,10 @@ class Frames:
         """Return rows [start, stop) of the given columns as a polars data frame."""
         raise NotImplementedError
 
+    def column(self, name: str) -> Any:
+        """Return a column as an array, a list or a polars series."""
+        raise NotImplementedError
+
     def checked_rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
         """Return rows [start, stop) of the given columns as a polars data frame.
 
@@ -99,6 +103,10 @@ class FileFrames(Frames):
         """Return rows [start, stop) of the given columns as a polars data frame."""
         return self.lazy().select(columns).slice(start, stop - start).collect(engine="in-memory")
 
+    def column(self, name: str) -> Any:
+        """Return a column as a polars series."""
+        return self.rows(0, self.n_rows, [name])[name]
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lazy": None, "path": self.path.absolute()}
 
@@ -151,9 +159,9 @@ class MemoryFrames(Frames):
             return pl.from_arrow(native.select(list(columns)))
         return pl.DataFrame({name: _series(pl, piece.get_column(names[name])) for name in columns})
 
-    def column(self, place: int) -> Any:
-        """Return the column at a position as a NumPy array if it is numeric, otherwise as a list of objects."""
-        column = self._frame.get_column(self._frame.columns[place])
+    def column(self, name: str) -> Any:
+        """Return a column as a NumPy array if it is numeric, otherwise as a list of objects."""
+        column = self._frame.get_column(self._frame.columns[self._names.index(name)])
         values = column.to_numpy()
         return values if values.dtype.kind in "iuf" else column.to_list()
 

@@ -16,7 +16,7 @@ import fastsketch as fs
 from fastsketch.data.files import SourceError, _input
 from fastsketch.data.files._input import InputFile
 from fastsketch.data.files._table import Dialect
-from fastsketch.data.names import _three_columns
+from fastsketch.data.names import _events
 from fastsketch.data.names._events import read_events
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._streams import of_stream
@@ -31,7 +31,7 @@ READERS = {
     "e.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: read_events(path, Dialect(header=True))),
     "f.csv": (
         b"user,item\n" + b"a,b\n" * N,
-        lambda path: _three_columns.events_of_file(path, None, Dialect(header=True)),
+        lambda path: _events.read_events(path, Dialect(header=True)),
     ),
 }
 
