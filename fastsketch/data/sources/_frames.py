@@ -16,7 +16,6 @@ from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import refuse_lazy
 
-PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc", ".arrows")
 _STREAM = b"\xff\xff\xff\xff"  # the first bytes of a stream of Arrow batches
 # First bytes of an Arrow file that are searched for pandas' metadata, which name the index.
 NOTE_BYTES = 1 << 20
