@@ -37,6 +37,7 @@ COMMANDS = {
     "components.components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; audits",
     "components.components.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
     "components.wide": "wide rows in files: SketchedPCA by passes, randomized SVD, Krylov, IncrementalPCA, n x n sums",
+    "components.tensors": "steps of 4,096 x 4,096 tensors: sketches beside incremental PCAs and a dense covariance",
     "covariance.anomalies": "SketchedCovariance: areas under ROC curves, false alarms, beside IsolationForest",
     "covariance.adbench": "SketchedCovariance on ADBench's sets beside its plain distance and IsolationForest",
     "covariance.covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",

@@ -804,7 +804,9 @@ class FrequentDirections(MergeableModel):
         alpha = self.alpha if alpha is None else as_real(alpha, "alpha", 0.0, MOST)
         engine = self._seen_engine()
         if inverse and alpha == 0 and len(reading.s) < engine.n_features:
-            raise ValueError("alpha must be positive: the sketch alone is singular (method='rfd' brings its own alpha)")
+            raise ValueError(
+                "alpha must be positive: the sketch is singular, its alpha 0 (with 'rfd' until it shrinks)"
+            )
         return reading.s.astype(np.float64), by_column(engine, reading.vt.astype(np.float64)), alpha
 
     # -- second reads of the rows --------------------------------------------------------------------------------------

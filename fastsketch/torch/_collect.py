@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from fnmatch import filter as matching
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
@@ -19,12 +18,12 @@ from torch.nn import DataParallel, Module
 from torch.nn.parallel import DistributedDataParallel
 
 from fastsketch._core.progress import ProgressLine
-from fastsketch._core.validation import as_choice
+from fastsketch._core.validation import as_choice, as_real
 from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._replacing import replacing
 from fastsketch.sketching._methods import MethodName
 from fastsketch.torch._base import UNTYPED
-from fastsketch.torch._frequent_directions import SETTINGS, FrequentDirections
+from fastsketch.torch._frequent_directions import SETTINGS, FrequentDirections, as_device
 
 Mask = str | Callable[[Any], Tensor] | None
 Modules = str | type[Module] | Iterable[str | type[Module]]
@@ -100,8 +99,9 @@ def collect(
 
     Notes
     -----
-    Inputs and outputs are collected under ``torch.no_grad``. With "gradients", ``backward`` adds to the gradients of
-    the parameters as in training.
+    The last dimension of a tensor counts features, which is not so in the outputs of convolutions (batch, channels,
+    ...). Inputs and outputs are collected under ``torch.no_grad``. With "gradients", ``backward`` adds to the gradients
+    of the parameters as in training.
 
     Examples
     --------
@@ -114,10 +114,16 @@ def collect(
     """
     if isinstance(model, DataParallel):
         raise TypeError("model must not be wrapped in DataParallel: pass model.module, or use DistributedDataParallel")
-    if not isinstance(cast("Any", model), Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if not (mask is None or isinstance(mask, str) or callable(cast("Any", mask))):
-        raise TypeError(f"mask must be a name or a function of a batch, got {type(mask).__name__}")
+    for name, value, fits, kind in (
+        ("model", model, isinstance(cast("Any", model), Module), "a torch.nn.Module"),
+        ("batches", batches, isinstance(cast("Any", batches), Iterable), "an iterable of batches"),
+        ("mask", mask, mask is None or isinstance(mask, str) or callable(mask), "a name or a function of a batch"),
+        ("forward", forward, forward is None or callable(forward), "a function of the model and a batch"),
+    ):
+        if not fits:
+            raise TypeError(f"{name} must be {kind}, got {type(value).__name__}")
+    if max_memory is not None:
+        max_memory = as_real(max_memory, "max_memory", 0.0, float("inf"))
     as_choice(of, "of", ("inputs", "outputs", "gradients"))
     as_choice(reduce, "reduce", ("tokens", "mean"))
     chosen = _select(model.module if isinstance(model, DistributedDataParallel) else model, modules)
@@ -135,7 +141,11 @@ def collect(
             memory += sketch.memory_bytes(rows.shape[-1])
             if max_memory is not None and memory > max_memory:
                 raise ValueError(f"max_memory is {max_memory:g} bytes, the sketches up to {name!r} take {memory:,}")
-        sketch.update(rows)
+        try:
+            sketch.update(rows)
+        except (TypeError, ValueError) as error:
+            error.add_note(f"in the {of} of module {name!r}")
+            raise
 
     def watch_gradient(name: str, output: Any) -> None:
         x = _first_tensor(output)
@@ -162,7 +172,8 @@ def collect(
             n_rows = max((sketch.n_rows for sketch in sketches.values()), default=0)
             line.show(done / total if total else 0.0, n_rows, final=done == total, extra_entries={"MB": memory / 1e6})
     if silent := [name for name, sketch in sketches.items() if not sketch.n_rows]:
-        why = "no gradient reached their outputs" if of == "gradients" else "they were not called with tensors"
+        called = "they were not called with floating-point tensors, or the mask kept no token"
+        why = "no gradient reached their outputs" if of == "gradients" else called
         warn_caller(f"modules {', '.join(map(repr, silent))} gave no rows: {why}")
     return sketches
 
@@ -171,12 +182,17 @@ def _select(model: Module, modules: Modules) -> dict[str, Module]:
     """Return the modules of the given names, patterns or classes, by name."""
     named = dict(model.named_modules())
     chosen: dict[str, Module] = {}
-    wanted: list[Any] = [modules] if isinstance(modules, str | type) else list(modules)
+    several = isinstance(modules, Iterable) and not isinstance(modules, str | type)
+    wanted: list[Any] = list(modules) if several else [modules]
+    if not wanted:
+        raise ValueError("modules must have at least one name or class")
     for kind in wanted:
         if isinstance(kind, type):
             names = [name for name, module in named.items() if isinstance(module, kind)]
-        else:
+        elif isinstance(kind, str):
             names = matching(named, kind)
+        else:
+            raise TypeError(f"modules must be names or classes of modules, got {type(kind).__name__}")
         if not names:
             near = get_close_matches(str(kind), named, 1)
             hint = f": did you mean {near[0]!r}?" if near else ": model.named_modules() lists them"
@@ -220,7 +236,10 @@ def _mask_of(batch: Any, mask: Mask) -> Tensor | None:
     if isinstance(mask, str) and not (isinstance(batch, Mapping) and mask in batch):
         raise ValueError(f"mask is {mask!r}, which is no entry of the batch: it must be a mapping that has it")
     found = batch[mask] if isinstance(mask, str) else mask(batch)
-    return found if isinstance(found, Tensor) else UNTYPED.as_tensor(found)
+    try:
+        return found if isinstance(found, Tensor) else UNTYPED.as_tensor(found)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"mask must give a tensor (batch, tokens), got {type(found).__name__}: {error}") from None
 
 
 def _call(model: Module, batch: Any) -> Any:
@@ -299,7 +318,7 @@ def load_sketches(
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         If the file does not have the states of sketches.
 
     Examples
@@ -313,26 +332,30 @@ def load_sketches(
     ...     load_sketches(path)[""].n_features
     20
     """
-    if not fspath(path).endswith(".safetensors"):
-        with Path(path).open("rb") as file:
-            try:
-                states: Any = torch.load(file, map_location=device, weights_only=True)
-            except Exception as error:  # whatever pickle and torch make of another file
-                raise ValueError(f"{path} is not a file of sketches: {error}") from None
-    else:
-        from safetensors import safe_open
-
-        with safe_open(path, "pt", device=str(device)) as file:
-            states = json.loads((file.metadata() or {}).get("fastsketch", "null"))
-            for key in file.keys() if states else ():
-                name, _, array = key.rpartition("/")
-                states[name][array] = file.get_tensor(key)
-    if not isinstance(states, dict) or not all(isinstance(state, dict) for state in states.values()):
-        raise TypeError(f"{path} does not have the states of sketches: save_sketches writes them")
-    out = {}
-    for name, state in states.items():
-        dtype = torch.float64 if state.get("dtype") == "float64" else torch.float32
-        settings: dict[str, Any] = {key: state.get(key) for key in SETTINGS} | {"dtype": dtype}
-        out[name] = FrequentDirections(**settings)
-        out[name].load_state_dict(state)
+    target, out = as_device(device), {}
+    try:
+        for name, state in _read_states(path).items():
+            dtype = torch.float64 if state["dtype"] == "float64" else torch.float32
+            settings: dict[str, Any] = {key: state[key] for key in SETTINGS} | {"dtype": dtype}
+            out[name] = FrequentDirections(**settings)
+            out[name].load_state_dict(state)
+            out[name].to(target)
+    except (OSError, ImportError):
+        raise
+    except Exception as error:  # whatever pickle, safetensors and json make of another file
+        raise ValueError(f"{path} is not a file of sketches, as save_sketches writes them: {error!r}") from None
     return out
+
+
+def _read_states(path: "str | PathLike[str]") -> dict[str, dict[str, Any]]:
+    """Read the file of ``save_sketches`` on the CPU, and return the state of each sketch by name."""
+    if not fspath(path).endswith(".safetensors"):
+        return cast("dict[str, dict[str, Any]]", torch.load(path, map_location="cpu", weights_only=True))
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        states: dict[str, dict[str, Any]] = json.loads(file.metadata()["fastsketch"])
+        for key in list(file.keys()):
+            name, _, array = key.rpartition("/")
+            states[name][array] = file.get_tensor(key)
+    return states

@@ -26,11 +26,24 @@ SETTINGS = ("sketch_size", "method", "center", "buffer_size", "dtype")
 
 
 def as_device(value: Any) -> torch.device:
-    """Validate a device, and return it; TypeError or ValueError if torch does not know it."""
+    """Validate a device, and return it; TypeError or ValueError if torch does not know it, or it has no numbers."""
+    if not isinstance(value, str | int | torch.device) or isinstance(value, bool):
+        raise TypeError(f"device must be a torch.device or its name, got {type(value).__name__}")
     try:
-        return torch.device(value)
+        device = torch.device(value)
     except RuntimeError as error:
         raise ValueError(f"device must be one of torch, got {value!r}: {error}") from None
+    if device.type == "meta":
+        raise ValueError("device must hold numbers, got 'meta'")
+    return device
+
+
+def _shrunk(model: HostSketch) -> HostSketch:
+    """Shrink a sketch to its at most sketch_size rows, as a merge does, and return it."""
+    engine = cast("DenseEngine | None", model._engine)
+    if engine is not None:
+        engine.replace_rows(engine.reduce())
+    return model
 
 
 class TensorSpectrum(NamedTuple):
@@ -229,7 +242,8 @@ class FrequentDirections:
             low, high = to_host(torch.stack(torch.aminmax(flat)))
             largest = float(max(-low, high))
             if not largest <= torch.finfo(self.dtype).max:
-                finite = (flat.abs() <= torch.finfo(self.dtype).max).all(dim=1)
+                # in float64: in float16 the largest float32 is an infinity itself
+                finite = flat.abs().amax(dim=1).to(torch.float64) <= torch.finfo(self.dtype).max
                 raise not_finite(int(finite.logical_not().nonzero()[0]), NUMPY_DTYPES[self.dtype])
             buffer = self._buffer
             if buffer is None:
@@ -251,17 +265,17 @@ class FrequentDirections:
         if not isinstance(cast("Any", rows), Tensor):
             raise TypeError(f"rows must be a tensor, got {type(rows).__name__}: fs.FrequentDirections takes arrays")
         check_whole(rows)
-        if rows.layout != torch.strided or rows.is_complex() or rows.is_quantized or rows.is_meta:
-            raise TypeError(
-                f"rows must be a dense tensor of real numbers, got {rows.layout}, {rows.dtype} on {rows.device}"
-            )
+        plain = rows.layout == torch.strided and not (rows.is_nested or rows.is_quantized)
+        if not plain or rows.is_complex() or rows.is_meta:
+            layout = "nested" if rows.is_nested else rows.layout
+            raise TypeError(f"rows must be a dense tensor of real numbers, got {layout}, {rows.dtype} on {rows.device}")
         if not rows.ndim or not rows.shape[-1]:
             raise ValueError(f"rows must have at least one column, got shape {tuple(rows.shape)}")
         d = self.n_features or rows.shape[-1]
         if rows.shape[-1] != d:
             raise ValueError(f"rows must have {d} columns as the rows before, got {rows.shape[-1]}")
         flat = rows.detach().reshape(-1, d)
-        if not flat.is_floating_point():
+        if not flat.is_floating_point() or flat.dtype.itemsize == 1:  # torch computes nothing in float8
             flat = flat.to(self.dtype)
         return flat.to(self.device or ("cpu" if flat.device.type == "mps" else flat.device))
 
@@ -352,7 +366,9 @@ class FrequentDirections:
         model, s, vt = self._read()
         alpha = model.alpha if alpha is None else as_real(alpha, "alpha", 0.0, float("inf"), high_open=True)
         if alpha == 0.0 and power < 0 and len(s) < vt.shape[1]:
-            raise ValueError("alpha must be positive: the sketch alone is singular (method='rfd' brings its own alpha)")
+            raise ValueError(
+                "alpha must be positive: the sketch is singular, its alpha 0 (with 'rfd' until it shrinks)"
+            )
         inside = x @ vt.T
         outside = (alpha / scale) ** power if len(s) < vt.shape[1] else 0.0
         return outside * (x - inside @ vt) + (((s.square() + alpha) / scale) ** power * inside) @ vt
@@ -472,8 +488,9 @@ class FrequentDirections:
     def all_reduce(self, group: Any = None) -> Self:
         """Merge the sketches of all processes of a group, so that all hold bitwise the same sketch of all rows.
 
-        The sketches are merged along a binary tree on the CPU, and the result is broadcast, as pickled objects. Every
-        process calls this method, also one whose sketch has seen no rows.
+        The sketches are merged along a binary tree on the CPU, and the result is broadcast. Each is shrunk before it is
+        sent, so that at most ``sketch_size`` rows are, as pickled objects. Every process calls this method, also one
+        whose sketch has seen no rows. With NCCL, ``torch.cuda.set_device`` must have been called before.
 
         Parameters
         ----------
@@ -506,17 +523,18 @@ class FrequentDirections:
         devices = [settings["device"] for settings in everyone if settings["device"] is not None]
         if not devices:
             return self
-        box, step = [self._model()], 1
+        model, step = self._model(), 1
         while step < size and rank % (2 * step) == 0:
             if rank + step < size:
                 received: list[Any] = [None]
                 dist.recv_object_list(received, members[rank + step], group)
-                box[0].merge(received[0])
+                model.merge(received[0])
             step *= 2
+        shrunk = [_shrunk(model)]
         if rank:
-            dist.send_object_list(box, members[rank - step], group)
-        dist.broadcast_object_list(box, members[0], group)
-        self._set_model(box[0], self.device or torch.device(devices[0]))
+            dist.send_object_list(shrunk, members[rank - step], group)
+        dist.broadcast_object_list(shrunk, members[0], group)
+        self._set_model(shrunk[0], self.device or torch.device(devices[0]))
         return self
 
     # -- the state -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Sketches of activations and gradients of a network."""
 
+import json
 import os
 import socket
 import warnings
@@ -128,8 +129,9 @@ def test_an_exception_removes_the_hooks():
     with pytest.raises(RuntimeError, match="inside the model"):
         collect(model, [{"x": batches()[0], "fail": True}], modules=nn.Linear)
     broken = [{"x": torch.full((5, 7, 12), float("nan"))}]
-    with pytest.raises(ValueError, match="row 0 holds a NaN"):
+    with pytest.raises(ValueError, match="row 0 holds a NaN") as raised:
         collect(model, broken, modules=nn.Linear)
+    assert raised.value.__notes__ == ["in the inputs of module 'first'"]
     assert hooks(model) == 0
 
 
@@ -201,6 +203,52 @@ def test_saved_sketches(tmp_path, ending):
         assert loaded[name].n_rows == sketch.n_rows
         if sketch.n_rows:
             assert all(map(torch.equal, loaded[name].spectrum(), sketch.spectrum()))
-    torch.save([1], tmp_path / "other.pt")
-    with pytest.raises(TypeError, match="does not have the states of sketches"):
-        load_sketches(tmp_path / "other.pt")
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_files_that_are_no_sketches(tmp_path, ending):
+    path = tmp_path / f"sketches.{ending}"
+    with pytest.raises(FileNotFoundError):
+        load_sketches(path)
+    path.write_bytes(b"junk" * 100)
+    with pytest.raises(ValueError, match="is not a file of sketches"):
+        load_sketches(path)
+    others = [[1], {"a": 3}, {"a": {"sketch_size": 4}}, {"a": {**FrequentDirections(4).state_dict(), "n_features": 3}}]
+    for other in others:
+        if ending == "pt":
+            torch.save(other, path)
+        else:
+            save_file = pytest.importorskip("safetensors.torch").save_file
+            save_file({"a/lam": torch.zeros(3)}, path, {"fastsketch": json.dumps(other)})
+        with pytest.raises(ValueError, match="is not a file of sketches"):
+            load_sketches(path)
+    if ending == "safetensors":
+        for metadata in (None, {"fastsketch": "{"}):
+            save_file({"lam": torch.zeros(3)}, path, metadata)
+            with pytest.raises(ValueError, match="is not a file of sketches"):
+                load_sketches(path)
+    for device in ("gpu", "meta"):
+        with pytest.raises(ValueError, match="device must"):
+            load_sketches(path, device=device)
+
+
+def test_arguments_of_other_types():
+    model = Net()
+    for options, message in (
+        ({"modules": model.first}, "modules must be names or classes of modules, got Linear"),
+        ({"modules": [3]}, "modules must be names or classes of modules, got int"),
+        ({"modules": None}, "modules must be names or classes of modules, got NoneType"),
+        ({"modules": []}, "modules must have at least one name or class"),
+        ({"batches": None}, "batches must be an iterable of batches, got NoneType"),
+        ({"forward": 3}, "forward must be a function of the model and a batch, got int"),
+        ({"mask": torch.ones(5, 7)}, "mask must be a name or a function of a batch, got Tensor"),
+        ({"mask": lambda batch: None}, r"mask must give a tensor \(batch, tokens\), got NoneType"),
+        ({"max_memory": "1 GB"}, "max_memory"),
+        ({"max_memory": -1.0}, "max_memory"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            collect(**{"model": model, "batches": batches(), "modules": "first", **options})
+    for empty in (batches()[0][:0], batches()[0]):
+        with pytest.warns(UserWarning, match="or the mask kept no token"):
+            collect(model, [empty], modules="first", mask=lambda batch: torch.zeros(batch.shape[:2]))
+    assert hooks(model) == 0

@@ -73,13 +73,14 @@ def test_the_number_of_batches_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.bool]
+    "dtype",
+    [*(torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.bool), torch.float8_e4m3fn],
 )
 def test_rows_of_every_dtype_and_shape(dtype):
     rows = activations(600, 20, mean=0.0).to(dtype)
     whole = made(rows.double())
     given = rows.reshape(4, 50, 3, 20)
-    if dtype.is_floating_point:
+    if dtype.is_floating_point and dtype.itemsize > 1:
         given.requires_grad_()
     sketch = made(given)
     assert sketch.n_rows == 600
@@ -217,6 +218,8 @@ def test_merges(dtype, center, unit):
 
 
 def reduce_in_process(rank, size, path):
+    send, models_sent = distributed.send_object_list, []
+    distributed.send_object_list = lambda box, *to: (models_sent.extend(box), send(box, *to))
     distributed.init_process_group("gloo", init_method=f"file://{path}/meet", rank=rank, world_size=size)
     for center in (False, True):
         sketch = FrequentDirections(8, center=center).all_reduce()
@@ -225,6 +228,8 @@ def reduce_in_process(rank, size, path):
             sketch.update(activations(seed=rank).float())
         sketch.all_reduce()
         torch.save(sketch.state_dict(), f"{path}/{int(center)}-{rank}.pt")
+    assert len(models_sent) == 2 * bool(rank)
+    assert all(len(model._engine.own_arrays()["buffer"]) <= 8 for model in models_sent if model.n_rows)
     try:
         FrequentDirections(8 + rank).all_reduce()
     except ValueError as error:
@@ -255,6 +260,11 @@ def test_all_reduce(size, tmp_path):
         sketch = FrequentDirections(8, center=center)
         sketch.load_state_dict(states[0])
         assert bound_holds(sketch, rows)
+        parts = [made(rows[k : k + 3000], center=center) for k in range(0, len(rows), 3000)]
+        if center:  # merges of centred sketches shrink both of them: nothing is lost by shrinking what is sent
+            together = parts[0].merge(parts[1]) if size > 2 else parts[0]
+            assert sketch.error_bound == together.error_bound
+            assert all(map(torch.equal, sketch.spectrum(), together.spectrum()))
     for rank in range(size):
         assert f"must have sketch_size={8 + rank} as this sketch" in (tmp_path / f"error-{rank}").read_text()
 
@@ -311,6 +321,8 @@ def test_on_cuda():
 BAD = {
     "nan": (lambda x: x.index_put((torch.tensor([7]), torch.tensor([3])), torch.tensor(float("nan"))), "row 7 holds"),
     "inf": (lambda x: x.index_put((torch.tensor([2]), torch.tensor([3])), torch.tensor(-float("inf"))), "row 2 holds"),
+    "inf in float16": (lambda x: x.half().index_fill(0, torch.tensor([4]), float("inf")), "row 4 holds"),
+    "nan in bfloat16": (lambda x: x.bfloat16().index_fill(0, torch.tensor([4]), float("nan")), "row 4 holds"),
     "beyond float32": (lambda x: x.double() * 1e300, r"row 0 holds .* \(as float32\)"),
     "width": (lambda x: x[:, :7], "must have 60 columns as the rows before, got 7"),
     "no columns": (lambda x: x[:, :0], "at least one column"),
@@ -318,12 +330,17 @@ BAD = {
     "complex": (lambda x: x + 1j, "dense tensor of real numbers"),
     "sparse": (lambda x: x.to_sparse(), "dense tensor of real numbers"),
     "meta": (lambda x: x.to("meta"), "dense tensor of real numbers"),
+    "nested": (
+        lambda x: torch.nested.as_nested_tensor([x[:3], x[:2]], layout=torch.strided),
+        "real numbers, got nested",
+    ),
     "array": (lambda x: x.numpy(), "rows must be a tensor, got ndarray"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("n", [0, 20, 1000])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_bad_rows_change_nothing(case, n):
     rows = activations(400).float()
     sketch = FrequentDirections(8).update(rows[:1] if not n else activations(n).float())
@@ -373,6 +390,13 @@ def test_bad_parameters():
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             FrequentDirections(**options)
+    for device, message in (
+        ("gpu", "device must be one of torch"),
+        ("meta", "must hold numbers"),
+        (None, "got NoneType"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            FrequentDirections(8).to(device)
     with pytest.raises(ValueError, match="has seen no rows"):
         FrequentDirections(8).spectrum()
     assert FrequentDirections(8).error_bound == 0.0
