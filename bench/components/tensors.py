@@ -275,9 +275,9 @@ def tensors(args):
 
 COLUMNS = ["method", "ms a step", "ms on the wall", "of ours", "peak MB", "ms to read", "variance missed"]
 RULES = (
-    "The full-SVD PCA is scikit-learn's rule on tensors with torch.linalg.svd peft's PCA is its "
-    "IncrementalPCA with lowrank=True; a randomized PCA has the same rule. Both take a step as one batch or in batches "
-    "of 5 l rows. SVDs of whole steps, and of such batches, are timed once, in the second step of a process. "
-    "Processor time except on the wall. Memory is in addition to the rows, at the peak of two steps. Variance missed: "
-    "by the 16 leading directions after two steps."
+    "The full-SVD PCA is scikit-learn's rule on tensors with torch.linalg.svd. peft's PCA is its IncrementalPCA with "
+    "lowrank=True; a randomized PCA has the same rule. Both take a step as one batch, or in batches of 5 l rows. Those "
+    "batches, and SVDs of whole steps, are timed once, in the second step of a process. Processor time except on the "
+    "wall. Memory is in addition to the rows, at the peak of two steps. Variance missed: by the 16 leading directions "
+    "after two steps."
 )
