@@ -193,7 +193,7 @@ def require_array_like(values: Any, name: str) -> None:
 def to_numpy(values: Any, name: str) -> Any:
     """Convert a torch tensor or another DLPack object to an array, and return anything else unchanged.
 
-    Tensors are detached, and bfloat16 becomes float32, which is exact. A tensor on another device is copied to the CPU,
+    Tensors are detached, and bfloat16 and float8 become float32, which is exact. A tensor on another device is copied to the CPU,
     with a UserWarning that names the sketch of tensors on their device.
     """
     kind = cast("type[Any]", type(values))
@@ -202,10 +202,15 @@ def to_numpy(values: Any, name: str) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, torch.Tensor):
         tensor: Any = values.detach()
+        if tensor.is_meta or tensor.is_nested or tensor.layout != torch.strided:
+            layout = "nested" if tensor.is_nested else tensor.layout
+            raise TypeError(f"{name} must be a dense tensor that holds numbers, got {layout} on {tensor.device}")
         if tensor.device.type != "cpu":
             warn_caller(f"{name} on {tensor.device} were copied to the CPU: {ON_DEVICE}")
             tensor = tensor.cpu()
-        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+        if tensor.dtype == torch.bfloat16 or (tensor.is_floating_point() and tensor.dtype.itemsize == 1):
+            tensor = tensor.float()  # NumPy has neither bfloat16 nor float8
+        return tensor.numpy(force=True)  # of views, such as that of a conjugate, a copy
     if hasattr(kind, "__dlpack__") and not any(hasattr(kind, protocol) for protocol in _ARRAYS):
         try:
             return np.from_dlpack(values)

@@ -58,10 +58,18 @@ def test_objects_with_dlpack():
         as_rows(Exported(ROWS.numpy(), BufferError("on a device")))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_tensors_that_are_no_arrays():
-    for wrong in (ROWS.to_sparse(), ROWS + 1j):
-        with pytest.raises(TypeError):
-            as_rows(wrong)
+    nested = torch.nested.as_nested_tensor([ROWS, ROWS[:3]], layout=torch.jagged)
+    for wrong in (ROWS.to_sparse(), ROWS.to_mkldnn(), ROWS.to("meta"), nested):
+        for convert in (as_rows, as_weights, fs.FrequentDirections(4).update):
+            with pytest.raises(TypeError, match="must be a dense tensor that holds numbers"):
+                convert(wrong, *[200] * (convert is as_weights))
+    with pytest.raises(TypeError):
+        as_rows(ROWS + 1j)
+    assert np.array_equal(as_rows(torch._neg_view(ROWS)), -ROWS.numpy())
+    small = ROWS.to(torch.float8_e4m3fn)
+    assert np.array_equal(as_rows(small), small.float().numpy())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
