@@ -193,8 +193,8 @@ def require_array_like(values: Any, name: str) -> None:
 def to_numpy(values: Any, name: str) -> Any:
     """Convert a torch tensor or another DLPack object to an array, and return anything else unchanged.
 
-    Tensors are detached, and bfloat16 and float8 become float32, which is exact. A tensor on another device is copied to
-    the CPU, with a UserWarning that names the sketch of tensors on their device.
+    Tensors are detached, and bfloat16 and float8 become float32, which is exact. A tensor on another device is copied
+    to the CPU, with a UserWarning that names the sketch of tensors on their device.
     """
     kind = cast("type[Any]", type(values))
     if kind is np.ndarray:
