@@ -182,8 +182,9 @@ def _select(model: Module, modules: Modules) -> dict[str, Module]:
     """Return the modules of the given names, patterns or classes, by name."""
     named = dict(model.named_modules())
     chosen: dict[str, Module] = {}
-    several = isinstance(modules, Iterable) and not isinstance(modules, str | type)
-    wanted: list[Any] = list(modules) if several else [modules]
+    given: Any = modules
+    several = isinstance(given, Iterable) and not isinstance(given, str | type)
+    wanted: list[Any] = list(given) if several else [given]
     if not wanted:
         raise ValueError("modules must have at least one name or class")
     for kind in wanted:
@@ -332,7 +333,8 @@ def load_sketches(
     ...     load_sketches(path)[""].n_features
     20
     """
-    target, out = as_device(device), {}
+    target = as_device(device)
+    out: dict[str, FrequentDirections] = {}
     try:
         for name, state in _read_states(path).items():
             dtype = torch.float64 if state["dtype"] == "float64" else torch.float32
