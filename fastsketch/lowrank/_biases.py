@@ -17,9 +17,6 @@ from fastsketch.lowrank._units import TINY, mean_curvature, robust_deviation
 Floats = NDArray[np.float64]
 
 MAX_SWEEPS = 20
-# Sweeps of the rough fits of biases that only estimate the spread of the residuals, or outlying offsets. After two
-# sweeps losses with kinks are still far from the optimum; after five, further sweeps change little.
-ROUGH_SWEEPS = 5
 # Longest Newton step of a bias for labels and counts, in units of the score. Their curvature falls with the score, so
 # that Newton steps overshoot: without a limit a fit of signed links ended at 1.2 times the smallest objective.
 MAX_BIAS_STEP = 2.0
@@ -97,7 +94,7 @@ def parameter_from_data(observations: Entries, loss: LossSetting, level: float, 
     rough_loss = replace(loss, parameter=multiple * first_deviation)
     penalty = bias_ridge * mean_curvature(observations, rough_loss, level)
     residual_deviation = robust_residual_deviation(
-        observations, fit_biases(observations, rough_loss, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS)
+        observations, fit_biases(observations, rough_loss, ridge=penalty, level=level)
     )
     return multiple * (residual_deviation if residual_deviation > 0 else first_deviation)
 
@@ -124,9 +121,7 @@ def zero_biases(observations: Entries) -> Biases:
     return Biases(0.0, np.zeros(observations.m, observations.dtype), np.zeros(observations.n, observations.dtype))
 
 
-def fit_biases(
-    observations: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = MAX_SWEEPS
-) -> Biases:
+def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level: float) -> Biases:
     """Fit the global bias and the biases of rows and columns by alternating Newton steps, with an L2 penalty. Return
     them as Biases.
 
@@ -140,8 +135,6 @@ def fit_biases(
         L2 penalty of the biases in units of the loss. The level has none.
     level : float
         Where the level starts.
-    sweeps : int
-        Largest number of sweeps.
     """
     max_step, loss_arguments = (
         np.inf if loss.definition.targets == "real" else MAX_BIAS_STEP,
@@ -151,7 +144,7 @@ def fit_biases(
     columns = column.astype(observations.dtype)
     rows: Floats = np.zeros(observations.m)
     objective, *_, slopes, curvatures = _bias_sums(observations.data, *loss_arguments, rows, level, columns)
-    for _ in range(sweeps):
+    for _ in range(MAX_SWEEPS):
         column -= newton_step(slopes, curvatures, column, ridge, max_step)
         columns = column.astype(observations.dtype)
         _, slopes, curvatures, *_ = _bias_sums(observations.data, *loss_arguments, rows, level, columns)
@@ -207,7 +200,7 @@ def subtract_outlying_offsets(observations: Entries, bias_ridge: float) -> Entri
     shrinkage = [counts / (counts + bias_ridge) if bias_ridge else 1.0 for counts in observations.data.counts]
     for _ in range(MAX_OFFSET_ROUNDS):
         level = constant_score(observations, loss)
-        biases = fit_biases(observations, loss, ridge=0.0, level=level, sweeps=ROUGH_SWEEPS)
+        biases = fit_biases(observations, loss, ridge=0.0, level=level)
         threshold = MAX_SHRUNK_DEVIATIONS * robust_residual_deviation(observations, biases)
         offsets = [biases.rows.astype(np.float64) - biases.level, biases.columns.astype(np.float64)]
         is_beyond = [share * np.abs(each) > threshold for share, each in zip(shrinkage, offsets, strict=True)]

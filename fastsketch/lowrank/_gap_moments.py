@@ -40,7 +40,8 @@ GAUSSIAN_ARRAYS = ("location", "scale", "correlation", "raw")
 # Least shrinkage intensity, against rounding: a matrix with a correlation of 1 has no inverse.
 MIN_SHRINKAGE = float(np.sqrt(np.finfo(np.float64).eps))
 # Shrinkage intensities whose leave-one-out likelihoods an E step adds up; each is about twice the previous one.
-SHRINKAGE_GRID = np.geomspace(MIN_SHRINKAGE, 1.0, 25)
+N_SHRINKAGES = 25
+SHRINKAGE_GRID = np.geomspace(MIN_SHRINKAGE, 1.0, N_SHRINKAGES)
 
 
 class TableGaussian:
