@@ -152,7 +152,7 @@ class FoldedIn:
     >>> new
     <FoldedIn: 1 rows, rank 2>
     >>> new.predict([0, 0], [1, 3]).round(1)
-    array([3.8, 2.2])
+    array([3.6, 2.4])
     """
 
     axis: int
