@@ -28,7 +28,8 @@ _TEMPORARY = re.compile(r"\.(node-[-0-9a-f]+\.fsk)\..*\.tmp", re.DOTALL)
 
 
 class Entry(NamedTuple):
-    """The position of a saved model in the merge tree, with its numbers of pass and rows and its checksum.
+    """Identity of a saved model: its position in the merge tree, pass, number of rows, and checksum. It is encoded in
+    the name of the model's file.
 
     All of them are in the name of the checkpoint file.
     """
@@ -41,15 +42,16 @@ class Entry(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Name of the file."""
+        """Name of the file in which the model of this entry is saved."""
         return f"node-{self.pass_number}-{self.level}-{self.position}-{self.rows}-{self.crc32:08x}.fsk"
 
     def with_checksum(self, content: bytes) -> "Entry":
-        """Return a copy with the checksum of the entry's numbers and of the content of its file."""
+        """Return a copy whose checksum is that of these numbers and of the file's content."""
         return self._replace(crc32=zlib.crc32(content, zlib.crc32(repr(self[:-1]).encode())))
 
     def covers(self, other: "Entry") -> bool:
-        """Return True if the model of this file has learned all rows of another file of the same pass.
+        """Return True if this saved model makes another one of the same pass superfluous, because it has learned all
+        rows of the other.
 
         Of two files of the same node of the merge tree, the one with more rows covers the other.
         """
@@ -59,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class Checkpoint(JobFolder):
-    """The checkpoint folder of a job of ``fs.run``.
+    """Folder in which a job of ``fs.run`` saves its finished models, so that an interrupted job can resume.
 
     While a checkpoint is open, no other job can write to the folder.
     """
@@ -81,7 +83,8 @@ class Checkpoint(JobFolder):
             raise
 
     def read_nodes(self, pass_number: int, check: Callable[[Entry, Any], object]) -> list[tuple[Entry, bytes]]:
-        """Read the largest saved models of a pass, ordered by the rows that they have learned.
+        """Read the saved models of a pass, without those that a larger one makes superfluous, in the order of their
+        rows.
 
         A file that cannot be used is skipped with a warning. `check` is called with an entry and its model. It raises
         StateError unless the model fits the job.

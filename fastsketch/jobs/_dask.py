@@ -166,7 +166,7 @@ class Cluster(Engine):
             )
 
     def max_submitted(self, n_remaining: int) -> int:
-        """Return the number of tasks to keep submitted to the cluster; `n_remaining` are not submitted yet.
+        """Return how many tasks to keep submitted to the cluster. `n_remaining` tasks have not been submitted yet.
 
         A second task waits on each worker, but not at the end of a job, when another worker may be free first.
         """
@@ -177,7 +177,8 @@ class Cluster(Engine):
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def share(self, value: Any) -> Any:
-        """Return a substitute for a value that many tasks take as an argument.
+        """Prepare a value that many tasks take as an argument, so that it is sent only once. Return a substitute to
+        pass to ``submit``.
 
         Each worker receives the value only once. A short value is pickled and sent with the tasks; a long one becomes
         the result of a task, on which the others depend.

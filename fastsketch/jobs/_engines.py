@@ -44,7 +44,7 @@ class Engine:
         """Stop the tasks that are running, and wait for their end."""
 
     def max_submitted(self, n_remaining: int) -> int:
-        """Return how many tasks to keep submitted, so that no worker idles.
+        """Return how many tasks the caller should keep submitted, so that no worker waits for one.
 
         `n_remaining` is the number of tasks that are not submitted yet.
         """
@@ -70,7 +70,8 @@ class Engine:
         raise NotImplementedError
 
     def share(self, value: Any) -> Any:
-        """Return a substitute for a value that many tasks take as an argument.
+        """Prepare a value that many tasks take as an argument, so that it is sent to each process once. Return a
+        substitute to pass to ``submit``.
 
         Each worker receives the value only once. Tasks get the value itself.
         """
@@ -155,7 +156,7 @@ class Threads(Engine):
             self._limit.__exit__(None, None, None)
 
     def _stop(self, _: int = 0) -> None:
-        """Raise TaskStopped in a task if the engine has been closed. The argument is ignored."""
+        """Raise TaskStopped in a task if the engine has been closed. Tasks call it as they report progress."""
         if self._stopped:
             raise TaskStopped
 

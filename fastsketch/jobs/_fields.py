@@ -29,7 +29,7 @@ TUPLE_NAMES = {"kneighbors": ("distance", "index"), "search": ("distance", "inde
 
 
 class Spec(NamedTuple):
-    """The names, dtypes and shapes of a function's results for one row.
+    """Description of a function's results for one row: names, dtypes and shapes. Output files are created from it.
 
     Shapes exclude the axis of rows. A single array has the name "".
     """
@@ -145,7 +145,8 @@ def column_names(method: Method, spec: Spec) -> list[list[str]]:
 
 
 def _numbered_or_class_names(owner: Any, method_name: str, stem: str, width: int) -> list[str]:
-    """Return `width` column names for the results of a method.
+    """Return `width` column names for the results of a method: the names of classes if they are known, else numbered
+    ones.
 
     These are the names of ``get_feature_names_out``, `stem` with the class labels, or `stem` with numbers from 0.
     """

@@ -19,7 +19,8 @@ from fastsketch.jobs._engines import report_rows
 
 
 class JobNode(NamedTuple):
-    """The model of consecutive parts, `first` to `last`, with its number of rows.
+    """A model that has learned consecutive parts of a job, `first` to `last`, with its number of rows. It may be stored
+    as bytes.
 
     `content` is the model, or the bytes of its state file.
     """
@@ -31,7 +32,7 @@ class JobNode(NamedTuple):
     certificate: dict[str, float]
 
     def load_model(self) -> Any:
-        """Return the model, loading it if the node holds bytes.
+        """Return the model of the node. If the node stores bytes, the model is read from them.
 
         Raise StateError that names the parts if it cannot be loaded.
         """
@@ -44,12 +45,12 @@ class JobNode(NamedTuple):
             raise StateError(f"what came back from {part_names} cannot be merged: {error}") from error
 
     def as_bytes(self) -> bytes:
-        """Return the bytes of the model's state file."""
+        """Return the model of the node as the bytes of a state file."""
         return self.content if isinstance(self.content, bytes) else cast("bytes", self.content.to_bytes())
 
 
 class PartStart(NamedTuple):
-    """How to create the empty model of one part from the template of the job."""
+    """Instructions for creating the empty model that learns one part of a job."""
 
     part: int  # its number in the job
     block: int  # number of its first block of rows
@@ -57,7 +58,8 @@ class PartStart(NamedTuple):
 
 
 def plan_part_models(template: Any, parts: Sequence[Source]) -> Sequence[PartStart | None]:
-    """Decide how to create the empty model of each part. None stands for a copy of the template, if there is one part.
+    """Return for each part how its empty model is created. None stands for a copy of the template, if there is only one
+    part.
 
     If the model can determine at which block of rows each part starts, the merged model equals that of one pass.
     """
@@ -111,7 +113,7 @@ def learn_rows(model: Any, source: Source, start_row: int = 0, *, step: int = 0)
 
 
 def _do_nothing() -> None:
-    """Do nothing: used in place of ``close`` for iterators without this method."""
+    """Do nothing. It replaces the ``close`` method of iterators that have none."""
 
 
 def _labelled_chunks(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any], int]]:

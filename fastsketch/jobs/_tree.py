@@ -16,7 +16,7 @@ Node = TypeVar("Node")
 
 
 class Span(NamedTuple):
-    """The position of a node in a merge tree, and the range of leaves that it covers."""
+    """Position of a node in a merge tree, with the first and the last leaf below it."""
 
     level: int
     position: int  # position within the level
@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 class Tree(Generic[Node]):
-    """A merge tree to which nodes are added in any order.
+    """Merge tree whose nodes are added as they are finished, in any order. It tells which nodes can then be merged.
 
     It holds the nodes that wait for their neighbours.
     """
@@ -42,14 +42,17 @@ class Tree(Generic[Node]):
         self.root: Node | None = None
 
     def span(self, level: int, position: int) -> Span:
-        """Return the position of a node and the leaves that it covers. Raise ValueError if there is no such node."""
+        """Return the Span of the node at a position of a level: the leaves below it. ValueError if there is no such
+        node.
+        """
         if not (0 <= level < len(self._widths) and 0 <= position < self._widths[level]):
             raise ValueError(f"there is no node {position} on level {level} of a tree over {self.n_leaves} parts")
         n_leaves_each = self._fan_in**level
         return Span(level, position, position * n_leaves_each, min((position + 1) * n_leaves_each, self.n_leaves) - 1)
 
     def add(self, span: Span, node: Node) -> tuple[Span, list[Node]] | None:
-        """Add a node. Return (position of the parent, nodes to merge) if all its siblings are there, otherwise None.
+        """Add a finished node. If all its siblings are finished too, return (Span of the parent, nodes to merge),
+        otherwise None.
 
         The nodes are returned in their order and removed from the tree. A node without a parent becomes ``root``.
         """
@@ -75,7 +78,8 @@ Task = tuple[Span, Callable[..., Any], tuple[Any, ...]]
 def run_tasks(
     engine: Engine, tasks: Iterable[Task], n_tasks: int, merge_tasks: deque[Task]
 ) -> Iterator[tuple[Span, Any]]:
-    """Run tasks on an engine. Yield (position in the tree, result) as each task finishes.
+    """Run tasks on an engine, those in `merge_tasks` first. Yield (Span, result) for each task as soon as it is
+    finished.
 
     `n_tasks` tasks are drawn from `tasks`, only when the engine can take more. Those in `merge_tasks`, to which the
     caller may append while it iterates, are submitted first.
@@ -103,7 +107,7 @@ def reduce_tree(
     finished_nodes: Iterable[tuple[Span, Node]] = (),
     on_finished: Callable[[Span, Any], Node] = lambda _, result: result,
 ) -> Node:
-    """Compute the leaves of a merge tree on an engine, merge neighbours as soon as they are finished, and return the
+    """Compute the leaves of a merge tree on an engine, and merge neighbours as soon as they are finished. Return the
     root.
 
     Parameters

@@ -19,7 +19,8 @@ CHUNKS = 6
 
 
 def choose_n_workers(requested: int | str, engine: str, parts: Sequence[Source], model_bytes: Callable[[], int]) -> int:
-    """Return the requested number of workers, or choose it from the cores, the memory and the size of the job.
+    """Return the number of workers of a job: the requested one, or one chosen by the cores, the memory and the size of
+    the job.
 
     `requested` is a number, or "auto": then cores, memory and the size of the job decide. 0 stands for all workers of a
     Dask cluster. `model_bytes` returns the memory that a worker needs for models.

@@ -25,7 +25,7 @@ MOST_COLUMNS = 1 << 31
 
 
 def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """Return ``arrays[name]``. Raise ValueError unless it has exactly this shape and dtype."""
+    """Return the array of this name after checking its shape and dtype. ValueError if they differ or it is missing."""
     array = arrays.get(name)
     if array is None:
         raise ValueError(f"array {name!r} is missing")
@@ -35,7 +35,7 @@ def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLO
 
 
 def only(arrays: Arrays, *names: str) -> None:
-    """Raise ValueError if there is an array whose name is not one of `names`."""
+    """Raise ValueError if a state file has an array that is not among `names`."""
     for name in arrays:
         if name not in names:
             raise ValueError(f"array {name!r} does not belong to it")
@@ -67,7 +67,8 @@ def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any =
 
 
 def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -math.inf) -> NDArray[Any]:
-    """Return ``arrays[name]``, an array of summed losses. Raise ValueError for NaN or an entry below `low`.
+    """Return the array of summed losses of this name after checking its shape and values. ValueError for NaN or an
+    entry below `low`.
 
     Infinity is allowed, because a sum of finite losses may overflow.
     """
@@ -78,7 +79,8 @@ def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -mat
 
 
 def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return ``arrays[name]``, the rows of a sketch. Raise ValueError unless the sum of their squares is finite.
+    """Return the array of this name, the rows of a sketch, after checking it. ValueError unless the sum of their
+    squares is finite.
 
     The sum is computed in the dtype of the rows.
     """
@@ -110,7 +112,7 @@ def as_count(value: Any, name: str, minimum: int = 0) -> int:
 
 
 def as_figure(value: Any, name: str) -> float:
-    """Return a real number as a float. Raise TypeError for other types.
+    """Return a number that was read from a state file as a float. TypeError if it is not a real number.
 
     NaN and infinity are allowed, because such numbers are only displayed.
     """

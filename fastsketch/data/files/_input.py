@@ -96,7 +96,7 @@ COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 
 
 def compression_of(path: Path) -> str:
-    """Return ".gz", ".bz2" or ".xz" for a compressed file, and "" for any other file.
+    """Return the suffix of a file's compression format, ".gz", ".bz2" or ".xz", or "" if it is not compressed.
 
     The first bytes decide, or else the suffix of the name.
     """
@@ -106,7 +106,9 @@ def compression_of(path: Path) -> str:
 
 
 def _suffix_of(start: bytes) -> str:
-    """Return the suffix of the compression format that begins with these bytes, or "" if there is none."""
+    """Return the suffix (".gz", ".bz2" or ".xz") of the compression format that these first bytes of a file indicate,
+    or "" for none.
+    """
     return next((suffix for magic, suffix in COMPRESSED.items() if start.startswith(magic)), "")
 
 
@@ -214,12 +216,12 @@ class InputFile:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> SourceError:
-        """Create the SourceError for a damaged or truncated file."""
+        """Return the SourceError for a file that is damaged or truncated, to be raised by the caller."""
         kind = "cut short" if isinstance(error, EOFError) else "damaged"
         return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
 
     def _raw(self, size: int) -> bytes:
-        """Read up to `size` bytes of the file before decompression."""
+        """Return up to `size` bytes of the file as they are, before decompression."""
         if self._start:
             block, self._start = self._start[:size], self._start[size:]
             return block
@@ -228,8 +230,8 @@ class InputFile:
         return block
 
     def _next(self, size: int) -> bytes:
-        """Return up to `size` decompressed bytes, beginning with those that ``head`` has read in advance; b"" at the
-        end.
+        """Return up to `size` decompressed bytes. Those that ``head`` has read in advance come first; b"" means the end
+        of the file.
         """
         if self._ahead:
             block, self._ahead = self._ahead[:size], self._ahead[size:]
@@ -237,7 +239,9 @@ class InputFile:
         return self._more(size)
 
     def _more(self, size: int) -> bytes:
-        """Return up to `size` decompressed bytes after those that ``head`` has read in advance; b"" at the end."""
+        """Return up to `size` decompressed bytes, ignoring those that ``head`` has read in advance; b"" means the end
+        of the file.
+        """
         with self._errors():
             return self._raw(size) if self._stream is None else self._decompressed(self._stream, size)
 
@@ -262,7 +266,9 @@ class InputFile:
                 return block
 
     def _after(self, data: bytes) -> bytes:
-        """Return bytes of the file after the end of a compressed stream, or b"" at the end of the file."""
+        """Return the bytes that follow a complete compressed stream, where another one may begin. b"" means the end of
+        the file.
+        """
         while True:
             if self._padded:
                 data = data.lstrip(b"\0")

@@ -99,7 +99,8 @@ class Dialect(NamedTuple):
         return text.lower() in MISSING or text.lower() in self.na_values
 
     def plain(self, text: str) -> str:
-        """Convert the text of a number to one with a decimal point and without thousands separators.
+        """Return the text of a number with a decimal point and without thousands separators, so that ``float`` can
+        parse it.
 
         Whitespace of any kind around it is removed: ``float`` does not accept all that ``str.strip`` removes.
         """
@@ -237,7 +238,8 @@ def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
 
 # -- headers -----------------------------------------------------------------------------------------------------------
 def detect_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool | None:
-    """Detect whether the first row of a csv file is a header: return True, False, or None if that is undecided.
+    """Detect from its cells whether the first row of a csv file is a header. Return True, False, or None if that is
+    undecided.
 
     A row that numbers the columns is a header (``_numbering``). So is a row with a name above a column of numbers,
     dates or similar figures, or with a name without digits above at least CODES cells that all contain digits (ids).
@@ -274,7 +276,8 @@ def is_numbering(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> boo
 
 
 def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
-    """Classify a first row of numbers as "header", "row" or "undecided"; return "" if it does not number the columns.
+    """Classify a first row that may number the columns. Return "header", "row", "undecided", or "" if it does not
+    number them.
 
     pandas writes such a header for a matrix without column names. "header": the numbers are 0, 1, ..., or 1, 2, ..., or
     years, or six or more that ascend, or three or more at equal distances; other cells are empty, or words that do not
@@ -324,14 +327,15 @@ def _number_or_nan(cell: str, dialect: Dialect) -> float:
 
 
 def _cells_with_columns(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
-    """Return a pair (first cell, cells below it) for each column."""
+    """Return a list of pairs (cell of the first row, cells below it), one for each column."""
     head, *others = rows
     columns = list(zip(*(row for row in others if row != head), strict=True)) or [()] * len(head)
     return [(cell.strip(), column) for cell, column in zip(head, columns, strict=True)]
 
 
 def _is_like(figure: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return True if a number or date in the first row looks like a value of its column, not like the column's name.
+    """Return True if a number or date in the first row looks like a value of its column rather than like the column's
+    name.
 
     It does not if it is a date above numbers, or a number outside their range by a factor of ten.
     """
@@ -344,12 +348,14 @@ def _is_like(figure: str, column: Sequence[str], dialect: Dialect) -> bool:
 
 
 def _is_name_above_codes(name: str, column: Sequence[str]) -> bool:
-    """Return True if a name without digits is above many cells that all contain digits."""
+    """Return True if the first cell of a column has no digits while all cells below have some, which suggests a
+    header.
+    """
     return not _DIGIT(name) and len(column) >= MIN_CODES and all(map(_DIGIT, column))
 
 
 def _is_name_above_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
-    """Return True if the cells of a column are numbers, dates and the like, with at most 5% words.
+    """Return True if the cells below a name are numbers or dates, with at most 5% words, which suggests a header.
 
     The column must not contain `name`.
     """
@@ -395,7 +401,9 @@ def log_id_like_columns(file_name: str, columns: Mapping[str, Sequence[str]], ad
 
 
 def _may_be_ids(cells: Sequence[str]) -> bool:
-    """Return True if all cells are integers, and they are distinct or one has leading zeros."""
+    """Return True if the cells of a column look like identifiers: integers that are all distinct, or of which one has
+    leading zeros.
+    """
     if not all(map(str.isdecimal, cells)):
         return False
     return len(set(cells)) == len(cells) or any(cell[0] == "0" and len(cell) > 1 for cell in cells)
@@ -416,7 +424,7 @@ def as_number(text: str, dialect: Dialect = PLAIN) -> float:
 
 
 def no_number(text: str, dialect: Dialect = PLAIN) -> str:
-    """Describe why a cell is not a number, with advice if its kind is recognised."""
+    """Return the reason, for an error message, why a cell is not a number, with advice if its kind is recognised."""
     kind = kind_of(text, dialect)
     hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURE_KINDS else ""
     return f"{text.strip()[:40]!r} is no finite decimal number{hint}"

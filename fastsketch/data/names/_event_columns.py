@@ -64,7 +64,8 @@ def choose_event_columns(
 
 
 def _find_named_column(lower_names: list[str], columns: list[int], words: Sequence[str]) -> int | None:
-    """Find the column whose name contains one of the words, such as "user". Return its position, or None.
+    """Return the position of the column whose name contains one of the words, such as "user", or None if there is no
+    such column.
 
     That is the first column whose whole name is such a word, perhaps with an ending such as "_id", and otherwise the
     only one whose name begins with such a word. Several such columns give None.

@@ -192,7 +192,9 @@ class IdMap:
         return out, out.places(self)
 
     def _lookup(self, kind: str, id_list: list[Any], name: str) -> NDArray[np.int64]:
-        """Return the position of each id of a list, -1 if unknown. TypeError if the ids are of another kind."""
+        """Return the position of each id of a list, or -1 for an unknown one. TypeError if the ids are of another type
+        than those of the map.
+        """
         if kind != self.kind and MIXED not in (kind, self.kind) and id_list and len(self):
             raise self._kind_error(kind, id_list, name)
         position_of = self._positions.get
@@ -309,12 +311,12 @@ def array_names(name: str) -> tuple[str, str]:
 
 
 def _kind_and_ids(values: Any, name: str) -> tuple[str, list[Any]]:
-    """Convert ids, or an IdMap, to (kind, list of ids)."""
+    """Return the type of ids ("integers", "strings" or mixed) and the ids as a list. An IdMap is accepted too."""
     return (values.kind, list(values)) if isinstance(values, IdMap) else convert_ids(values, name)
 
 
 def _from_positions(kind: str, positions: dict[Any, int]) -> IdMap:
-    """Create an IdMap from a dict {id: position}, without checks or a copy."""
+    """Return an IdMap that uses the given dict {id: position} itself, without checks."""
     out = IdMap.__new__(IdMap)
     out.kind, out._positions_by_id = kind, positions
     return out

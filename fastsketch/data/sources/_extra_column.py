@@ -43,7 +43,7 @@ def rename_beside_in_errors(argument: str) -> Generator[None]:
 
 
 class SplitColumns(Derived):
-    """A source whose rows lack some columns of another source. ``read`` yields the rest, ``read_beside`` both."""
+    """Source that reads another source and separates some of its columns, such as targets, from the rows."""
 
     def __init__(self, source: Source, columns: Beside, places: Sequence[int]) -> None:
         super().__init__(source)
@@ -54,11 +54,11 @@ class SplitColumns(Derived):
         self.feature_names = None if names is None else tuple(names[k] for k in self._others)
 
     def like(self, source: Source) -> Source:
-        """Return a source that splits the same extra columns off another source."""
+        """Return a source that separates the same columns of another source, such as a part of the original."""
         return SplitColumns(source, self.beside or 0, self._places)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield (rows without the extra columns, position in the source) for each chunk, from row `start_row` on."""
+        """Yield (rows without the extra columns, position in the source) for each chunk."""
         for rows, _, position in self.read_beside(start_row):
             yield rows, position
 
@@ -68,7 +68,7 @@ class SplitColumns(Derived):
             yield *self.split(rows), position
 
     def split(self, rows: Any) -> tuple[Any, NDArray[Any]]:
-        """Split rows into (rows without the extra columns, values of the extra columns)."""
+        """Split a chunk of rows. Return the rows without the extra columns, and the values of these columns."""
         others, first, d = self._others, int(self._others[0]), self.n_features
         values = rows[:, self._places]
         values = values.toarray() if is_sparse(rows) else values

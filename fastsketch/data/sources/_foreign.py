@@ -24,7 +24,9 @@ _EXTRAS = {
 
 
 def needs(package: str, what: str, module: str | None = None) -> Any:
-    """Import an optional package or one of its modules. If it is missing, ImportError names the extra to install."""
+    """Import and return an optional package or one of its modules. If it is missing, ImportError says which extra to
+    install.
+    """
     try:
         return import_module(module or package)
     except ImportError as error:
@@ -38,7 +40,8 @@ def needs(package: str, what: str, module: str | None = None) -> Any:
 
 @contextmanager
 def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None) -> Generator[None]:
-    """Convert errors that a reader raises in this block to a SourceError that names the file and the expected format.
+    """Convert errors that a file reader raises in a ``with`` block to a SourceError with the name of the file and the
+    expected format.
 
     `look` is called before; it may raise because the file has changed.
     """

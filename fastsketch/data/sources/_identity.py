@@ -26,7 +26,9 @@ def fingerprint_of_file(path: Path) -> dict[str, Any]:
 
 
 def sampled_digest(path: Path, size: int) -> str:
-    """Return a digest of 32 blocks spread over a file, including the first and the last, or of all of a small file."""
+    """Return a digest of 32 blocks spread over a file, by which a changed file is recognised. A small file is read
+    completely.
+    """
     digest = blake2b(digest_size=16)
     with path.open("rb", buffering=0) as file:
         if size <= BLOCKS * BLOCK_BYTES:
@@ -55,7 +57,7 @@ def fingerprint_of_ends(source: Any, kind: str) -> dict[str, Any]:
 
 
 def of_rows(*arrays: Any) -> str:
-    """Return a digest of some blocks of rows of the arrays, including the first and the last block."""
+    """Return a digest of samples of arrays, by which a resumed job recognises rows in memory."""
     digest = blake2b(digest_size=16)
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())

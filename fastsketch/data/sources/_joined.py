@@ -16,7 +16,7 @@ from fastsketch.data.sources._svmlight_source import SvmlightSource
 
 
 def concatenate(sources: Sequence[Source]) -> Source:
-    """Concatenate sources; a single source is returned unchanged.
+    """Return one source that reads several sources one after another. A single source is returned unchanged.
 
     Raises
     ------
@@ -28,7 +28,9 @@ def concatenate(sources: Sequence[Source]) -> Source:
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
-    """Set the width of svmlight sources to the largest width. Raise SourceError if other widths differ."""
+    """Make the widths of svmlight sources equal, by setting them to the largest one, in place. SourceError if other
+    sources differ in width.
+    """
     first = next((source for source in sources if not isinstance(source, SvmlightSource)), sources[0])
     for other in sources:
         is_text = isinstance(other, SvmlightSource)
@@ -83,7 +85,9 @@ class Concatenated(Source):
         return cast("Any", self._each(start_row, lambda source, row: source.read_beside(row)))
 
     def _each(self, start_row: int, read: Callable[[Source, int], Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
-        """Yield the tuples that `read` yields for each source, with positions counted through all sources."""
+        """Yield what `read` yields for each source, one source after another. Positions are counted through all of
+        them.
+        """
         before = first = 0
         for k, source in enumerate(self.sources):
             known = self._counted.get(k)
@@ -125,7 +129,7 @@ class Concatenated(Source):
         return part
 
     def each(self) -> list[Source]:
-        """Return the list of the concatenated sources."""
+        """Return the list of the sources that are concatenated."""
         return self.sources
 
     def only(self, columns: Sequence[int]) -> Source:
@@ -133,7 +137,7 @@ class Concatenated(Source):
         return Concatenated([picked(source, columns) for source in self.sources])
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split into consecutive sources of about n_bytes each.
+        """Split the rows into consecutive sources of about n_bytes each, for the parts of a job.
 
         If all sources know their numbers of rows, a part is a range of rows and may span several sources. Otherwise
         each source is split, and consecutive small parts are concatenated.
@@ -175,5 +179,5 @@ class Concatenated(Source):
 
 
 def _can_be_cut(source: Source) -> bool:
-    """Return True if a source can be split at any row without extra cost."""
+    """Return True if a source can be split at any row without reading the rows before it."""
     return type(source).parts is Source.parts

@@ -44,7 +44,7 @@ class SparseMatrix(FileSource):
             return read_matrix(self.path, self._most)
 
     def _matrix(self) -> Any:
-        """Return the matrix, loading it if needed. All parts in a process share it."""
+        """Return the matrix of the file, which is read at the first call. All parts in one process share it."""
         if "_held" not in self.__dict__:
             self._held = _LAST.get((self.path.absolute(), self._stamp, self._transpose), self.load, keep=self._sent)
         return self._held
@@ -61,7 +61,7 @@ class SparseMatrix(FileSource):
 
 
 class _Last:
-    """A cache of the most recently read matrix, so that a process reads a file only once for several parts."""
+    """Cache of the matrix that was read last, so that a process reads a file only once for several parts of a job."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class _Last:
         self._kept: Any = None  # a strong reference, in workers only
 
     def get(self, key: tuple[Any, ...], load: Callable[[], Any], *, keep: bool) -> Any:
-        """Return the matrix with this key from the cache; call `load` if another one is cached.
+        """Return the matrix with this key. If another one is cached, `load` reads it first.
 
         With keep=True the cache holds the matrix even if nothing else refers to it.
         """

@@ -19,7 +19,7 @@ def chosen(
     dtype: np.dtype[Any] | None = None,
     fill: float | None = None,
 ) -> Source:
-    """Select columns of a source, convert it to `dtype` and replace NaN by `fill`. Return the derived source.
+    """Return a source with some columns of another, converted to `dtype`, and with NaN replaced by `fill`.
 
     Without fill, reading raises an error that names the position of the first NaN.
     """
@@ -34,17 +34,17 @@ def chosen(
 
 
 def with_missing(source: Source) -> Source:
-    """Return a source that yields NaN instead of raising an error for missing numbers."""
+    """Return a source of the same rows that has NaN for missing numbers, where the original raises an error."""
     return Checked(source, None, float("nan")) if isinstance(source, Checked) and source.refuses else source
 
 
 def picked(source: Source, columns: Sequence[int]) -> Source:
-    """Return a source that yields only the columns at these positions, in this order."""
+    """Return a source of the same rows with only the columns at these positions, in this order."""
     return source.only(columns) or SelectedColumns(source, columns)
 
 
 class Derived(Source):
-    """Base class of sources that transform the rows of another source one by one."""
+    """Base class of sources that read another source and transform its rows, for example by selecting columns."""
 
     def __init__(self, source: Source) -> None:
         self._of = source
@@ -55,11 +55,15 @@ class Derived(Source):
         self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
-        """Return a source that applies the same transformation to another source, such as a part of the original."""
+        """Return a source that transforms the rows of another source in the same way. It is used for parts of the
+        original source.
+        """
         raise NotImplementedError
 
     def made(self, rows: Any, first: int) -> Any:
-        """Transform a chunk of rows; `first` is the number of its first row in the source."""
+        """Return a transformed chunk of rows. `first` is the number of its first row in the source, for error
+        messages.
+        """
         raise NotImplementedError
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
@@ -76,11 +80,11 @@ class Derived(Source):
 
     @property
     def made_of(self) -> Source:
-        """The source from which the rows are computed."""
+        """The source that is read, before the transformation."""
         return self._of
 
     def each(self) -> list[Source]:
-        """Return the sources that this one concatenates, each transformed in the same way."""
+        """Return the list of sources that the original source concatenates, each transformed in the same way."""
         return [self.like(source) for source in self._of.each()]
 
     @property
@@ -93,11 +97,11 @@ class Derived(Source):
         return self.like(self._of.between(start, stop))
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split into consecutive sources of about n_bytes of original rows."""
+        """Split the source into consecutive sources. Each transforms about n_bytes of original rows."""
         return [self.like(part) for part in self._of.parts(n_bytes, multiple=multiple)]
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that identify the original source's rows."""
+        """Return JSON values by which a resumed job recognises the original source."""
         return self._of.identity()
 
     def place(self, row: int) -> Place:
@@ -109,7 +113,7 @@ class Derived(Source):
 
 
 class SelectedColumns(Derived):
-    """A source that selects columns of another source, which reads all of its columns."""
+    """Source that selects columns after another source has read all of them."""
 
     def __init__(self, source: Source, columns: Sequence[int]) -> None:
         super().__init__(source)
@@ -139,7 +143,7 @@ class SelectedColumns(Derived):
 
 
 class Checked(Derived):
-    """A source that converts rows to one dtype, and replaces NaN or raises an error for it."""
+    """Source that converts the rows of another source to one dtype. NaN is replaced, or raises an error."""
 
     def __init__(self, source: Source, dtype: np.dtype[Any] | None, fill: float | None) -> None:
         while isinstance(source, Checked):
@@ -154,7 +158,7 @@ class Checked(Derived):
 
     @property
     def refuses(self) -> bool:
-        """Whether a NaN in the rows raises an error."""
+        """Whether NaN in the rows raises an error, instead of being replaced or kept."""
         return self._fill is None
 
     def like(self, source: Source) -> Source:
@@ -173,7 +177,7 @@ class Checked(Derived):
         return self.like(picked(self._of, columns))
 
     def made(self, rows: Any, first: int) -> Any:
-        """Convert a chunk of rows to the dtype, and replace each NaN or raise SourceError for the first one."""
+        """Return a chunk of rows in the requested dtype, with each NaN replaced. SourceError if NaN is not allowed."""
         values: NDArray[Any] = rows.data if is_sparse(rows) else rows
         out = values if self._dtype is None else values.astype(self._dtype, copy=False)
         if out.dtype.kind == "f" and out.size and np.isnan(out.max()):

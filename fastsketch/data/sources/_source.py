@@ -28,7 +28,7 @@ MAX_FEATURES = 2**31 - 1
 
 
 class Place(NamedTuple):
-    """The position of a row for messages: file, row number and line number."""
+    """Position of a row in its file, for error messages: name of the file, row number and line number."""
 
     name: str  # of the file or object
     row: int | None  # counted from 0 within it; None where rows before it would have to be counted
@@ -199,7 +199,7 @@ class Source(ABC):
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
 
     def _row_names(self) -> "NDArray[Any] | None":
-        """Return the names of the rows as strings, (n_rows,); None if they have none."""
+        """Return the names of the rows as an array of strings (n_rows,), or None if the source has none."""
         return None
 
     def varied(self, **fields: Any) -> Self:
@@ -238,7 +238,7 @@ class Source(ABC):
     _begun = False
 
     def _begin(self) -> None:
-        """Mark a source that can be read only once as read. Raise SourceError if it has been read before."""
+        """Record that reading starts. SourceError if the source can be read only once and has been read before."""
         if not self.repeatable:
             if self._begun:
                 raise SourceError(f"{self.name} has been read, and can be read only once: save it to a file first")
@@ -254,28 +254,34 @@ class Source(ABC):
 
 
 class RowSource(Source):
-    """Base class of sources that can be read from any row on; subclasses implement ``_chunks``."""
+    """Base class of sources that can start reading at any row. Subclasses implement ``_chunks``, which reads from a
+    given row on.
+    """
 
     def _chunks(self, start: int) -> "Iterator[_Rows]":
-        """Yield the rows from `start` to the end of this part; `start` counts from the start of the file or object."""
+        """Yield matrices with the rows from index `start` to the end of this part. `start` is counted from the
+        beginning of the whole file or object.
+        """
         raise NotImplementedError
 
     @property
     def _stop(self) -> int:
-        """End of this part: the index after its last row, counted in the whole file or object."""
+        """Index of the row after the last one of this part, counted from the beginning of the whole file or object."""
         return self.first_row + self.size
 
     def _steps(self, start: int) -> Iterator[tuple[int, int]]:
-        """Yield the row range (first, stop) of each chunk."""
+        """Yield pairs (first, stop) of row indices, one for each chunk that is to be read."""
         step = rows_of_chunk(self)
         for first in range(start, self._stop, step):
             yield first, min(first + step, self._stop)
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if a file has changed since it was opened; objects in memory are not checked."""
+        """Check that the file is the same as when it was opened. SourceError if it has changed; sources in memory are
+        not checked.
+        """
 
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """Yield (rows, position after them) for each chunk. Raise SourceError if the file changes meanwhile."""
+        """Yield each chunk as (rows, position after it). SourceError if the file is changed while it is read."""
         self._begin()
         self.check_unchanged()
         for rows in self._chunks(self.first_row + start_row):
@@ -288,7 +294,7 @@ class RowSource(Source):
         return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that identify the range of rows of this part; subclasses add the file."""
+        """Return JSON values by which a resumed job recognises the rows of this part. Subclasses add the file."""
         return {"rows": [self.first_row, self.n_rows]} if self.repeatable else super().identity()
 
 
@@ -298,14 +304,14 @@ def length(rows: Any) -> int:
 
 
 def rows_of_chunk(source: Source) -> int:
-    """Return the number of rows in a chunk of about 8 MiB, at least 1."""
+    """Return how many rows of a source make a chunk of about 8 MiB; at least 1."""
     if source.n_rows:
         return rows_of_part(source, CHUNK_BYTES, 1)
     return max(1, CHUNK_BYTES // (source.n_features * np.dtype(source.dtype).itemsize))
 
 
 def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:
-    """Return the number of rows in about n_bytes, rounded down to a multiple of `multiple`, at least one multiple."""
+    """Return how many rows of a source take about n_bytes. The number is a positive multiple of `multiple`."""
     n_bytes, multiple = as_integer(n_bytes, "n_bytes", 1), as_integer(multiple, "multiple", 1)
     bytes_of_row = max(1, source.n_bytes // max(1, source.n_rows or 0))
     return max(1, n_bytes // (bytes_of_row * multiple)) * multiple

@@ -31,7 +31,7 @@ _PAIRS = re.compile(rb"[ \t]*[^\s:,;]+(?:[ \t]+(?:qid:)?[0-9]+:\S+)+[ \t]*\r?")
 
 
 def text_format(head: bytes) -> str:
-    """Return "svmlight", "table" or "market", the format of a text judged by its first lines."""
+    """Return which text format the first lines of a stream have: "svmlight", "table" or "market"."""
     if head[:14].lower() == b"%%matrixmarket":
         return "market"
     line = next((line for line in head.split(b"\n") if line.split(b"#", 1)[0].strip()), b"")
@@ -63,7 +63,7 @@ def name_of(stream: InputFile) -> str:
 
 
 def of_stream(stream: InputFile, options: Options) -> Source:
-    """Return a source for a stream from which nothing has been read yet."""
+    """Return a source that reads a stream from its beginning. The first bytes decide the format."""
     start = stream.head(8)
     if not start:
         raise SourceError(f"{name_of(stream)} is empty")

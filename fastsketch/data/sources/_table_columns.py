@@ -21,7 +21,7 @@ CHOOSE = "columns='numeric' (--columns numeric) leaves them out, columns= (--col
 
 @dataclass(frozen=True)
 class Chosen:
-    """A selection of table columns that are read as rows of numbers.
+    """Which columns of a table are read as rows of numbers, with their widths and dtype.
 
     Attributes
     ----------
@@ -60,7 +60,9 @@ class Chosen:
         )
 
     def only(self, features: Sequence[int]) -> "Chosen | None":
-        """Return a selection of the features at these positions, or None if a column holds lists."""
+        """Return a choice of only the features at these positions. Return None if that is impossible, because a column
+        holds lists.
+        """
         if any(width not in (None, 1) for width in self.widths):
             return None
         columns, widths = zip(*((self.columns[k], self.widths[k]) for k in features), strict=True)
@@ -68,7 +70,8 @@ class Chosen:
 
 
 def choose(frames: Frames, options: Options) -> Chosen:
-    """Select the columns that `options` request, by default all except the index of a pandas data frame.
+    """Return the columns of a table that the options of ``open_rows`` request. The default is all except the index of a
+    pandas data frame.
 
     Raises
     ------
@@ -131,7 +134,9 @@ def refuse_columns(of: str, others: Sequence[str], said: str, *, some: bool) -> 
 
 
 def _other_than_numbers(kind: Any) -> str | None:
-    """Describe what a column of this polars type holds, or return None if it holds numbers or lists of numbers."""
+    """Return a description of what a column of this polars type holds, for an error message. Return None if it holds
+    numbers.
+    """
     pl = needs("polars", "tables")
     if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
         return None
