@@ -11,7 +11,7 @@ confident model moves w by a bounded amount. With decay, every row multiplies th
 For real targets there are two members a and b. The score is a + share (b - a), where the share in [0, 1] is that of
 least squares over the rows so far (stacked regression, Breiman 1996). It does not depend on scale or offset of targets.
 
-The arrays are those of ReadOut in fastsketch.online._class_states, and of DecayMix in _decay_mix.
+The arrays are those of ScoreCalibration in fastsketch.online._class_states, and of DecayMix in _decay_mix.
 """
 
 from libc.math cimport exp, log, log1p, sqrt
@@ -166,7 +166,8 @@ cdef void rounds_of_two_numbers(Py_ssize_t n, const double* members, const doubl
 
 def blend_numbers(const double[:, ::1] members, const double[::1] targets, const double[::1] sample_weight,
                   double[::1] sums, double[::1] scores, double decay=1.0):
-    """Blend the scores members (2, n) of two learners of real targets; each row is scored, then learned.
+    """Blend the scores members (2, n) of two regression learners, row by row. Each row is scored first; then it updates
+    the share of the second learner.
 
     targets, sample_weight (n,). sums (2,), changed: weighted sums of (b - a)(y - a) and of (b - a)^2. scores (n,) is
     written. decay: factor on the sums for every row.
@@ -184,13 +185,15 @@ def blend_numbers(const double[:, ::1] members, const double[::1] targets, const
 
 
 def share_now(const double[::1] sums):
-    """Return the current weight of the second learner in the blend."""
+    """Return the present share of the second learner in the blended score, computed from the sums of ``blend_numbers``.
+    """
     return share_of(&sums[0])
 
 
 def rounds(const double[:, :, ::1] members, const double[::1] numbers, const double[::1] sample_weight,
            double[::1] weights, double[:, ::1] information, double[:, ::1] scores, double decay=1.0):
-    """Calibrate the scores of labels; each row is scored, then learned.
+    """Calibrate the classification scores of one or more learners, row by row. Each row is scored first; then it
+    updates the calibration weights.
 
     members (p, k, n): the members' scores for each class, from before they learned the row; k = 1 for two classes.
     numbers (n,): k = 1: above 0 for the positive class, else the class number. weights (q,), information (q, q), changed:
@@ -283,7 +286,8 @@ cdef void rounds_of_decays(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, const doubl
 def mix_decays(const double[:, :, ::1] scores, const double[::1] answers, const double[::1] sample_weight,
                double[::1] weights, double[::1] losses, double[:, ::1] out, const double[::1] first, double share,
                bint of_labels):
-    """Average the scores of m learners by their weights, row by row, and update the weights by the fixed share.
+    """Average the scores of m learners by their weights, row by row. After each row the fixed-share algorithm updates
+    the weights by the learners' losses.
 
     scores (m, k, n): from before each row was learned. answers (n,): a real target, or for labels as in `rounds`.
     weights (m,) and losses (m + 2,), changed: as in DecayMix. out (k, n) is written. first (m,): the initial weights, to

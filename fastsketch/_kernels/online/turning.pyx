@@ -19,7 +19,8 @@ MOST_TURNS = POLISH
 
 @cython.auto_pickle(False)
 cdef class SmallSpace:
-    """T' = turn (most, cap), eigenvalues lam (most,) and C C' = gram (cap, cap) of a sketch, changed in place.
+    """Small matrices of a sketched adaptive optimiser, changed in place: T' = turn (most, cap), the eigenvalues lam
+    (most,), and C C' = gram (cap, cap). The caller stores the rows C.
 
     n_rows: rows of C; rank: directions in V. Arguments p are products C x; y = V'x is set by project().
     """
@@ -66,7 +67,7 @@ cdef class SmallSpace:
         return 0
 
     def project(self, const double[::1] p):
-        """Compute y = T'p; return y'y."""
+        """Compute the coordinates y = T'p of x in the sketch's directions V, for later calls, and return y'y."""
         self.check(p)
         if p.shape[0] == 0:
             return 0.0
@@ -74,7 +75,7 @@ cdef class SmallSpace:
         return dot(self.count[RANK], self.t.y, self.t.y)
 
     def within(self, const double[::1] p, delta=None):
-        """Return T T'p (n_rows,), the coefficients on rows of C of the projection of x on V.
+        """Return the coefficients T T'p (n_rows,) by which the rows of C add up to the projection of x on V.
 
         With delta: T diag(share) T'p, for H^-1 x = (x - C' T diag(share) T'p) / delta.
         """
@@ -88,19 +89,22 @@ cdef class SmallSpace:
         return np.asarray(out)[:self.count[ROWS]]
 
     def must_rebase(self):
-        """Return whether C must be rebased before a gradient is added. A full sketch is shrunk: lam and rank change."""
+        """Return True if the caller must replace C by V' before a gradient is added. If the sketch is full, it is
+        shrunk first, which changes lam and rank.
+        """
         return must_rebase(&self.t)
 
     def polish(self):
-        """Make T orthonormal with respect to gram."""
+        """Make the columns of T orthonormal with respect to gram again, in place, to remove rounding errors."""
         polish(&self.t)
 
     def rebased(self):
-        """Set T to the identity: C has become V'."""
+        """Set T to the identity, in place, after the caller has replaced the rows C by V'."""
         fresh_basis(&self.t)
 
     def append(self, const double[::1] products, double corner, double rest, bint unit=False):
-        """Append a row to C, given its products with the rows of C and with itself (corner).
+        """Record that the caller has appended a row to C, given its products with the rows of C and with itself
+        (corner).
 
         rest: length of the component of x orthogonal to V. unit: the row is that component, normalised, instead of x. y
         must be that of x.
@@ -115,6 +119,6 @@ cdef class SmallSpace:
         new_direction(&self.t, rest, unit)
 
     def take_gradient(self, double weight=1.0):
-        """Add weight x x' to S'S, for y = V'x of the last project()."""
+        """Add weight x x' to the second-order matrix S'S, for the x of the last call of project()."""
         with nogil:
             take_gradient(&self.t, weight)

@@ -65,7 +65,9 @@ cdef void project_part(Work* w, Py_ssize_t part, real* scratch) noexcept nogil:
 
 def project(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, const real[:, ::1] known,
             const real[:, ::1] turn):
-    """Compute X known turn (k, t) for checked CSR rows X (k, n), known (n, t) and turn (t, t)."""
+    """Return the projections X known turn (k, t) of CSR rows X (k, n) of events, for known (n, t) and turn (t, t). The
+    CSR arrays must have been validated.
+    """
     cdef Work w
     w.k, w.t = indptr.shape[0] - 1, known.shape[1]
     if turn.shape[0] != w.t or turn.shape[1] != w.t:
@@ -106,7 +108,7 @@ cdef void scores_part(Work* w, Py_ssize_t part, real* scratch) noexcept nogil:
 
 
 def scores(const real[:, ::1] own, const real[:, ::1] known, const real[::1] scale):
-    """Compute (k, n) products own_i . known_j, times scale_j, for own (k, t) and known (n, t)."""
+    """Return scores (k, n): the inner product of row i of own (k, t) and row j of known (n, t), times scale[j]."""
     cdef Work w
     w.k, w.t, w.n = own.shape[0], own.shape[1], known.shape[0]
     if known.shape[1] != w.t or scale.shape[0] != w.n:
@@ -157,7 +159,9 @@ cdef void walks_part(Walks* w, Py_ssize_t part, real* scratch) noexcept nogil:
 def add_walks(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, const int64_t[::1] to_ptr,
               const int32_t[::1] to_users, const real[::1] to_data, const int64_t[::1] from_ptr,
               const int32_t[::1] from_items, const real[::1] from_data, real[:, ::1] out):
-    """Add X T F to out (k, n) for checked CSR matrices without negative entries, X (k, n), T (n, m) and F (m, n)."""
+    """Add the random-walk scores X T F to out (k, n), in place, for CSR matrices X (k, n), T (n, m) and F (m, n)
+    without negative entries. Their arrays must have been validated.
+    """
     cdef Walks w
     w.k, w.n, w.m = out.shape[0], out.shape[1], from_ptr.shape[0] - 1
     if indptr.shape[0] != w.k + 1 or to_ptr.shape[0] != w.n + 1:

@@ -46,7 +46,9 @@ cdef class DenseState(SketchState):
 
 
 def scan(const real[:, :] rows):
-    """Return (first row with a NaN or an infinity, or -1; max |x| before it). Columns must be contiguous."""
+    """Return (index of the first row with a NaN or an infinity, or -1; largest absolute entry before it). Each row must
+    be contiguous.
+    """
     cdef double largest = 0.0
     cdef Py_ssize_t n = rows.shape[0], d = rows.shape[1], bad = -1
     cdef Py_ssize_t ld = rows.strides[0] // <Py_ssize_t> sizeof(real)
@@ -61,7 +63,9 @@ def scan(const real[:, :] rows):
 
 
 def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype):
-    """Return the workspace for a buffer of m rows: (reals, integers, doubles); ValueError beyond LAPACK's integers."""
+    """Return the sizes of the workspace for shrinking a buffer of m rows: numbers of reals, integers and doubles.
+    ValueError if LAPACK's integers cannot count them.
+    """
     cdef Py_ssize_t size
     if m > 46340 or d > 2147483647:
         raise ValueError(f"a buffer of {m} rows and {d} columns exceeds LAPACK's 32-bit integers: "
@@ -224,7 +228,8 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
 
 
 def absorb(const real[:, :] rows, weights, double scale, DenseState state):
-    """Put finite rows (columns contiguous) with optional weights (float64) through the buffer of `state`.
+    """Add rows to the buffer of `state`, in place, with optional weights (float64). The buffer is shrunk whenever it is
+    full. Rows must be finite, and each contiguous.
 
     scale multiplies the rows. Raises LinAlgError if an eigensolver does not converge.
     """
@@ -250,7 +255,8 @@ def absorb(const real[:, :] rows, weights, double scale, DenseState state):
 
 
 def absorb_buffer(const real[:, ::1] other, DenseState theirs, DenseState state):
-    """Put the rows of another buffer of the same scale through this one, at their true length, and add the sums.
+    """Merge another buffer of the same scale into this one, in place: add its rows, multiplied by their factors, and
+    its sums.
 
     Neither state has decay, a mean or a ledger; the other one does not change. Raises LinAlgError.
     """
@@ -286,7 +292,9 @@ def absorb_buffer(const real[:, ::1] other, DenseState theirs, DenseState state)
 
 
 def flush_now(real[:, ::1] buffer, DenseState state):
-    """Settle and shrink (or accumulate) all rows of the buffer."""
+    """Apply weights, decay and centring to the new rows of the buffer, then shrink the buffer, or add its rows to the
+    exact sum. All is in place.
+    """
     cdef real[:, ::1] part = state.part
     cdef real[::1] work = state.work
     cdef real* pp = &part[0, 0] if part.shape[0] else NULL
@@ -297,7 +305,7 @@ def flush_now(real[:, ::1] buffer, DenseState state):
 
 
 def settle_now(real[:, ::1] buffer, DenseState state):
-    """Apply decay and centring to the new rows of the buffer, without a shrink."""
+    """Apply decay and centring to the new rows of the buffer, in place, without a shrink."""
     cdef int info
     with nogil:
         info = settle(state, &buffer[0, 0])
@@ -306,7 +314,8 @@ def settle_now(real[:, ::1] buffer, DenseState state):
 
 def move_mean(double[::1] mean, double[::1] low, double weight, *, double[::1] base, double[::1] shift,
               double block_weight):
-    """Include rows of mean base + shift and of total weight `block_weight` > 0 in the mean of rows of total `weight`.
+    """Update the mean of rows of total `weight`, in place, with further rows whose mean is base + shift and whose total
+    weight is `block_weight` > 0.
 
     The mean is mean + low; both are updated. base becomes the correction row: see csrc/fs_rows.h.
     """

@@ -44,7 +44,7 @@ cdef enum:
 
 
 def srht_space(q, p, dtype):
-    """Return the length of the scratch array for steps of p rows that become q."""
+    """Return the length of the scratch array that the SRHT needs to map p rows at a time to q rows."""
     return MOST_STEPS * q + 2 * p + (fs_srht_work_s(p) if dtype == np.float32 else fs_srht_work_d(p))
 
 
@@ -91,7 +91,7 @@ cdef class BlockState:
         self.sums, self.ones = np.zeros(d if center else 0), np.zeros(q)
 
     def set_numbers(self, value, target, hi, Py_ssize_t s):
-        """Set the random numbers of a block."""
+        """Set the random numbers by which the rows of the present block are mapped."""
         self.value, self.target, self.hi, self.s = value, target, hi, s
 
 
@@ -232,7 +232,8 @@ cdef void map_steps(BlockState b, Py_ssize_t first, Py_ssize_t n_steps, Py_ssize
 
 
 def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
-    """Take rows until the block has `limit` of them; return (rows taken, index of a row that is not finite, or -1).
+    """Add rows to the block, in place, until it has `limit` of them. Return (number of rows added, index of a row that
+    is not finite, or -1).
 
     Rows before a bad one may have been taken, or not. A batch that does not complete a step changes only the pending
     rows.
@@ -315,7 +316,9 @@ cdef void flush(BlockState b, const real* shift, const real* value, real* scratc
 
 
 def finish(real[:, ::1] out, BlockState b):
-    """Map the pending rows; `out` is the block's own array. Absent rows count as zero."""
+    """Map the rows that are still waiting, and add them to `out`, the block's own array. Missing rows of the block
+    count as zero.
+    """
     cdef real[:, ::1] pending = b.pending
     cdef real[::1] shift = b.shift
     cdef real[::1] value = b.value

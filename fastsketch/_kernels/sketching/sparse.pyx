@@ -35,7 +35,7 @@ join()
 
 
 def scan(const int64_t[::1] indptr, const real[::1] data):
-    """Return (first row with a NaN or an infinity, or -1; max |value| before it)."""
+    """Return (index of the first row with a NaN or an infinity, or -1; largest absolute value before it)."""
     cdef double largest = 0.0
     cdef Py_ssize_t n = indptr.shape[0] - 1, bad
     if data.shape[0] == 0:
@@ -49,7 +49,9 @@ def scan(const int64_t[::1] indptr, const real[::1] data):
 
 
 def largest_weighted(const int64_t[::1] indptr, const real[::1] data, const double[::1] root):
-    """Return max |value| root[i] over the values of rows i, which `scan` has checked."""
+    """Return the largest absolute value of CSR rows after row i is multiplied by root[i], the square root of its
+    weight.
+    """
     cdef double value, largest = 0.0
     cdef Py_ssize_t i
     if data.shape[0]:
@@ -61,7 +63,9 @@ def largest_weighted(const int64_t[::1] indptr, const real[::1] data, const doub
 
 
 def largest_block(const int64_t[::1] indptr, Py_ssize_t first, Py_ssize_t later):
-    """Return the largest number of nonzeros of a block, if rows are split after `first` and then every `later` rows."""
+    """Return the largest number of nonzeros in a block of consecutive rows, if a batch is split after `first` rows and
+    then after every `later` rows. Callers reserve memory for it.
+    """
     cdef Py_ssize_t n = indptr.shape[0] - 1, start = 0, stop = first
     cdef int64_t most = 0
     while start < n:
@@ -280,7 +284,8 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
 
 def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, weights, double scale,
            SparseState state):
-    """Put finite CSR rows, with slots as indices and no duplicates, through the buffer of `state`.
+    """Add finite CSR rows to the buffer of `state`, in place. The buffer is shrunk whenever it is full. The column
+    indices are slots, without duplicates.
 
     Raises LinAlgError if an eigensolver does not converge, MemoryError if centring needs more room than there is.
     """
@@ -306,7 +311,7 @@ def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1
 
 
 def flush_now(real[:, ::1] z, SparseState state):
-    """Settle and shrink all rows of the buffer."""
+    """Apply weights, decay and centring to the new rows of the buffer, then shrink the buffer, in place."""
     cdef real[::1] arena = state.work
     cdef int info
     with nogil:

@@ -45,16 +45,17 @@ cdef class SparseState(SketchState):
 
     @property
     def n_stored(self):
-        """Return the number of stored values of the new rows."""
+        """Return the number of nonzeros that are stored for the rows added since the last shrink."""
         return self.indptr[self.fill - self.kept]
 
     @property
     def enough(self):
-        """Return the number of stored values with which the buffer is shrunk without waiting for more rows."""
+        """Return the number of stored nonzeros from which on the buffer is shrunk before it is full."""
         return enough_values(self)
 
     def make_slots(self, Py_ssize_t n):
-        """Make the arrays long enough for n slots; slots in use keep their values."""
+        """Ensure that the arrays have space for n stored columns (slots). If not, they are replaced by longer copies.
+        """
         cdef Py_ssize_t room = self.z.shape[0], of_mean = 0, seen = self.seen
         if n <= room:
             return
@@ -70,7 +71,8 @@ cdef class SparseState(SketchState):
         self.slot, self.chosen, self.stop = slot, chosen, stop
 
     def make_room(self, Py_ssize_t nnz):
-        """Make the arrays long enough for nnz values of new rows; stored values are kept."""
+        """Ensure that the arrays have space for nnz nonzeros of new rows. If not, they are replaced by longer copies.
+        """
         cdef Py_ssize_t used = self.indptr[self.fill - self.kept]
         if nnz <= self.indices.shape[0]:
             return
