@@ -299,7 +299,7 @@ def _by_regression(
     ties = np.union1d(ties, np.flatnonzero(equal)) if equal.sum() > 1 and batches is not None else np.unique(ties)
     overall = moments[0]
     for one in moments[1:]:
-        overall = overall.joined(one)
+        overall = overall.merged(one)
     columns = {"highly_variable": chosen, "highly_variable_rank": rank, "means": overall.mean()}
     columns |= {"variances": _rows.sample_variance(overall), "variances_norm": score.mean(axis=0)}
     return pd.DataFrame(columns if batches is None else {**columns, "highly_variable_nbatches": n_selected}), ties

@@ -46,7 +46,7 @@ ADAGRAD_DELTA = 1e-8
 
 # -- calibration and blending of scores (the read-out) -----------------------------------------------------------------
 @dataclass(slots=True)
-class ReadOut(Arrays):
+class ScoreCalibration(Arrays):
     """Online calibration of classification scores. It turns the scores of one learner (Platt scaling), or of two
     learners (stacking), into log odds, with weights that are updated at every row.
 
@@ -158,14 +158,16 @@ class Blend(Arrays):
         return names
 
 
-def start_readout(n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0) -> ReadOut:
+def start_calibration(
+    n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0
+) -> ScoreCalibration:
     """Return a new calibration for `n_members` learners and `n_states` classes. Before it has learned, it averages the
     learners' scores.
 
     With zeros=outline it has the right shapes but takes no memory.
     """
     q = n_members + (n_states == 1)
-    out = ReadOut(zeros(q), zeros((q, q)), decay)
+    out = ScoreCalibration(zeros(q), zeros((q, q)), decay)
     if zeros is np.zeros:
         out.readout_weights[:n_members] = 1.0 / n_members
         np.fill_diagonal(out.readout_information, 1.0)
@@ -255,13 +257,13 @@ class States(Generic[S]):
     diagonal_learners: list[LearnedState] = field(
         default_factory=list[LearnedState]
     )  # a diagonal learner for each, or none
-    readout: ReadOut | Blend | None = None
+    readout: ScoreCalibration | Blend | None = None
     counted: Tally = field(default_factory=lambda: Tally(np.zeros(TALLIES)))
     decay: float = 1.0
     # with decay="auto": learners with the other decay rates, and the weights of all
     faster: list["States[S]"] = field(default_factory=list["States[S]"])
     mix: DecayMix | None = None
-    steady: ReadOut | None = None  # for the last decay rate: a second read-out, with the rate before it
+    steady: ScoreCalibration | None = None  # for the last decay rate: a second read-out, with the rate before it
 
     @property
     def by_decay_rate(self) -> list["States[S]"]:
@@ -269,7 +271,7 @@ class States(Generic[S]):
         return [self, *self.faster]
 
     @property
-    def readouts(self) -> list[tuple[int, ReadOut | Blend | None]]:
+    def readouts(self) -> list[tuple[int, ScoreCalibration | Blend | None]]:
         """Return pairs (index of the decay rate, calibration or None), one for each weight in ``mix`` and in the same
         order.
         """
@@ -370,9 +372,9 @@ class States(Generic[S]):
             self.diagonal_learners.extend([state.copied() for state in self.diagonal_learners])
             self.signs.append(-self.signs[0])
             if self.readout is not None:  # it has learned from one score, not from one for each class
-                self.readout = start_readout(self.n_members, 3, decay=self.readout.decay)
+                self.readout = start_calibration(self.n_members, 3, decay=self.readout.decay)
             if self.steady is not None:
-                self.steady = start_readout(self.n_members, 3, decay=self.steady.decay)
+                self.steady = start_calibration(self.n_members, 3, decay=self.steady.decay)
         state, diagonal_learner = begin(self.decay)
         self.main_learners.append(state)
         if diagonal_learner is not None:
@@ -460,7 +462,7 @@ class States(Generic[S]):
         return combined_scores
 
     def _apply_readout(
-        self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
+        self, readout: ScoreCalibration | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
     ) -> Floats:
         """Combine the learners' scores by one calibration or blend, and return them. The calibration is then updated
         with the targets.
@@ -492,7 +494,8 @@ class States(Generic[S]):
     def intercepts(self) -> Floats:
         """Return the intercept that calibration adds to the scores, once for each main learner, shape (k, 1)."""
         intercepts = [
-            readout.intercept(self.n_members) if isinstance(readout, ReadOut) else 0.0 for _, readout in self.readouts
+            readout.intercept(self.n_members) if isinstance(readout, ScoreCalibration) else 0.0
+            for _, readout in self.readouts
         ]
         value = intercepts[0] if self.mix is None else float(self.mix.combine(np.array(intercepts)))
         return np.full((len(self.main_learners), 1), value)

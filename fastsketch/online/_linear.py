@@ -31,8 +31,8 @@ from fastsketch.online._class_states import (
     States,
     decay_prefix,
     n_states,
+    start_calibration,
     start_diagonal_learner,
-    start_readout,
 )
 from fastsketch.online._decay_mix import as_decay, as_rates, check_auto, start_mix
 from fastsketch.online._labels import (
@@ -552,7 +552,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             states.faster = by_rate[1:]
             states.mix = start_mix(rates, self.decay_prior, self.decay_share, zeros, of_labels=of_labels)
             if of_labels:
-                by_rate[-1].steady = start_readout(states.n_members, len(signs), zeros, decay=rates[-2])
+                by_rate[-1].steady = start_calibration(states.n_members, len(signs), zeros, decay=rates[-2])
         return states
 
     def _initial_learners_of_decay(
@@ -578,7 +578,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
                 start_diagonal_learner(self.loss, decay, size, sparse, zeros, self.blend_rate) for size in capacities
             ]
         if self._calibrates():
-            states.readout = start_readout(states.n_members, len(n), zeros, decay=decay)
+            states.readout = start_calibration(states.n_members, len(n), zeros, decay=decay)
         elif states.diagonal_learners:
             states.readout = Blend(zeros(2), decay)
         return states

@@ -17,7 +17,7 @@ from fastsketch._frame.batches import FeatureNames
 from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.online.numbers import BEFORE, THEIRS
-from fastsketch.online._class_states import ReadOut, RowNotLearned, n_states, probabilities
+from fastsketch.online._class_states import RowNotLearned, ScoreCalibration, n_states, probabilities
 from fastsketch.online._decay_mix import DriftFigures
 from fastsketch.online._labels import (
     ClassLabels,
@@ -247,7 +247,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     def _temper(self, factor: float) -> None:
         """Multiply the scores of a calibrated classification model by a factor, from now on."""
         model_state = self._model_state
-        if factor != 1.0 and model_state is not None and isinstance(model_state.states.readout, ReadOut):
+        if factor != 1.0 and model_state is not None and isinstance(model_state.states.readout, ScoreCalibration):
             model_state.states.readout.readout_weights *= factor
             self._coef = None
 

@@ -40,7 +40,7 @@ def decompose(rows: Matrix) -> tuple[Matrix, Matrix]:
     squares = np.einsum("ij,ij->i", rows, rows)
     straight = None
     if _SMALL < squares.max() < _LARGE:
-        straight = _straightened(rows, np.sqrt(squares))
+        straight = _orthonormalised(rows, np.sqrt(squares))
     elif not np.isfinite(rows).all():  # with an infinity LAPACK may not terminate
         raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
     small, directions = straight or (rows, None)
@@ -56,7 +56,7 @@ def _rank(s: Matrix) -> int:
     return int(np.count_nonzero(s > s[0] * _EPS)) if s.size else 0
 
 
-def _straightened(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | None:
+def _orthonormalised(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | None:
     """Factorise nearly orthogonal rows as L V, with L triangular (r, r) and V orthonormal (r, d), to speed up their
     SVD. Return (L, V), or None if the rows are far from orthogonal.
 

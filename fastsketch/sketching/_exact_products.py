@@ -46,7 +46,7 @@ DENSITY_ROWS = 4096
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class WholePass(NamedTuple):
+class ExactSketch(NamedTuple):
     """Result of sketching all rows in memory exactly: the sketch engine, guaranteed upper bounds of the leading
     eigenvalues of A'A, and the sum of squares of each column.
     """
@@ -219,7 +219,7 @@ class RowProducts:
         """
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
-    def whole(self, setting: EngineSetting) -> WholePass:
+    def exact_sketch(self, setting: EngineSetting) -> ExactSketch:
         """Compute a sketch of the rows whose leading l - 1 singular values and directions are exact, as after a single
         shrink. The Gram matrix is overwritten.
 
@@ -245,7 +245,7 @@ class RowProducts:
         return out
 
 
-def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> WholePass:
+def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> ExactSketch:
     """Compute the exact matrix A'A of validated rows A in float64. Return it in an ExactEngine, with the sum of squares
     of each column.
 
@@ -272,7 +272,7 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
     engine.state.squared_norm = float(squares.sum())
     engine.state.rounding = allowance * allowance
     engine.state.age = 1  # the sum is no longer zero
-    return WholePass(engine, None, source.unit(squares))
+    return ExactSketch(engine, None, source.unit(squares))
 
 
 def columns_by_density(rows: Any) -> tuple[NDArray[np.intp], int]:
@@ -308,7 +308,7 @@ def csr_gram(source: _Rows, order: NDArray[np.intp], n_dense: int, out: Matrix) 
         out[column, order] = total[i]
 
 
-def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> WholePass | None:
+def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> ExactSketch | None:
     """Compute a sketch of CSR rows from their k leading singular values and vectors, which the Lanczos method finds
     exactly. Return None if it does not converge.
 
@@ -351,8 +351,8 @@ def _of_pairs(
     *,
     delta: float,
     allowance: float,
-) -> WholePass:
-    """Return a sketch (WholePass) made from exact singular values `s` and directions `vt` of the rows. `delta`, the
+) -> ExactSketch:
+    """Return a sketch (ExactSketch) made from exact singular values `s` and directions `vt` of the rows. `delta`, the
     largest squared singular value left out, becomes its error bound.
     """
     setting = setting.resolved("gram")
@@ -366,7 +366,7 @@ def _of_pairs(
     put_summary(engine, SketchSummary(squares, directions, np.diag(squares), none, lost, rows.d))
     engine.state.shrinkage, engine.state.squared_norm = delta, squared_norm
     engine.state.rounding = allowance * allowance
-    return WholePass(engine, rows.unit(squares + allowance), rows.unit(column_squares))
+    return ExactSketch(engine, rows.unit(squares + allowance), rows.unit(column_squares))
 
 
 def row_steps(rows: Any) -> float:

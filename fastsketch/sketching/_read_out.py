@@ -22,7 +22,7 @@ GRAM_ROUNDING = 16.0
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class ByFeature(NamedTuple):
+class DirectionsByFeature(NamedTuple):
     """Singular values and directions of a sketch of sparse rows. The directions are stored with one row per feature, as
     the sparse engine stores them, which saves memory.
 
@@ -46,7 +46,7 @@ def reads_by_feature(engine: AnyEngine) -> bool:
 
 
 @one_blas_thread
-def columns_of(engine: AnyEngine) -> ByFeature:
+def columns_of(engine: AnyEngine) -> DirectionsByFeature:
     """Compute the singular values and directions of a sketch of sparse rows, with less memory than ``read_out`` takes.
     The engine does not change.
 
@@ -80,7 +80,7 @@ def columns_of(engine: AnyEngine) -> ByFeature:
         flat[start * r : start * r + part.size] = part.reshape(-1)
     unit = ldexp(1.0, engine.exponent)
     with np.errstate(over="ignore", under="ignore"):
-        return ByFeature(
+        return DirectionsByFeature(
             squares * unit * unit,
             flat[: d * r].reshape(d, r),
             engine.shrinkage * unit * unit,
@@ -89,7 +89,7 @@ def columns_of(engine: AnyEngine) -> ByFeature:
         )
 
 
-def make_upright(directions: NDArray[Any]) -> None:
+def fix_column_signs(directions: NDArray[Any]) -> None:
     """Flip the signs of the columns of `directions`, in place, so that the entry of largest magnitude in each is
     positive. This makes the sign of singular vectors unique.
     """
@@ -122,7 +122,7 @@ class SketchReadOut(NamedTuple):
     squared_norm: float
 
 
-def upright(vt: NDArray[Any]) -> NDArray[Any]:
+def fix_row_signs(vt: NDArray[Any]) -> NDArray[Any]:
     """Return rows with signs flipped, so that the entry of largest magnitude in each is positive. This makes the sign
     of singular vectors unique.
 
@@ -140,7 +140,7 @@ def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
     return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 
 
-def unspent(shrinkage: float, regained: float) -> float:
+def remaining_shrinkage(shrinkage: float, regained: float) -> float:
     """Return the shrinkage that still affects the sketch: the total minus `regained`, the part that a second pass has
     restored.
     """
@@ -161,8 +161,8 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
     longest = float(s[0]) if len(s) else 0.0
     rounding = allowance(engine.dtype, engine.rounding, longest * longest)
     if compensates and shrinkage > 0:
-        s = np.sqrt(s**2 + unspent(shrinkage, regained / unit / unit))
-    vt = upright(vt)
+        s = np.sqrt(s**2 + remaining_shrinkage(shrinkage, regained / unit / unit))
+    vt = fix_row_signs(vt)
     with np.errstate(over="ignore", under="ignore"):
         return SketchReadOut(
             (s * unit).astype(dtype),
@@ -184,8 +184,8 @@ def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -
     longest = float(by_feature.squares.max(initial=0.0)) / unit / unit
     rounding, squares = allowance(engine.dtype, by_feature.rounding, longest), by_feature.squares
     if compensates:
-        squares = squares + unspent(by_feature.shrinkage, regained)
-    make_upright(by_feature.directions)
+        squares = squares + remaining_shrinkage(by_feature.shrinkage, regained)
+    fix_column_signs(by_feature.directions)
     with np.errstate(over="ignore", under="ignore"):
         s = np.sqrt(squares).astype(engine.dtype)
         return SketchReadOut(

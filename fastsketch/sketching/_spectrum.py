@@ -13,7 +13,7 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch.sketching._decompose import leading_rounding
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, MappedEngine, SketchSummary, by_column, copy_to_read
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._read_out import allowance, unspent, upright
+from fastsketch.sketching._read_out import allowance, fix_row_signs, remaining_shrinkage
 
 Matrix = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ def _spectrum(
     """
     regained, certain_high, estimates = second_pass
     unit = ldexp(1.0, engine.exponent)
-    values, vectors = _estimates(summary, unspent(engine.shrinkage, regained / unit / unit), method)
+    values, vectors = _estimates(summary, remaining_shrinkage(engine.shrinkage, regained / unit / unit), method)
     low = np.maximum(summary.squares - rounding, 0.0)
     high = summary.squares + (engine.shrinkage + rounding)
     total = engine.squared_norm + rounding + engine.squared_norm * _sum_rounding(engine)
@@ -128,7 +128,7 @@ def _spectrum(
     with np.errstate(over="ignore", under="ignore"):
         # values that overflow stay between the two bounds
         low, high = np.minimum(low * unit * unit, MOST), high * unit * unit + LEAST
-        return Spectrum(np.clip(values * unit * unit, low, high), by_column(engine, upright(vectors)), low, high)
+        return Spectrum(np.clip(values * unit * unit, low, high), by_column(engine, fix_row_signs(vectors)), low, high)
 
 
 @one_blas_thread
@@ -185,7 +185,7 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 
 @one_blas_thread
-def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
+def observed_spectrum(engine: AnyEngine) -> tuple[Matrix, Matrix]:
     """Return eigenvalues and eigenvectors of the part of A'A that was observed along the sketch's directions while they
     were retained. The engine does not change.
 

@@ -250,7 +250,7 @@ class ColumnScales:
         ]
         out = sketch.copy()
         out._replace(merge_engines(*engines), 0.0)
-        return out, ColumnScales(self.n_first, None, scale, self.variance.joined(other.variance))
+        return out, ColumnScales(self.n_first, None, scale, self.variance.merged(other.variance))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the scales as named arrays, for a state file."""
@@ -351,10 +351,10 @@ def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
 
     It is near the standard deviation, and 0 for columns of zeros.
     """
-    return nearest_power_of_two(spreads(rows, weights, center=center))
+    return nearest_power_of_two(standard_deviations(rows, weights, center=center))
 
 
-def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
+def standard_deviations(rows: Any, weights: Floats, *, center: bool) -> Floats:
     """Return the standard deviation of every column (d,), from weighted rows.
 
     For a column that is a constant c up to rounding the result is |c|.

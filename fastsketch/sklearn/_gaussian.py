@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._decompose import leading
 from fastsketch.sketching._methods import METHODS
-from fastsketch.sketching._spectrum import seen_of
+from fastsketch.sketching._spectrum import observed_spectrum
 from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
 
 Matrix = NDArray[np.float64]
@@ -335,7 +335,7 @@ def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCova
     `total` is the sum of the row weights.
     """
     if METHODS[sketch.method].tracks:
-        values, vectors = seen_of(sketch._seen_engine())
+        values, vectors = observed_spectrum(sketch._seen_engine())
         certain = values
     else:
         spectrum = sketch.spectrum()

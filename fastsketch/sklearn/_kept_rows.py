@@ -123,7 +123,7 @@ class KeptRows:
         ranks = np.argsort(np.argsort(self._keys_of(0, len(weights))))
         return rows[ranks], weights[ranks]
 
-    def joined(self, other: Self) -> Self:
+    def merged(self, other: Self) -> Self:
         """Return a new sample of the rows of both streams."""
         out = type(self)(min(self.size, other.size))
         for piece in (kept._settled() for kept in (self, other) if kept._rows is not None):

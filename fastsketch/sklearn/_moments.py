@@ -111,7 +111,7 @@ class FeatureVariance:
                 add_spread(block, shift, part, total, square)
         return type(self)(self.weight + weight, shift, total, square)
 
-    def joined(self, other: Self) -> Self:
+    def merged(self, other: Self) -> Self:
         """Return a running variance of the rows of both objects."""
         # around this shift: x - a = (x - b) + (b - a)
         move = other._shift - self._shift

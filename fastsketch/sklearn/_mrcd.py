@@ -187,7 +187,7 @@ class Fit(NamedTuple):
     share: float  # intensity of shrinkage
 
 
-def concentrated(
+def fit_mrcd(
     rows: Floats,
     weights: Floats,
     spread: Floats,

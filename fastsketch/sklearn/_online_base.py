@@ -38,7 +38,7 @@ from fastsketch.sklearn._estimator import (
     seed_of,
 )
 from fastsketch.sklearn._missing import refuse_labels
-from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, fit_temperature
+from fastsketch.sklearn._passes import Learner, Places, choose_passes, effective_weights, fit_temperature
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ class _RowsInEpochs:
             numbers = np.searchsorted(classes, self.targets)
             if isinstance(model.class_weight, dict):
                 weights = weights * np.array([model.class_weight.get(one, 1.0) for one in classes.tolist()])[numbers]
-        even, calibrated = evenly(weights), model._calibrates()
+        even, calibrated = effective_weights(weights), model._calibrates()
 
         def learner() -> Learner:
             one = model.copy()
@@ -95,7 +95,7 @@ class _RowsInEpochs:
         def losses(scores: Floats, places: Places) -> Floats:
             return losses_of(model.loss, scores, self.targets[places], classes)
 
-        passes, held, scores = chosen_passes(learner, losses, even, seed=seed, classes=numbers, hasty=calibrated)
+        passes, held, scores = choose_passes(learner, losses, even, seed=seed, classes=numbers, hasty=calibrated)
         if numbers is None or not calibrated or not len(held):
             return passes, 1.0
         return passes, fit_temperature(scores, numbers[held], even[held])

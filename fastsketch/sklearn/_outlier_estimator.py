@@ -39,8 +39,8 @@ from fastsketch.sklearn._mrcd import (
     Moments,
     Scorer,
     Threshold,
-    concentrated,
     cross_validated,
+    fit_mrcd,
     leave_one_out,
 )
 
@@ -220,7 +220,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
         UserWarning if only one of the two has retained rows.
         """
         if self._kept_rows is not None and other._kept_rows is not None:
-            return {**self._kept_arrays(), **self._kept_rows.joined(other._kept_rows).arrays()}
+            return {**self._kept_arrays(), **self._kept_rows.merged(other._kept_rows).arrays()}
         if self._kept_rows is None and other._kept_rows is None:
             return self._kept_arrays()
         warn_caller(
@@ -360,7 +360,7 @@ class OutlierEstimator(OutlierMixin, SketchEstimator):
             for part, moved in centred_blocks(rows, origin):
                 dense[part] = moved
             fraction, share_of = self._support_asked(), self._robust_share
-            fit = concentrated(dense, weights, self._spread(), fraction, share_of, ridge, center=center)
+            fit = fit_mrcd(dense, weights, self._spread(), fraction, share_of, ridge, center=center)
             if fit is not None:
                 rows, origin = dense, np.zeros(len(origin))
         if fit is None and isinstance(matrix, DenseCovariance):

@@ -36,7 +36,7 @@ FOLDS = 5
 HELD_OUT = 500
 
 
-def evenly(weights: Floats) -> Floats:
+def effective_weights(weights: Floats) -> Floats:
     """Return weights rescaled to add up to Kish's effective number of rows, (sum w)^2 / sum w^2.
 
     With class_weight="balanced" and a class of twenty rows this is about eighty, however many rows the others have.
@@ -45,7 +45,7 @@ def evenly(weights: Floats) -> Floats:
     return shares * (shares.sum() / ((shares @ shares) or 1.0))
 
 
-def chosen_passes(
+def choose_passes(
     learner: Callable[[], Learner],
     losses: Callable[[Floats, Places], Floats],
     even: Floats,
@@ -64,7 +64,7 @@ def chosen_passes(
     losses : callable
         losses(scores, indices) returns the loss of each row.
     even : ndarray (n,)
-        Weights as ``evenly`` returns them.
+        Weights as ``effective_weights`` returns them.
     seed : int
         Seed of the folds.
     classes : ndarray (n,) or None
@@ -109,7 +109,8 @@ def chosen_passes(
 def fit_temperature(scores: Floats, numbers: Places, weights: Floats) -> float:
     """Return the factor in [0, 1] by which scores are multiplied to minimise their log loss (temperature scaling).
 
-    `numbers` (n,) are their classes, and `weights` as ``evenly`` returns them. A prior as strong as one row favours 1.
+    `numbers` (n,) are their classes, and `weights` as ``effective_weights`` returns them. A prior as strong as one row
+    favours 1.
     """
     from scipy.optimize import minimize_scalar
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.warning import warn_caller
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._read_out import upright
+from fastsketch.sketching._read_out import fix_row_signs
 from fastsketch.sketching._spectrum import SpectrumOverview
 from fastsketch.sklearn._routes import POWER_ITERATIONS
 
@@ -99,7 +99,7 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
     """
     if isinstance(wanted, int):
         seen = sketch._overview(wanted)
-        return first_of(seen, wanted)
+        return first_components(seen, wanted)
     d = sketch.n_features or 0
     exact = sketch.resolved["solver"] == "exact"
     most = min(d, sketch.resolved["sketch_size"])
@@ -116,7 +116,7 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
             f"n_components={wanted}: {known} components, all that sketch_size={most} holds, have only "
             f"{share:.3g} of the variance; take a larger sketch_size"
         )
-    out = first_of(seen, max(1, min(count, known)))
+    out = first_components(seen, max(1, min(count, known)))
     certain = float(out.low.sum()) / seen.squared_norm if seen.squared_norm > 0 else 1.0
     if count <= known and certain < wanted * (1 - CERTAIN_ENOUGH):
         most = count_for(wanted, seen.spectrum.low, seen.squared_norm)
@@ -137,7 +137,7 @@ def count_for(share: float, squares: Floats, total: float) -> int:
     return int(np.searchsorted(shares, share, side="right")) + 1
 
 
-def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
+def first_components(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
     """Return the first k components of a spectrum. If there are fewer, components of variance 0 are appended.
 
     Those have as upper end of their interval what the sketch may have lost.
@@ -156,10 +156,12 @@ def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
         squares, low = np.concatenate([squares, none]), np.concatenate([low, none])
         high = np.concatenate([high, none + rest])
     mean = np.zeros(spectrum.vectors.shape[1]) if seen.mean is None else seen.mean
-    return ComponentsReadOut(squares, low, high, upright(completed(vt, k)), seen.squared_norm, mean, seen.rounding)
+    return ComponentsReadOut(
+        squares, low, high, fix_row_signs(complete_basis(vt, k)), seen.squared_norm, mean, seen.rounding
+    )
 
 
-def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
+def complete_basis(vt: NDArray[Any], k: int) -> NDArray[Any]:
     """Return orthonormal rows extended to k rows. The new rows are made from unit vectors in a fixed order, so that
     results are reproducible.
 

@@ -245,7 +245,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
         return self._learner.predict_interval(self._checked(X, reset=False), coverage=coverage)
 
 
-def _different(labels: Any, name: str) -> NDArray[Any]:
+def _distinct_labels(labels: Any, name: str) -> NDArray[Any]:
     """Return the distinct labels in sorted order. TypeError if numbers and strings are mixed."""
     refuse_final_nul(labels, name)
     if getattr(labels, "dtype", None) in (None, object):  # NumPy would convert numbers among strings to strings
@@ -327,7 +327,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         """
         with restored_on_error(self):
             refuse_labels(y)
-            self.classes_ = _different(y, "y")
+            self.classes_ = _distinct_labels(y, "y")
             return self._learn(X, y, sample_weight, from_scratch=True)
 
     def partial_fit(
@@ -356,7 +356,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
             raise ValueError("class_weight='balanced' is of fit: give partial_fit a weight for each label")
         if first and classes is None:
             raise ValueError("classes must be given in the first call of partial_fit")
-        known = self.classes_ if classes is None else _different(classes, "classes")
+        known = self.classes_ if classes is None else _distinct_labels(classes, "classes")
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}")
         self._check_parameters()

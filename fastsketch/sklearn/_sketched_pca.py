@@ -45,7 +45,7 @@ from fastsketch.data.sources._formats import known_as
 from fastsketch.lowrank._gap_moments import GapMoments, dense_blocks, gaussian_of_covariance, group_if_one_block, run_em
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
-from fastsketch.sketching._exact_products import RowProducts, WholePass, column_products, sparse_pairs
+from fastsketch.sketching._exact_products import ExactSketch, RowProducts, column_products, sparse_pairs
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rereading import Readable
 from fastsketch.sklearn._column_scales import (
@@ -54,7 +54,7 @@ from fastsketch.sklearn._column_scales import (
     DividedRows,
     Standardization,
     as_floats,
-    spreads,
+    standard_deviations,
     standardised_sketch,
 )
 from fastsketch.sklearn._estimator import (
@@ -75,7 +75,7 @@ from fastsketch.sklearn._principal_components import (
     Reread,
     components_of,
     count_for,
-    first_of,
+    first_components,
     read_again,
 )
 from fastsketch.sklearn._routes import WayName, cheapest_exact, choose, most_rows_in_stream, problem_of, sums_in_stream
@@ -730,7 +730,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         the sketch.
         """
         if (known := self._all_rows()) is not None:
-            return spreads(*known, center=True)
+            return standard_deviations(*known, center=True)
         if self._scales is None:
             return standardised_sketch(self.sketch_)[1]
         return self._scales.scale
@@ -757,7 +757,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         exactly = {"exactly": partial(self._exactly, rows, weights, size)} if self.passes is None else {}
         seen = self._read_again(sketch, again, weights, most, **exactly).seen
         if isinstance(wanted := self._wanted, int) and seen is not None and not self.scale:
-            self._read_once("components", lambda: first_of(seen, wanted))
+            self._read_once("components", lambda: first_components(seen, wanted))
 
     def _read_again(
         self, sketch: FrequentDirections, rows: Any, weights: Any, most_passes: int, **exactly: Any
@@ -820,7 +820,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     def _exact_sketch(
         self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
-    ) -> tuple[FrequentDirections, WholePass | None]:
+    ) -> tuple[FrequentDirections, ExactSketch | None]:
         """Compute the components of all rows by an exact method. Return them in the form of a sketch, with further
         exact sums.
 
@@ -832,9 +832,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             count = count_for(self._wanted, products.eigenvalues(), products.squared_norm)
             size = max(2, min(2 * count + 10, rows.shape[1] + 1))
         sketch = self._new_sketch(size, "exact" if way == "columns" else "gram", np.dtype(np.float64))
-        whole: WholePass | None
+        whole: ExactSketch | None
         if products is not None:
-            whole = products.whole(sketch._setting)
+            whole = products.exact_sketch(sketch._setting)
         elif way == "columns":
             whole = column_products(rows, weights, sketch._setting)
         else:
@@ -1222,11 +1222,11 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _own_with(self, other: Any) -> Arrays:
         """Return the arrays that ``_own`` would return for the rows of both estimators."""
         mine, theirs = self._variance, other._variance
-        variance = None if mine is None or theirs is None else mine.joined(theirs)
+        variance = None if mine is None or theirs is None else mine.merged(theirs)
         if self._stream is not None and self._all_rows() is not None and other._all_rows() is not None:
-            joined = self._stream.joined(other._stream)
-            if self.sketch_.n_rows + other.sketch_.n_rows <= joined.size:
-                return {**self._arrays(variance, way=1), **joined.arrays()}
+            merged = self._stream.merged(other._stream)
+            if self.sketch_.n_rows + other.sketch_.n_rows <= merged.size:
+                return {**self._arrays(variance, way=1), **merged.arrays()}
         return {**self._arrays(variance), **self._filled(self.n_filled_ + other.n_filled_)}
 
     def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:

@@ -16,7 +16,7 @@ from fastsketch._core.validation import as_integer, as_seed
 from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import require_same_names
 from fastsketch.sketching import FrequentDirections
-from fastsketch.streams._window import Window, joined
+from fastsketch.streams._window import Window, merge_pair
 
 Matrix: TypeAlias = NDArray[np.float64]
 Compared: TypeAlias = FrequentDirections | Window | Sequence[FrequentDirections]
@@ -356,7 +356,7 @@ def _sketch_and_blocks(value: Any, name: str) -> tuple[FrequentDirections, list[
             raise TypeError(
                 f"{name} must be a FrequentDirections, several, or a Window of them, got a {type(block).__name__}"
             )
-    return (value if isinstance(value, FrequentDirections) else reduce(joined, blocks)), blocks
+    return (value if isinstance(value, FrequentDirections) else reduce(merge_pair, blocks)), blocks
 
 
 def _have_similar_weights(blocks: Sequence[list[FrequentDirections]]) -> bool:
@@ -405,7 +405,7 @@ def _pooled_directions(
         )
         return np.linalg.eigh(moments)[1][:, ::-1][:, :MAX_DIRECTIONS].T
     alternating = [block for pair in zip_longest(*blocks) for block in pair if block is not None]
-    return reduce(joined, alternating).components[:MAX_DIRECTIONS].astype(np.float64)
+    return reduce(merge_pair, alternating).components[:MAX_DIRECTIONS].astype(np.float64)
 
 
 def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix | None:

@@ -108,7 +108,7 @@ def _moment_of(value: Any, row: int) -> int:
     return (since.days * 86400 + since.seconds) * SECOND + since.microseconds
 
 
-def joined(one: Any, two: Any) -> Any:
+def merge_pair(one: Any, two: Any) -> Any:
     """Return a new model that merges two models. If one of them is None, return the other itself."""
     if one is None or two is None:
         return two if one is None else one

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.special import expit, log_softmax
 
 import fastsketch as fs
-from fastsketch.online._class_states import ReadOut, start_readout
+from fastsketch.online._class_states import ScoreCalibration, start_calibration
 from fastsketch.sklearn import SketchedNewtonClassifier
 from tests.helpers import same_state
 
@@ -30,7 +30,7 @@ def moving(n=1200, d=6, n_classes=2, seed=0):
 
 def scores_of(kind, x, y, n_classes, rates=DECAYS):
     """Return the scores (m, n, ...) of learners of each decay, and of the last by a read-out that forgets slowly."""
-    heard, learn = [], ReadOut.learn
+    heard, learn = [], ScoreCalibration.learn
 
     def noted(self, *given):
         heard.append([np.array(each) for each in given])
@@ -39,9 +39,9 @@ def scores_of(kind, x, y, n_classes, rates=DECAYS):
     classes = list(range(n_classes))
     each = [kind(classes=classes, decay=g).update(x, y).last_scores for g in rates]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReadOut, "learn", noted)
+        patch.setattr(ScoreCalibration, "learn", noted)
         kind(classes=classes, decay=rates[-1]).update(x, y)
-    steady = start_readout(len(heard[0][0]), 1 if n_classes == 2 else n_classes, decay=rates[-2])
+    steady = start_calibration(len(heard[0][0]), 1 if n_classes == 2 else n_classes, decay=rates[-2])
     slowly = np.hstack([steady.learn(*given) for given in heard])
     return np.stack([*each, slowly[0] if n_classes == 2 else slowly.T])
 

@@ -55,7 +55,7 @@ def stream(k, n=400, p=2, seed=0):
 def test_rounds_as_stated(k, p, decay):
     members, numbers, sample_weight = stream(k, p=p)
     sample_weight[5:9] = 0.0  # they fade what came before as all others do
-    readout = _class_states.start_readout(p, k, decay=decay)
+    readout = _class_states.start_calibration(p, k, decay=decay)
     scores = readout.learn(members, numbers, sample_weight)
     w, h, expected = plain(members, numbers, sample_weight, decay)
     np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
@@ -66,7 +66,7 @@ def test_rounds_as_stated(k, p, decay):
 @pytest.mark.parametrize("k", [1, 4])
 def test_same_bits_for_any_split(k):
     members, numbers, sample_weight = stream(k)
-    whole, parts = _class_states.start_readout(2, k), _class_states.start_readout(2, k)
+    whole, parts = _class_states.start_calibration(2, k), _class_states.start_calibration(2, k)
     scores = whole.learn(members, numbers, sample_weight)
     cuts = [0, 1, 2, 50, 51, 399, 400]
     pieces = [
@@ -81,7 +81,7 @@ def test_same_bits_for_any_split(k):
 @pytest.mark.parametrize("k", [1, 4])
 def test_log_loss_of_scores_that_are_too_sure(k):
     members, numbers, sample_weight = stream(k, n=2000)
-    scores = _class_states.start_readout(2, k).learn(members, numbers, np.ones_like(sample_weight))
+    scores = _class_states.start_calibration(2, k).learn(members, numbers, np.ones_like(sample_weight))
 
     def log_loss(z):
         if k == 1:
@@ -93,7 +93,7 @@ def test_log_loss_of_scores_that_are_too_sure(k):
 
 def test_a_row_without_weight_changes_nothing():
     members, numbers, _ = stream(3)
-    readout = _class_states.start_readout(2, 3)
+    readout = _class_states.start_calibration(2, 3)
     readout.learn(members, numbers, np.zeros(len(numbers)))
     assert (readout.readout_weights == 0.5).all()
     assert (readout.readout_information == np.eye(2)).all()
@@ -103,7 +103,7 @@ def test_a_row_without_weight_changes_nothing():
 def test_weights_of_any_size_leave_it_finite(k):
     members, numbers, _ = stream(k)
     for size in (1e150, 1e300, 1.7e308):
-        readout = _class_states.start_readout(2, k)
+        readout = _class_states.start_calibration(2, k)
         readout.learn(members * 1e3, numbers, np.full(len(numbers), size))
         assert np.isfinite(readout.readout_weights).all()
         assert np.isfinite(readout.readout_information).all()
@@ -113,7 +113,7 @@ def test_weights_of_any_size_leave_it_finite(k):
 def test_scores_of_any_size_leave_it_finite(k):
     members, numbers, sample_weight = stream(k)
     members = members * np.logspace(-300, 300, members.shape[2])
-    readout = _class_states.start_readout(2, k)
+    readout = _class_states.start_calibration(2, k)
     scores = readout.learn(members, numbers, sample_weight)
     assert np.isfinite(scores).all()
     assert np.isfinite(readout.readout_weights).all()
@@ -123,9 +123,9 @@ def test_scores_of_any_size_leave_it_finite(k):
 @pytest.mark.parametrize("k", [1, 3])
 def test_members_that_are_the_same(k):
     members, numbers, sample_weight = stream(k, p=1)
-    readout = _class_states.start_readout(2, k)
+    readout = _class_states.start_calibration(2, k)
     readout.learn(np.concatenate([members, members]), numbers, sample_weight)
-    alone = _class_states.start_readout(1, k)
+    alone = _class_states.start_calibration(1, k)
     alone.learn(members, numbers, sample_weight)
     assert readout.readout_weights[0] == pytest.approx(readout.readout_weights[1])
     # the prior of the sum is wider than that of one
@@ -139,8 +139,8 @@ def test_probabilities():
 
 
 def test_arrays_that_no_rounds_make():
-    readout = _class_states.start_readout(2, 3)
-    outline = _class_states.start_readout(2, 3)
+    readout = _class_states.start_calibration(2, 3)
+    outline = _class_states.start_calibration(2, 3)
     arrays = {name: array.copy() for name, array in readout.saved(0).items()}
     assert outline.validate_all(arrays) == set(arrays)
     arrays["readout_information"][0, 1] = 0.5
@@ -224,7 +224,7 @@ def test_a_read_out_that_forgets_follows_members_that_turn():
     members = np.stack([truth + 3 * rng.standard_normal(8000), np.where(late, -truth, truth)])[:, None, :]
     losses = {}
     for decay in (1.0, 0.99):
-        readout = _class_states.start_readout(2, 1, decay=decay)
+        readout = _class_states.start_calibration(2, 1, decay=decay)
         scores = readout.learn(members, numbers, np.ones(8000))[0]
         losses[decay] = np.logaddexp(0, -truth * scores)[6200:].mean()
     assert losses[0.99] < 0.7 * losses[1.0], losses

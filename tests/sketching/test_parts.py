@@ -79,7 +79,7 @@ DENSE = np.random.default_rng(1).standard_normal((300, 900)) * np.linspace(3, 1,
 )
 def test_products_of_rows(make):
     setting = EngineSetting(12, center=True)
-    [one] = {bits_with(n, lambda: Bytes(make().whole(setting).engine)) for n in THREADS}
+    [one] = {bits_with(n, lambda: Bytes(make().exact_sketch(setting).engine)) for n in THREADS}
     assert one
 
 

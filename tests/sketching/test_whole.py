@@ -88,7 +88,7 @@ def test_engines_of_all_rows(monkeypatch, method, way, layout, weights, center, 
         products = RowProducts(rows, weights, center=center)
         assert np.allclose(products.eigenvalues()[:45], real[:45])
         assert np.isclose(products.squared_norm, real.sum())
-        whole = products.whole(setting)
+        whole = products.exact_sketch(setting)
     sketch._begin_with(whole.engine, whole.certain_high)
     assert np.allclose(whole.squares, (settled**2).sum(axis=0))
     assert np.isclose(sketch.squared_norm, real.sum()) and sketch.n_rows == 60

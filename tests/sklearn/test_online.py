@@ -434,7 +434,7 @@ def test_passes_are_chosen_with_weights_of_classes(cls, monkeypatch):
         seen.append(losses(scores(odd), odd) * even[odd])
         return 1, odd[:0], odd[:0]
 
-    monkeypatch.setattr(_online_base, "chosen_passes", look)
+    monkeypatch.setattr(_online_base, "choose_passes", look)
     weights = len(y) / (3 * np.bincount(y))
     cls(class_weight="balanced").fit(X, y)
     cls(class_weight=dict(enumerate(weights))).fit(X, y)
@@ -463,7 +463,7 @@ def test_a_step_needs_more_than_a_standard_error():
 
         def found(hasty, noise=noise):
             given = {"seed": 0, "classes": None, "hasty": hasty}
-            return _passes.chosen_passes(learner, lambda scores, at: scores, np.ones(400), **given)[0]
+            return _passes.choose_passes(learner, lambda scores, at: scores, np.ones(400), **given)[0]
 
         assert found(hasty=False) == passes
 
@@ -477,7 +477,7 @@ def test_folds_have_classes_alike():
         return lambda epoch, at: seen.append(np.setdiff1d(np.arange(75), at)), lambda at: np.zeros(len(at))
 
     given = {"seed": 3, "classes": classes, "hasty": True}
-    passes, held, scores = _passes.chosen_passes(learner, lambda scores, at: scores, np.ones(75), **given)
+    passes, held, scores = _passes.choose_passes(learner, lambda scores, at: scores, np.ones(75), **given)
     assert passes == 1 and len(scores) == 75 and np.array_equal(np.sort(held), np.arange(75))
     folds = {tuple(np.bincount(classes[at])) for at in seen}
     assert folds == {(8, 4, 2, 1)}
@@ -485,11 +485,11 @@ def test_folds_have_classes_alike():
 
 def test_weights_as_rows_of_even_weights():
     """Kish's number of rows; of weights zero none, and of any size."""
-    assert np.isclose(_passes.evenly(np.ones(7)).sum(), 7.0)
-    assert np.isclose(_passes.evenly(np.array([1e300, 1e300, 0.0])).sum(), 2.0)
-    assert not _passes.evenly(np.zeros(3)).any()
+    assert np.isclose(_passes.effective_weights(np.ones(7)).sum(), 7.0)
+    assert np.isclose(_passes.effective_weights(np.array([1e300, 1e300, 0.0])).sum(), 2.0)
+    assert not _passes.effective_weights(np.zeros(3)).any()
     weights = np.repeat([50.0, 0.5], [10, 1000])
-    assert np.isclose(_passes.evenly(weights).sum(), weights.sum() ** 2 / (weights**2).sum())
+    assert np.isclose(_passes.effective_weights(weights).sum(), weights.sum() ** 2 / (weights**2).sum())
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
