@@ -58,7 +58,9 @@ class LearnedRidges:
     """
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
-        """Initialise the ridge penalties from balanced row and column factors, and from the loss of that model."""
+        """Compute first ridge penalties from row and column factors whose sizes are balanced, and the first noise level
+        from the loss of that model.
+        """
         self._observations, self._setting = observations, setting
         self._n = observations.n_observations
         self._column_weights = _column_weights(observations.data)
@@ -76,15 +78,15 @@ class LearnedRidges:
 
     @property
     def row_ridges(self) -> Floats:
-        """Return the present ridge penalties of the row factors, shape (2, t). The penalty of a row is the first line
-        plus the row's weight times the second.
+        """Return the present ridge penalties of the t row factors, as an array (2, t). A row of weight w has the
+        penalties ridges[0] + w * ridges[1].
         """
         return np.stack([self._noise / self._row_variance, self._column_uncertainty])
 
     @property
     def column_ridges(self) -> Floats:
-        """Return the present ridge penalties of the column factors, shape (2, t). The penalty of a column is the first
-        line plus the column's weight times the second.
+        """Return the present ridge penalties of the t column factors, as an array (2, t). A column of weight w has the
+        penalties ridges[0] + w * ridges[1].
         """
         return np.stack([self._noise / self._column_variance, self._row_uncertainty])
 

@@ -345,11 +345,15 @@ class LowRankModel(Model):
         return FitSetting(**vars(self._values)).with_loss(self._given_loss())
 
     def _given_loss(self) -> LossSetting:
-        """Return the model's loss with its parameter, which is the given one or the default of the loss."""
+        """Return the loss function that the parameters define. If the loss has a parameter that was not given, it is
+        the default.
+        """
         return LossSetting(self.loss, as_loss_parameter(self.loss, self.loss_parameter))
 
     def _fitted_loss(self, fitted: Fitted) -> LossSetting:
-        """Return the model's loss with the parameter that was used in the fit."""
+        """Return the loss function that the fit has used, with the value of its parameter, which may have been
+        estimated from the data.
+        """
         asked = self._given_loss()
         return asked if fitted.loss_parameter is None else replace(asked, parameter=fitted.loss_parameter)
 

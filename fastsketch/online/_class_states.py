@@ -201,8 +201,8 @@ def start_diagonal_learner(
 
 
 def decay_prefix(number: int) -> str:
-    """Return the prefix that the arrays of the learners with decay rate `number` have in state files; "" for the first
-    rate.
+    """Return the prefix by which a state file distinguishes the arrays of learners with different decay rates; "" for
+    the first rate.
     """
     return f"decay{number}." if number else ""
 

@@ -51,7 +51,9 @@ STRING_ROWS_MESSAGE = (
 
 
 class NamedRows:
-    """Sparse rows converted from dicts or lists of names: canonical CSR with finite float64 values."""
+    """Rows given with feature names (dicts, or lists of names or pairs), converted to CSR with finite float64
+    values.
+    """
 
     __slots__ = ("csr", "shape")
 
@@ -70,7 +72,9 @@ class NamedRows:
 
 
 def contains_strings(rows: Any) -> bool:
-    """Return True if invalid rows contain strings or other objects, or are a string such as a file name."""
+    """Return True if rows that could not be converted contain strings or other objects. Error messages then explain how
+    to pass words.
+    """
     if is_sparse(rows):
         return False
     try:
@@ -80,7 +84,8 @@ def contains_strings(rows: Any) -> bool:
 
 
 class Names:
-    """Mapping of feature names to columns: a growing vocabulary, a hash, or none for numbered columns.
+    """Mapping of a model's feature names to columns: a growing vocabulary, a hash function, or none if columns are
+    numbered.
 
     The argument n_rows of its methods is the number of rows that the model has learned. New names of a batch become
     permanent once n_rows has grown; if the batch was refused, they are removed with the next one.
@@ -96,7 +101,7 @@ class Names:
 
     @property
     def width(self) -> int | None:
-        """Return the number of columns that a hash has; None for a growing vocabulary or numbered columns."""
+        """Return the number of columns of the hash function, or None for a growing vocabulary or numbered columns."""
         return None if self._naming is None else self._naming.width
 
     @property
@@ -105,7 +110,9 @@ class Names:
         return isinstance(self._naming, NameTable)
 
     def is_named(self, n_rows: int) -> bool | None:
-        """Return whether the model's rows have feature names; None if no row has been learned yet."""
+        """Return True if the model's rows have feature names and False if their columns are numbered. Return None
+        before the first row.
+        """
         if self._hash_bits is not None:
             return True
         return None if n_rows == 0 else self._naming is not None
@@ -115,13 +122,15 @@ class Names:
         return self._naming is None and self._hash_bits is None
 
     def reads(self, rows: Any, n_rows: int) -> bool:
-        """Return True if rows have feature names. An empty list counts as named if earlier rows of the model were."""
+        """Return True if these rows have feature names, so that this object must convert them. An empty list counts as
+        named if earlier rows were.
+        """
         if isinstance(rows, list | tuple) and not rows:
             return bool(self.is_named(n_rows))
         return is_named(rows)
 
     def number(self, n_rows: int) -> None:
-        """Decide that the columns of this model have numbers and no names. Raise ValueError if its rows have names."""
+        """Record that the columns of this model are numbered, without names. ValueError if its rows have names."""
         if self._hash_bits is not None:
             raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
         if self.is_named(n_rows):
@@ -129,7 +138,7 @@ class Names:
         self._naming = None
 
     def enter(self, rows: Any, n_rows: int) -> NamedRows:
-        """Convert named rows for learning to sparse rows; new names get new columns."""
+        """Convert rows with feature names to CSR for learning. New names are added to the vocabulary."""
         if self.is_named(n_rows) is False:
             raise ValueError(NUMBERED_COLUMNS_MESSAGE)
         naming = self._naming
@@ -141,7 +150,7 @@ class Names:
         return self._as_rows(naming, rows, add=True)
 
     def find(self, rows: Any, n_rows: int) -> NamedRows:
-        """Convert named rows for prediction to sparse rows; unknown names are ignored."""
+        """Convert rows with feature names to CSR for prediction. Names that the model does not know are ignored."""
         if self._naming is None or not self.is_named(n_rows):
             raise ValueError(
                 "the model has seen no rows: call update first" if n_rows == 0 else NUMBERED_COLUMNS_MESSAGE
@@ -149,14 +158,16 @@ class Names:
         return self._as_rows(self._naming, rows, add=False)
 
     def forget(self, n_rows: int) -> None:
-        """Remove the new names of the last batch, because it was not learned."""
+        """Remove the names that the last batch has added to the vocabulary, because the batch was refused."""
         if self.is_named(n_rows) is None:
             self._naming = None
         elif self._naming is not None:
             self._naming.cut(self.count(n_rows))
 
     def _as_rows(self, naming: NameTable | HashedNames, rows: Any, *, add: bool) -> NamedRows:
-        """Convert named rows to CSR; warn once if a feature is a word in some rows and a number in others."""
+        """Convert rows with feature names to CSR, and return them. Warn once if a feature is a word in some rows and a
+        number in others.
+        """
         parts = naming.parts(as_list(rows), add=add)
         if naming.mixed is not None and not self.warned:
             self.warned = True
@@ -174,14 +185,14 @@ class Names:
 
     # -- names that are known, files -------------------------------------------------------------------------------
     def count(self, n_rows: int) -> int:
-        """Return the number of names, excluding those of a rejected or interrupted batch."""
+        """Return the number of names in the vocabulary. Those of a batch that was refused do not count."""
         if self._naming is None:
             return 0
         rows, names = self._before
         return names if n_rows == rows else len(self._naming)
 
     def known(self, n_rows: int) -> list[str] | None:
-        """Return the feature names in column order; None without a vocabulary."""
+        """Return the names in the vocabulary, in the order of their columns. Return None without a vocabulary."""
         return list(self._naming.columns)[: self.count(n_rows)] if isinstance(self._naming, NameTable) else None
 
     def copied(self, n_rows: int) -> Self:
@@ -196,7 +207,7 @@ class Names:
         return out
 
     def saved(self, n_rows: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the names for a state file, as (dictionary for JSON, arrays by name)."""
+        """Return the vocabulary for a state file, as (dictionary for JSON, arrays by name)."""
         if self._naming is None or n_rows == 0:
             return {}, {}
         if isinstance(self._naming, NameTable):
@@ -207,7 +218,9 @@ class Names:
     def from_state(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], hash_bits: int | None, n_rows: int
     ) -> Self:
-        """Restore the names that ``saved()`` returned; ValueError if they are inconsistent."""
+        """Return the mapping that a state file contains, the result of ``saved``. ValueError if its parts are
+        inconsistent.
+        """
         out = cls(hash_bits)
         named = as_flag(state.get("named", False), "named")
         if named != ("names" in arrays or hash_bits is not None):
@@ -230,7 +243,8 @@ MAX_INITIAL_SLOTS = 64
 
 
 class ColumnSlots:
-    """Numbering of the columns of sparse rows in the order of their first occurrence; the numbers are called slots.
+    """Numbering of the columns of sparse rows by first occurrence. The numbers are called slots; arrays of learners
+    have one entry for each slot, not for each column.
 
     It also has the width of the rows. For dense rows the numbering is empty.
 
@@ -245,7 +259,7 @@ class ColumnSlots:
         self.map = ColumnMap(columns)
 
     def copied(self, n_slots: int) -> Self:
-        """Return an independent copy of the numbering, with its first n_slots columns."""
+        """Return an independent copy of the numbering that contains its first n_slots columns."""
         return type(self)(self.width, self.array(n_slots))
 
     def __len__(self) -> int:
@@ -253,15 +267,16 @@ class ColumnSlots:
 
     @property
     def most(self) -> int:
-        """Return the maximum number of columns that rows may have."""
+        """Return the largest number of columns that rows of this model may have."""
         return MOST_COLUMNS if self.width is None else self.width
 
     def initial_capacity(self) -> int:
-        """Return the number of columns for which a new learner's arrays get capacity."""
+        """Return for how many columns the arrays of a new learner are allocated."""
         return max(len(self), min(self.most, MAX_INITIAL_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
-        """Replace the columns of sparse rows by their numbers (slots); new columns get the next free numbers.
+        """Return sparse rows whose column indices are replaced by slots, for learning. Columns that occur for the first
+        time get new slots.
 
         Slots from n_slots on, which a rejected batch has left, are free.
         """
@@ -269,15 +284,17 @@ class ColumnSlots:
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
     def slots_of_known_columns(self, rows: Csr, n_slots: int) -> Csr:
-        """Replace the columns of sparse rows by their numbers (slots); unknown columns get the number n_slots."""
+        """Return sparse rows whose column indices are replaced by slots, for prediction. Columns without a slot get the
+        number n_slots.
+        """
         return rows._replace(indices=self.map.find(rows.indices, n_slots))
 
     def array(self, n_slots: int) -> Counts:
-        """Return the first n_slots columns, in the order of their first occurrence."""
+        """Return the columns that have the first n_slots slots, as an array in the order of the slots."""
         return self.map.array()[:n_slots]
 
     def by_column(self, coef: Floats) -> Floats:
-        """Convert coefficients from the order of first occurrence to the order of columns, without the intercept.
+        """Return coefficients in the order of columns, given those in the order of slots. The intercept is left out.
 
         coef has shape (..., n_slots), the result (..., d).
         """
@@ -289,7 +306,7 @@ class ColumnSlots:
         return by_column
 
     def intercept(self, coef: Floats) -> Floats:
-        """Return the intercept from coefficients in the order of first occurrence; 0 if there is none.
+        """Return the intercept among coefficients that are in the order of slots; 0 if there is none.
 
         coef has shape (..., n_slots), the result (...).
         """
@@ -300,7 +317,8 @@ class ColumnSlots:
     def checked(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
     ) -> Self:
-        """Raise ValueError if the columns in a state file are inconsistent; else return an empty numbering.
+        """Validate the columns that a state file contains, and return an empty numbering of the same width. ValueError
+        if they are inconsistent.
 
         The numbering has the width of the rows in the file.
         """
@@ -332,7 +350,7 @@ class ColumnSlots:
 
 
 def score_rows(rows: Csr, coef: Floats) -> Floats:
-    """Compute the scores of sparse rows for one or more coefficient vectors.
+    """Return the scores of sparse rows for one coefficient vector, or for several.
 
     Shape (n,), or (n, k) for k vectors. Slots beyond the coefficients are ignored.
     """
@@ -352,7 +370,7 @@ MAX_LOG_SQUARE = 750.0
 
 @dataclass(slots=True)
 class Inputs(Arrays):
-    """Intercept column and feature scaling of an online model, with running moments of the features.
+    """Preparation of a model's rows: it adds the intercept column and scales the features by their running moments.
 
     `moments` is None without scaling.
     """
@@ -366,7 +384,7 @@ class Inputs(Arrays):
     steady: Annotated[Floats | None, SLOTS] = None
 
     def with_intercept(self, batch: RowBatch) -> RowBatch:
-        """Append the intercept column to every row, if the model has an intercept.
+        """Return rows with the intercept column appended, if the model has an intercept.
 
         Sparse rows must have columns here, not slots.
         """
@@ -379,16 +397,19 @@ class Inputs(Arrays):
         return out
 
     def has_slots(self, n_slots: int) -> bool:
-        """Return True if the moment arrays have capacity for n_slots columns, or if there are none."""
+        """Return True if the arrays of moments are long enough for n_slots columns, or if features are not scaled."""
         return self.moments is None or n_slots <= self.moments.shape[-1]
 
     def make_slots(self, n_used: int, n_slots: int) -> None:
-        """Enlarge the moment arrays to a capacity of at least n_slots columns, and keep the first n_used."""
+        """Ensure that the arrays of moments are long enough for n_slots columns. If not, they are replaced by longer
+        ones, with the first n_used entries copied.
+        """
         if self.moments is not None and not self.has_slots(n_slots):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
     def prepared(self, batch: RowBatch) -> RowBatch | None:
-        """Add rows to the running moments one by one, and return the scaled rows; dense ones with the intercept column.
+        """Scale rows for learning, one after the other, and update the moments of features by each row. Return the
+        scaled rows, or None if a fixed scale must change first.
 
         Returns None if a fixed scale must change, and raises RowNotLearned if a row overflows. In both cases some rows
         have already been added to the moments.
@@ -405,7 +426,8 @@ class Inputs(Arrays):
         return None if moved else require_all_scaled(batch, done)
 
     def scale_stretches(self, batch: RowBatch, rescale: Callable[[], None]) -> Generator[tuple[int, int, RowBatch]]:
-        """Yield (first row, stop, scaled rows) for each stretch of a batch in which the fixed scales do not change.
+        """Scale a batch, and yield (first row, stop, scaled rows) for each run of rows with the same fixed feature
+        scales. Moments are updated by each row.
 
         The running moments are updated with each row. Between two stretches rescale() is called, which must call
         ``move`` and convert the learners to the new scales.
@@ -426,7 +448,9 @@ class Inputs(Arrays):
             first += n_done
 
     def move(self, intercept: int) -> Rescaling:
-        """Set the fixed feature scales to the current moments. Return the conversion that the learners must apply."""
+        """Set the fixed feature scales to the present standard deviations. Return the Rescaling that learners must
+        apply to their states.
+        """
         first, second = cast(Floats, self.moments)
         totals, steady = cast(Floats, self.moment_totals), cast(Floats, self.steady)
         columns = np.flatnonzero(steady[1] > 0)
@@ -456,7 +480,9 @@ class Inputs(Arrays):
 
     # -- scaling ---------------------------------------------------------------------------------------------------
     def scaled(self, batch: RowBatch, n_slots: int) -> RowBatch:
-        """Return rows scaled for prediction, without updating the moments; slots from n_slots on have no moments."""
+        """Return rows scaled for prediction, without updating the moments. Columns with slots from n_slots on have not
+        been learned.
+        """
         if self.moments is None or self.moment_totals is None:
             return batch
         moments = self.moments[:, :n_slots] if self.sparse else self.moments
@@ -465,7 +491,8 @@ class Inputs(Arrays):
         return require_all_scaled(batch, self._scale(batch, moments, joins=False)[0])
 
     def _scale(self, batch: RowBatch, moments: Floats, *, joins: bool, has_joined: bool = False) -> tuple[int, bool]:
-        """Scale a batch in place by the running moments of the features. With `joins` each row is added to them first.
+        """Scale a batch by the running moments of the features, in place. With `joins` each row updates the moments
+        before it is scaled.
 
         Returns (number of rows scaled, whether a fixed scale must change).
         """
@@ -478,7 +505,9 @@ class Inputs(Arrays):
         return kernel.scale_sparse(*batch, tail, squares, counts, totals, joins, steady, has_joined)
 
     def changed_entries(self, batch: RowBatch) -> list[tuple[NDArray[Any], Any]]:
-        """Return pairs (array, index of entries) for everything that changes when the moments learn these rows."""
+        """Return pairs (array, index) of all entries that change when the moments are updated by these rows, so that
+        they can be copied before.
+        """
         at = (slice(None), batch.indices) if isinstance(batch, Csr) else ...
         return [(array, ... if array is self.moment_totals else at) for array in self.arrays()]
 
@@ -504,7 +533,8 @@ class Inputs(Arrays):
 
     # -- coefficients of the unscaled features ---------------------------------------------------------------------
     def to_feature_coefficients(self, coef: Floats) -> tuple[Floats, Floats]:
-        """Convert coefficients of scaled rows to coefficients and intercepts of the unscaled features.
+        """Convert coefficients of scaled rows to the coefficients and intercepts that apply to unscaled features.
+        Return both.
 
         Returns (coefficients (..., slots or d), intercepts (...)).
 
@@ -525,7 +555,7 @@ class Inputs(Arrays):
         return converted, intercepts - converted @ first
 
     def _geometric_mean_length(self) -> float:
-        """Return the geometric mean of the lengths (Euclidean norms) of the sparse rows so far."""
+        """Return the geometric mean of the Euclidean norms of all sparse rows so far, by which rows are divided."""
         totals = cast(Floats, self.moment_totals)
         return float(np.exp(0.5 * totals[LENGTHS] / max(totals[LONG], 1.0)))
 
@@ -567,7 +597,7 @@ class Inputs(Arrays):
 def start_inputs(
     n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, steady: bool = False, zeros: Zeros = np.zeros
 ) -> Inputs:
-    """Create the initial moments and intercept settings of a model, before its first row.
+    """Return the preparation of rows for a new model, with moments of zero rows.
 
     `n_slots` is the initial capacity in slots, or the number of columns of dense rows.
     """
@@ -579,14 +609,16 @@ def start_inputs(
 
 
 def require_all_scaled(batch: RowBatch, done: int) -> RowBatch:
-    """Return the batch unchanged; raise RowNotLearned if scaling stopped before its last row."""
+    """Return the batch unchanged if all rows were scaled. RowNotLearned if scaling stopped at a row, because its
+    squares overflow.
+    """
     if done < (len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch)):
         raise RowNotLearned(done)
     return batch
 
 
 def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool]) -> Any:
-    """Convert rows with numbered columns to finite float64, as a 2-d array or CSR.
+    """Validate rows with numbered columns, and return them as finite float64, a 2-d array or CSR.
 
     width: number of columns of earlier rows, or None.
 
@@ -607,7 +639,7 @@ def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool])
 
 
 def as_matrix(rows: Rows) -> Any:
-    """Convert rows with numbered columns to a 2-d array or CSR.
+    """Convert rows with numbered columns to a 2-d array or CSR. Errors about words explain how to pass words.
 
     For rows that contain words, the error message explains how to pass words.
     """

@@ -146,8 +146,8 @@ def _estimates(summary: SketchSummary, spent: float, method: Method) -> tuple[Ma
 
 
 def _from_log(summary: SketchSummary) -> tuple[Matrix, Matrix | None]:
-    """Estimate eigenvalues and eigenvectors of A'A as those of the observed mass plus the mass that shrinks removed.
-    Return both.
+    """Estimate eigenvalues and eigenvectors of A'A as those of two matrices together: the squares that were observed,
+    and those that shrinks removed. Return both.
 
     Directions are in the basis of `summary`, and None if they are the same as those of `summary`.
     """
@@ -186,8 +186,8 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def observed_spectrum(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """Return eigenvalues and eigenvectors of the part of A'A that was observed along the sketch's directions while they
-    were retained. The engine does not change.
+    """Return eigenvalues and eigenvectors of the part of A'A that the sketch has recorded along its directions, without
+    estimates for what it missed. The engine does not change.
 
     The engine must have a log of removed mass. Returns the values (r,) in descending order, and the vectors (r, d).
     Mass that was removed before a direction was retained is not included.

@@ -360,7 +360,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of all rows seen so far by a factor, in place. Retained and new rows, sums of squares and
-        the log of removed mass are rescaled.
+        the ledger of removed squares are rescaled.
         """
         root, state = float(np.sqrt(factor)), self.state
         self.multiply(root)

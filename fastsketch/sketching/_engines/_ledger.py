@@ -1,7 +1,8 @@
-"""The log of the sums of squares that shrinks remove from a sketch (the ledger), and SketchSummary, which includes it.
+"""The ledger of a sketch: how large the sums of squares are that shrinks have removed along its directions; and
+SketchSummary.
 
-A ``SketchSummary`` has orthonormal directions V, the squared lengths of B's rows along them, and two l x l matrices
-whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
+A ``SketchSummary`` has orthonormal directions V, the squared lengths of B's rows along them, and the two l x l matrices
+of the ledger, whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
 """
 
 from typing import NamedTuple
@@ -26,8 +27,8 @@ MOST = 1e300
 
 
 class SketchSummary(NamedTuple):
-    """Summary of a sketch: its singular directions V, with estimates of V A'A V' (along the directions) and of the
-    trace outside of them, for all rows A seen.
+    """Summary of a sketch of rows A: its singular directions V, an estimate of V A'A V', and an estimate of the sum of
+    squares outside of these directions.
     """
 
     squares: Matrix  # (r,) of B, descending
@@ -38,8 +39,8 @@ class SketchSummary(NamedTuple):
     n_features: int  # d: vt may be without columns that are zero
 
     def in_basis(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the estimates `seen` and `leaked` in another orthonormal basis, the rows of vt (r, d). For the part of
-        the basis outside of these directions, mass is assumed to be spread evenly.
+        """Return the estimates `seen` and `leaked` in another orthonormal basis, the rows of vt (r, d). Outside of this
+        sketch's directions, squares are assumed to be spread evenly.
         """
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T
@@ -55,8 +56,8 @@ class SketchSummary(NamedTuple):
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
-    """Return a log of removed mass as a dict of named arrays (views), for state files. It is empty if the engine has no
-    log (None).
+    """Return a sketch's ledger of removed sums of squares as a dict of named arrays, for state files. The dict is empty
+    if there is no ledger (None).
     """
     if ledger is None:
         return {}
@@ -64,8 +65,8 @@ def ledger_arrays(ledger: Ledger | None) -> Arrays:
 
 
 def validate_ledger(arrays: Arrays, side: int) -> None:
-    """Validate the arrays of a saved log of removed mass for a sketch of `side` rows: finite, symmetric and in range.
-    ValueError names the array.
+    """Validate the arrays of a ledger that were read from a state file, for a sketch of `side` rows: finite, symmetric
+    and in range. ValueError names the array.
     """
     for name in ("seen", "leaked"):
         matrix = checks.finite(arrays, name, (side, side))
@@ -77,8 +78,8 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """Overwrite a log of removed mass with arrays that ``ledger_arrays`` returned. Nothing happens if the engine has no
-    log (None).
+    """Overwrite a sketch's ledger of removed sums of squares with arrays that ``ledger_arrays`` returned. Nothing
+    happens if there is no ledger (None).
     """
     if ledger is None:
         return
@@ -88,7 +89,7 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
 
 
 def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
-    """Return the arrays of a log of removed mass for another sketch size `side`: cut, or padded with zeros. The log
+    """Return the arrays of a sketch's ledger for another sketch size `side`, cut or padded with zeros. The ledger
     itself does not change.
     """
     arrays = ledger_arrays(ledger)
@@ -100,8 +101,8 @@ def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
 
 
 def weaken(ledger: Ledger | None, factor: float) -> None:
-    """Multiply all sums of a log of removed mass by a factor, in place, when earlier rows lose weight. Nothing happens
-    if the engine has no log (None).
+    """Multiply all sums in a sketch's ledger by a factor, in place, when earlier rows lose weight. Nothing happens if
+    there is no ledger (None).
     """
     if ledger is not None:
         np.asarray(ledger.seen)[:] *= factor

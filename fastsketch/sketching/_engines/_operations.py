@@ -371,8 +371,8 @@ def with_columns_multiplied(
 
 
 def put_summary(engine: AnyBuffer, summary: SketchSummary) -> None:
-    """Overwrite an engine with a sketch given by its summary: the rows of the buffer and the log of removed mass. The
-    summary must have at most sketch_size rows.
+    """Overwrite an engine with a sketch that is given by its summary: the rows of the buffer, and the ledger of removed
+    squares. The summary must have at most sketch_size rows.
     """
     size = engine.setting.sketch_size
     k = len(summary.squares)

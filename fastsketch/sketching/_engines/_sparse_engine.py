@@ -325,7 +325,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def multiply_kept(self, power: float) -> None:
         """Multiply the weight of all rows up to the last shrink by a factor, in place: in the retained rows, the error
-        sums and the log of removed mass.
+        sums and the ledger of removed squares.
         """
         if power != 1.0:
             self.multiply(float(np.sqrt(power)))
