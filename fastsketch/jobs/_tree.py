@@ -108,7 +108,7 @@ def reduce_tree(
     on_finished: Callable[[Span, Any], Node] = lambda _, result: result,
 ) -> Node:
     """Compute the leaves of a merge tree on an engine, and merge neighbours as soon as they are finished. Return the
-    root.
+    result at the root, which covers all leaves.
 
     Parameters
     ----------

@@ -104,7 +104,9 @@ class Observed:
         return counts.astype(np.float64, copy=False)
 
     def subtract_offsets(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
-        """Return new entries whose values are reduced by an offset for each row (m,) and each column (n,)."""
+        """Return a copy with values reduced by an offset for each row (m,) and each column (n,), so that factors can be
+        fitted to the residuals.
+        """
         offsets = np.repeat(rows, self.counts[0]) + columns[self.indices]
         return replace(self, o=(self.o - offsets).astype(self.o.dtype))
 

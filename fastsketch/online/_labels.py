@@ -147,7 +147,9 @@ def as_class_weight(value: Any, name: str) -> Any:
 
 
 def initial_sign(label: Label) -> float:
-    """Return -1 if a label is -1, 0 or False, else 1: the sign of the learner whose first row has this label."""
+    """Return the sign of the learner that is created at the first row, given that row's label: -1 for the labels -1, 0
+    and False, which are negative classes by convention, else 1.
+    """
     return -1.0 if label in (-1, 0) else 1.0
 
 

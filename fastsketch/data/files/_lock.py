@@ -105,7 +105,9 @@ def _acquired(target: Path) -> BinaryIO:
 
 
 def _opened(lock: Path) -> BinaryIO | None:
-    """Open or create a lock file; return None if another process deletes it meanwhile."""
+    """Open a lock file, and create it if it does not exist. Return None if another process deletes it in between, so
+    that the caller tries again; LockHeld if it is no regular file.
+    """
     with contextlib.suppress(FileExistsError):
         return lock.open("x+b")
     try:

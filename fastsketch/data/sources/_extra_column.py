@@ -33,7 +33,9 @@ def split_off_columns(source: Source, columns: Beside) -> Source:
 
 @contextmanager
 def rename_beside_in_errors(argument: str) -> Generator[None]:
-    """Replace the word "beside" in a ValueError of this block by the name of the caller's argument."""
+    """Return a context manager (or decorator) for callers whose own argument, for example target, is passed on as
+    `beside`. In a ValueError of the block the word "beside" is replaced by the name `argument`.
+    """
     try:
         yield
     except ValueError as error:

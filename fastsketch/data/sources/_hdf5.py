@@ -108,7 +108,8 @@ def open_dataset(x: Any, options: Options) -> Source:
 
 
 def within(home: Any, key: str, path: Path) -> Any:
-    """Return the object called `key` in an HDF5 file or group, or None if it does not exist.
+    """Return the object called `key` in an HDF5 file or group, or None if it does not exist. Use it instead of
+    ``home[key]`` for files that are not trusted.
 
     Raise SourceError if it is in another file. Links are inspected before they are followed. HDF5 would open any file
     that a link names, and would wait for a pipe.

@@ -157,8 +157,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def largest_weighted(self, piece: Piece, root: NDArray[np.float64]) -> float:
-        """Return the largest absolute entry of a converted slice after row i is multiplied by root[i], the square root
-        of its weight. The slice does not change.
+        """Return the largest absolute entry that a converted slice would have if its rows were multiplied by the given
+        square roots of their weights. The scale of the sketch is chosen from it before the rows are added. The slice
+        does not change.
         """
 
     @abstractmethod
@@ -247,8 +248,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return bool(rows.shape[0] >= self.room())
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Return a copy of all arrays that adding these rows may change. ``update`` restores them if the batch
-        fails.
+        """Return a copy of all arrays that adding these rows may change, so that ``update`` can roll a failed batch
+        back.
         """
         return self.arrays(copy=True)
 
