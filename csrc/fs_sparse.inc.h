@@ -66,6 +66,55 @@ FS_LOOP void NAME(csr_settle)(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, pt
     }
 }
 
+FS_LOOP void NAME(csr_gram_panel)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t width, const int64_t *indptr,
+                                  const int32_t *indices, const REAL *data, const double *weight, const double *shift,
+                                  const double *q, int64_t *at, double *z, double *sum, double *out)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        at[i] = indptr[i];
+        for (ptrdiff_t c = 0; c < FS_PANEL_COLUMNS; c++)
+            z[i * FS_PANEL_COLUMNS + c] = -shift[c];
+    }
+    for (ptrdiff_t beyond = width; beyond < d + width; beyond += width)
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double sums[FS_PANEL_COLUMNS];
+            int64_t e = at[i];
+            for (ptrdiff_t c = 0; c < FS_PANEL_COLUMNS; c++)
+                sums[c] = z[i * FS_PANEL_COLUMNS + c];
+            for (; e < indptr[i + 1] && indices[e] < beyond; e++) {
+                const double *FS_RESTRICT from = q + (ptrdiff_t)indices[e] * FS_PANEL_COLUMNS;
+                const double v = data[e];
+                for (ptrdiff_t c = 0; c < FS_PANEL_COLUMNS; c++)
+                    sums[c] += v * from[c];
+            }
+            for (ptrdiff_t c = 0; c < FS_PANEL_COLUMNS; c++)
+                z[i * FS_PANEL_COLUMNS + c] = sums[c];
+            at[i] = e;
+        }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        at[i] = indptr[i];
+        for (ptrdiff_t c = 0; c < FS_PANEL_COLUMNS; c++) {
+            z[i * FS_PANEL_COLUMNS + c] *= weight ? weight[i] : 1.0;
+            sum[c] += z[i * FS_PANEL_COLUMNS + c];
+        }
+    }
+    for (ptrdiff_t beyond = width; beyond < d + width; beyond += width)
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const double *FS_RESTRICT from = z + i * FS_PANEL_COLUMNS;
+            int64_t e = at[i];
+            for (; e < indptr[i + 1] && indices[e] < beyond; e++) {
+                double *to = out + (ptrdiff_t)indices[e] * FS_PANEL_COLUMNS;
+                const double v = data[e];
+                double next[FS_PANEL_COLUMNS]; /* without it the compiler takes one entry at a time */
+                for (ptrdiff_t c = 0; c < FS_PANEL_COLUMNS; c++)
+                    next[c] = to[c] + v * from[c];
+                for (ptrdiff_t c = 0; c < FS_PANEL_COLUMNS; c++)
+                    to[c] = next[c];
+            }
+            at[i] = e;
+        }
+}
+
 FS_LOOP void NAME(z_dot)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out)
 {
     for (ptrdiff_t c = 0; c < k; c++)
@@ -103,6 +152,10 @@ FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_settle),
          const int32_t *row, const REAL *value, const REAL *w, const double *shift, const double *along, REAL least,
          REAL *turned, REAL *sum, REAL *z, double *square),
         (first, beyond, r, width, ldz, stop, row, value, w, shift, along, least, turned, sum, z, square))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_gram_panel),
+        (ptrdiff_t n, ptrdiff_t d, ptrdiff_t width, const int64_t *indptr, const int32_t *indices, const REAL *data,
+         const double *weight, const double *shift, const double *q, int64_t *at, double *z, double *sum, double *out),
+        (n, d, width, indptr, indices, data, weight, shift, q, at, z, sum, out))
 FS_DOOR(FS_TABLE_AVX2_ALONE, void, TYPED(z_dot),
         (ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out), (d, k, ldz, z, v, out))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(z_rank_one),

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import is_sparse
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import in_place, is_sparse
 from fastsketch._kernels.linalg.products import add_gram, column_sums, product, settled
 from fastsketch._kernels.sketching import dense
-from fastsketch._kernels.sketching.csr_products import add_csr_gram
+from fastsketch._kernels.sketching.csr_products import add_csr_gram, csr_gram_times
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch.sketching._decompose import LEADING_ROUNDING, lanczos, leading
@@ -40,6 +41,8 @@ BLOCK_BYTES, LEAST = 4 << 20, 128
 INDEXED_STEP = 23.0
 # Stored entries of sparse rows that are multiplied at a time: they and their copies stay in the third cache.
 BLOCK_ENTRIES = 1 << 18
+# Vectors of a block of the block Krylov method: the kernel multiplies as many at a time.
+KRYLOV_BLOCK = 16
 # Rows whose entries are counted to find the dense columns: a choice of speed alone.
 DENSITY_ROWS = 4096
 
@@ -70,8 +73,8 @@ class _Rows:
             self.top = frexp(largest)[1]
         self.exponent = exponent_for(self.top, np.dtype(np.float64)) if largest > 0 else 0
         self.seen = largest > 0
-        self._scale = ldexp(1.0, -self.exponent)
-        self._rows: Any = rows
+        self.scale = ldexp(1.0, -self.exponent)  # by which the entries are multiplied
+        self.rows: Any = rows
         self.weights = weights
         self.root = np.ones(self.n) if weights is None else np.sqrt(weights)
         self.weight = float(self.n) if weights is None else float(weights.sum())
@@ -83,10 +86,10 @@ class _Rows:
                     block = rows[part]
                     of_entry = np.repeat(self.root[part] * self.root[part], np.diff(block.indptr))
                     sums += np.bincount(
-                        block.indices, of_entry * (block.data * np.float64(self._scale)), minlength=self.d
+                        block.indices, of_entry * (block.data * np.float64(self.scale)), minlength=self.d
                     )
             else:
-                sums = column_sums(rows, weights) * self._scale
+                sums = column_sums(rows, weights) * self.scale
             self.mean = sums / self.weight
 
     @staticmethod
@@ -98,7 +101,7 @@ class _Rows:
         """Yield consecutive slices of row indices, of which each selects about BLOCK_ENTRIES stored entries of the
         sparse rows.
         """
-        step = max(1, int(BLOCK_ENTRIES * self.n / max(1, self._rows.nnz)))
+        step = max(1, int(BLOCK_ENTRIES * self.n / max(1, self.rows.nnz)))
         return map(slice, range(0, self.n, step), range(step, self.n + step, step))
 
     def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
@@ -106,27 +109,27 @@ class _Rows:
         centred and weighted.
         """
         for part in self.parts(self.d, self.n):
-            yield part, self._settled(self._rows[:, part], self.mean[part], self.root)
+            yield part, self._settled(self.rows[:, part], self.mean[part], self.root)
 
     def by_rows(self) -> Iterator[tuple[slice, Matrix]]:
         """Yield the rows in dense blocks, as pairs (slice of rows, block (b, d)). The blocks are scaled, centred and
         weighted.
         """
         for part in self.parts(self.n, self.d):
-            block = self._rows[part]
+            block = self.rows[part]
             yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
 
     def _settled(self, block: Any, mean: Matrix, root: Matrix) -> Matrix:
-        return settled(block, mean, None if self.weights is None else root, self._scale)[0]
+        return settled(block, mean, None if self.weights is None else root, self.scale)[0]
 
     def csr(self, part: slice = slice(None)) -> Any:
         """Return the sparse rows, or a slice of them, as a float64 CSR matrix. They are scaled and weighted, but not
         centred, which would make them dense.
         """
-        rows = self._rows if part == slice(None) else self._rows[part]
-        if rows.dtype == np.float64 and self._scale == 1.0 and self.weights is None:
+        rows = self.rows if part == slice(None) else self.rows[part]
+        if rows.dtype == np.float64 and self.scale == 1.0 and self.weights is None:
             return rows
-        data = rows.data * np.float64(self._scale)
+        data = rows.data * np.float64(self.scale)
         if self.weights is not None:
             data *= np.repeat(self.root[part], np.diff(rows.indptr))
         return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
@@ -290,22 +293,34 @@ def columns_by_density(rows: Any) -> tuple[NDArray[np.intp], int]:
 
 
 def csr_gram(source: _Rows, order: NDArray[np.intp], n_dense: int, out: Matrix) -> None:
-    """Compute X'X of weighted sparse rows X, and write it to `out`. The first `n_dense` columns of `order` are
-    multiplied as a dense matrix by BLAS.
+    """Add X'X of weighted sparse rows X to `out`, which is zero. The first `n_dense` columns of `order` are multiplied
+    by BLAS.
     """
-    d = source.d
-    rank = np.empty(d, np.int32)
-    rank[order] = np.arange(d)
-    total, of_dense = np.zeros((d, d)), np.zeros((n_dense, n_dense))
+    rank = np.empty(source.d, np.int32)
+    rank[order] = np.arange(source.d)
+    of_dense = np.zeros((n_dense, n_dense))
     for part in source.sparse_parts():
         rows = source.csr(part)
         dense = np.zeros((rows.shape[0], n_dense))
-        add_csr_gram(rows.indptr, rows.indices, rows.data, rank, dense, total)
+        add_csr_gram(rows.indptr, rows.indices, rows.data, rank, dense, out)
         add_gram(dense, of_dense, turned=True)
-    total[:n_dense, :n_dense] += of_dense
-    for i, column in enumerate(order):  # of both triangles, without another copy
-        total[i:, i] = total[i, i:]
-        out[column, order] = total[i]
+    out[:n_dense, :n_dense] += of_dense
+    for i in range(source.d):
+        out[i:, i] = out[i, i:]
+    permute(out, rank)
+
+
+def permute(matrix: Matrix, rank: NDArray[np.int32]) -> None:
+    """Set matrix[i, j] = matrix[rank[i], rank[j]], in place: a second d x d matrix would be the largest array."""
+    is_moved = np.zeros(len(rank), bool)
+    for start in range(len(rank)):  # along each cycle of the permutation
+        first, i = matrix[start].copy(), start
+        while not is_moved[i]:
+            is_moved[i], following = True, int(rank[i])
+            matrix[i] = first if following == start else matrix[following]
+            i = following
+    for row in matrix:
+        row[:] = row[rank]
 
 
 def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> ExactSketch | None:
@@ -342,6 +357,70 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
     return _of_pairs(source, setting, s, vt, squares, delta=float(values[k]), allowance=allowance)
 
 
+@one_blas_thread
+def krylov_pairs(
+    rows: Any, weights: Matrix | None, setting: EngineSetting, k: int, *, tol: float, most_steps: int
+) -> ExactSketch | None:
+    """Compute a sketch of the k leading singular values of CSR rows, by a block Krylov method from random directions.
+
+    The space of all blocks is orthogonalised and kept, which is the block Lanczos method with full orthogonalisation.
+    Its blocks are smaller than k: Meyer, Musco, Musco, *On the unreasonable effectiveness of single vector Krylov
+    methods for low-rank approximation*, SODA 2024, prove for such blocks what Musco and Musco 2015 prove for larger ones.
+
+    Memory `most_steps` vectors of length d at most; the entries of the rows are not copied. The certificate is the
+    estimate of the next eigenvalue of ``ritz_errors``. None if the estimated relative error of an eigenvalue is above
+    `tol` after `most_steps` vectors.
+    """
+    from fastsketch.sketching._rereading import ritz_errors
+
+    source = _Rows(rows, weights, center=setting.center)
+    d, mean = source.d, source.mean
+    indptr, indices = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32)
+    data = in_place(rows.data, np.float32 if rows.dtype == np.float32 else np.float64)
+    own = None if weights is None else np.ascontiguousarray(weights, np.float64)
+    ascending = bool(rows.has_sorted_indices)
+    squares = source.column_squares()
+    total = float(squares.sum())
+    most = min(d, most_steps) // KRYLOV_BLOCK * KRYLOV_BLOCK
+    basis, small = np.empty((most, d)), np.zeros((most + KRYLOV_BLOCK, most + KRYLOV_BLOCK))
+    block = np.linalg.qr(np.random.default_rng(0).standard_normal((d, KRYLOV_BLOCK)))[0]
+    r, checked = 0, 0
+    while r < most:
+        block = np.ascontiguousarray(block)
+        image = csr_gram_times(indptr, indices, data, own, mean, source.scale, block, ascending=ascending)
+        basis[r : r + KRYLOV_BLOCK] = block.T
+        inner = product(np.ascontiguousarray(block.T), image)
+        small[r : r + KRYLOV_BLOCK, r : r + KRYLOV_BLOCK] = (inner + inner.T) / 2
+        r += KRYLOV_BLOCK
+        for _ in range(2):  # once more against rounding
+            image -= product(basis[:r], product(basis[:r], image), turned=True)
+        block, coupling = np.linalg.qr(image)
+        rounding = LEADING_ROUNDING * max(total, np.finfo(np.float64).tiny)
+        is_exhausted = float(np.abs(np.diag(coupling)).min()) <= rounding
+        if r > k and (is_exhausted or r >= min(most, checked + checked // 10 + 1)):
+            checked = r
+            ritz, vectors = np.linalg.eigh(small[:r, :r])
+            ritz, vectors = np.maximum(ritz[::-1], 0.0), vectors[:, ::-1]
+            residuals = np.linalg.norm(coupling @ vectors[-KRYLOV_BLOCK:], axis=0)
+            errors = ritz_errors(ritz, residuals, k + 1)
+            if (errors[:k] <= tol * ritz[:k]).all():
+                break
+        if is_exhausted:
+            return None
+        small[r : r + KRYLOV_BLOCK, r - KRYLOV_BLOCK : r] = coupling
+        small[r - KRYLOV_BLOCK : r, r : r + KRYLOV_BLOCK] = coupling.T
+    else:
+        return None
+    vt = product(np.ascontiguousarray(vectors[:, :k].T), basis[:r])
+    # A'A - B'B is [[0, F'], [F, G]] in a basis that begins with the k directions
+    following, joint = float(ritz[k] + errors[k]), float(np.linalg.norm(residuals[:k]))
+    delta = (following + float(np.hypot(following, 2.0 * joint))) / 2.0
+    size = total + 2.0 * source.weight * float(mean @ mean)
+    longest = max(int(np.diff(rows.indptr).max(initial=0)), source.n)
+    allowance = rounding_of_sums(longest, longest, size) + float(errors[:k].max())
+    return _of_pairs(source, setting, np.sqrt(ritz[:k]), vt, squares, delta=delta, allowance=allowance)
+
+
 def _of_pairs(
     rows: _Rows,
     setting: EngineSetting,
@@ -356,7 +435,7 @@ def _of_pairs(
     largest squared singular value left out, becomes its error bound.
     """
     setting = setting.resolved("gram")
-    kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
+    kind = SparseEngine if rows.sparse and stays_sparse(rows.rows) else DenseEngine
     engine = kind(setting, rows.d, dtype=np.dtype(np.float64))
     rows.put_into(engine)
     squares, none = s * s, np.zeros((len(s), len(s)))

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 from fastsketch._core.validation import is_sparse
 from fastsketch.sketching._decompose import steps, takes_lanczos
 from fastsketch.sketching._engines import stays_sparse
-from fastsketch.sketching._exact_products import BLOCK_BYTES, column_steps, row_steps
+from fastsketch.sketching._exact_products import BLOCK_BYTES, KRYLOV_BLOCK, column_steps, row_steps
 
-WayName = Literal["rows", "columns", "pairs", "sketch"]
+WayName = Literal["rows", "columns", "pairs", "krylov", "sketch"]
 
 # Power iterations of scikit-learn's randomized_svd with its default n_iter="auto" for fewer than a tenth of all pairs.
 POWER_ITERATIONS = 7
@@ -77,8 +77,8 @@ def by_columns(p: FitProblem) -> Route:
     products = float(p.n) * p.d**2
     if p.stored is not None:
         products = min(products, 2.0 * p.row_steps)
-    # Without a gap in the spectrum LAPACK decomposes a copy of the matrix. Sparse rows are summed up with their columns
-    # in another order, and products of dense columns separately.
+    # Without a gap in the spectrum LAPACK decomposes a copy of the matrix. Products of the dense columns of sparse rows
+    # are summed up separately.
     copies = 2 if p.stored is None else 3
     work = 8.0 * 256 * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
     return Route("columns", products + _eigen(p.d, p.k + 1), 8.0 * copies * p.d * p.d + work)
@@ -100,6 +100,18 @@ def by_pairs(p: FitProblem) -> Route:
     return Route("pairs", kept * (4.0 * p.entries + 4.0 * m * kept), own)
 
 
+def krylov_steps(p: FitProblem) -> int:
+    """Return the largest number of vectors of a block Krylov method: those that a randomized SVD multiplies."""
+    return (POWER_ITERATIONS + 1) * p.size
+
+
+def by_krylov(p: FitProblem) -> Route:
+    """Count the operations and bytes of the block Krylov method for CSR rows, whose entries are not copied."""
+    steps = min(krylov_steps(p), p.d)
+    own = 8.0 * p.d * (steps + 8 * KRYLOV_BLOCK) + 8.0 * 4 * steps**2
+    return Route("krylov", steps * (4.0 * p.entries + 4.0 * p.d * steps), own)
+
+
 def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
     """Return the cheaper of the two exact methods that fit into the memory; None if neither fits.
 
@@ -112,11 +124,15 @@ def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
 def choose(p: FitProblem, *, max_memory: float, pairs: bool = False, exact: bool = False) -> WayName:
     """Return the name of the method by which components of rows in memory are computed: an exact one, or "sketch".
 
-    `pairs` allows Lanczos steps for CSR rows, scikit-learn's "arpack". They need a known number of components. `exact`
-    takes an exact method whenever it fits into the memory.
+    `pairs` allows Lanczos steps for CSR rows, scikit-learn's "arpack", and where their copy of the entries does not fit
+    into the memory a block Krylov method. They need a known number of components. `exact` takes an exact method
+    whenever it fits into the memory.
     """
-    if pairs and p.stored is not None and takes_lanczos(min(p.n, p.d), p.k + 1) and by_pairs(p).bytes <= max_memory:
-        return "pairs"
+    if pairs and p.stored is not None and takes_lanczos(min(p.n, p.d), p.k + 1):
+        if by_pairs(p).bytes <= max_memory:
+            return "pairs"
+        if not exact and by_krylov(p).bytes <= max_memory:
+            return "krylov"
     best = cheapest_exact(p, max_memory=max_memory)
     return best.way if best is not None and (exact or best.operations <= p.randomized) else "sketch"
 

@@ -45,7 +45,7 @@ from fastsketch.data.sources._formats import known_as
 from fastsketch.lowrank._gap_moments import GapMoments, dense_blocks, gaussian_of_covariance, group_if_one_block, run_em
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
-from fastsketch.sketching._exact_products import ExactSketch, RowProducts, column_products, sparse_pairs
+from fastsketch.sketching._exact_products import ExactSketch, RowProducts, column_products, krylov_pairs, sparse_pairs
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rereading import Readable
 from fastsketch.sklearn._column_scales import (
@@ -78,14 +78,22 @@ from fastsketch.sklearn._principal_components import (
     first_components,
     read_again,
 )
-from fastsketch.sklearn._routes import WayName, cheapest_exact, choose, most_rows_in_stream, problem_of, sums_in_stream
+from fastsketch.sklearn._routes import (
+    WayName,
+    cheapest_exact,
+    choose,
+    krylov_steps,
+    most_rows_in_stream,
+    problem_of,
+    sums_in_stream,
+)
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")  # in which the sketches of two methods may differ
 # Methods of ``fit`` by their number in files, "" for those that follow from the sketch; and ``solver_`` of exact
 # methods.
-WAYS = ("", "rows", "arpack")
-SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack"}
+WAYS = ("", "rows", "arpack", "krylov")
+SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack", "krylov": "krylov"}
 SIZE_OF_SHARE = 128  # rows of the sketch if n_components is None or a share
 MOST = float(np.finfo(np.float64).max)
 # Largest number of EM steps, and the change of means, scales and correlations at which they end: max_iter and tol of
@@ -135,9 +143,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
           rows or the d x d products of columns where that takes no more operations than a randomized SVD with l
           directions and seven power iterations, as scikit-learn makes them. This is the case up to about min(n, d) = 28
           l: 840 for ten components, 3,080 for fifty. For CSR rows in memory it uses Lanczos steps, like
-          ``svd_solver="arpack"``, if min(n, d) is at least 600 and n_components at most a twelfth of it. In all other
-          cases it sketches the rows and then reads them again, up to `passes`, for a block Krylov method that starts
-          from the sketch, until the variances are accurate to `tol`.
+          ``svd_solver="arpack"``, if min(n, d) is at least 600 and n_components at most a twelfth of it; and a block
+          Krylov method instead, until the variances are accurate to `tol`, if a copy of their entries does not fit
+          into `max_memory`. In all other cases it sketches the rows and then reads them again, up to `passes`, for a
+          block Krylov method that starts from the sketch, until the variances are accurate to `tol`.
         - "auto" in ``partial_fit`` sums up the products of columns as long as they fit into `max_memory` (d up to
           6,400); for CSR rows only if that takes no more operations than a randomized SVD. Otherwise it sketches, and
           also keeps the rows themselves, at most 4,000, where by the rule of ``fit`` the products of rows would be
@@ -171,11 +180,13 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         Orthonormal rows by decreasing variance. The largest entry of each is positive, as in scikit-learn's PCA. Where
         fewer directions have been seen, directions of variance 0 follow.
     explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components,)
-        Point estimates; exact up to rounding if ``solver_`` is "rows", "exact" or "arpack". After one pass of a sketch
+        Point estimates; exact up to rounding if ``solver_`` is "rows", "exact" or "arpack", and up to an estimated
+        error of `tol` / 2 if it is "krylov". After one pass of a sketch
         a UserWarning is raised, once, if the guaranteed interval of a variance is wider than the variance.
     explained_variance_interval_ : ndarray (n_components, 2)
         float64. The i-th largest variance of the rows lies between the two numbers of row i. This is guaranteed for
-        every stream.
+        every stream. With "arpack" and "krylov" the upper ends assume that the random directions with which these
+        methods start are orthogonal to no leading eigenvector.
     explained_variance_ratio_certified_ : ndarray (n_components,)
         Lower ends of the intervals as shares of the total variance, which is known exactly.
     error_bound_ : float
@@ -194,9 +205,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         ``explained_variance_interval_``, ``explained_variance_ratio_certified_`` and ``error_bound_`` raise
         AttributeError, and the certificate of ``sketch_`` refers to the fitted covariance.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
-    solver_ : {"rows", "exact", "arpack", "gram", "svd"}
+    solver_ : {"rows", "exact", "arpack", "krylov", "gram", "svd"}
         The method in use: products of rows ("rows"), products of columns ("exact"), Lanczos steps with CSR rows
-        ("arpack"), or a sketch ("gram", "svd").
+        ("arpack"), a block Krylov method with CSR rows ("krylov"), or a sketch ("gram", "svd").
     n_passes_ : int
         Number of passes over the rows.
     converged_ : bool
@@ -328,11 +339,11 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
                 problem = problem_of(rows, k=k, size=size)
                 limits: dict[str, Any] = {"max_memory": self.max_memory, "exact": self.tol == 0}
                 way = choose(problem, pairs=isinstance(wanted, int), **limits)
-                if way == "pairs" and not self._multiply_all(rows, weights, size, way=way):
+                if way in ("pairs", "krylov") and not self._multiply_all(rows, weights, size, way=way):
                     way = choose(problem, **limits)
             if way == "sketch":
                 self._sketch_all(rows, weights, size)
-            elif way != "pairs":
+            elif way not in ("pairs", "krylov"):
                 self._multiply_all(rows, weights, size, way=way)
             self._name_features(self.sketch_)
             if self.solver_ in ("gram", "svd") or not isinstance(wanted, int):
@@ -837,6 +848,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             whole = products.exact_sketch(sketch._setting)
         elif way == "columns":
             whole = column_products(rows, weights, sketch._setting)
+        elif way == "krylov":
+            problem, k = problem_of(rows, k=int(self._wanted), size=size), int(self._wanted)
+            whole = krylov_pairs(rows, weights, sketch._setting, k, tol=self.tol / 2, most_steps=krylov_steps(problem))
         else:
             whole = sparse_pairs(rows, weights, sketch._setting, int(self._wanted))
         if whole is not None:

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 import fastsketch as fs  # noqa: E402
 from fastsketch.sketching._exact_products import BLOCK_BYTES  # noqa: E402
 from fastsketch.sklearn import SketchedPCA, _sketched_pca  # noqa: E402
-from fastsketch.sklearn._routes import FitProblem, by_columns, by_rows, choose, sums_in_stream  # noqa: E402
+from fastsketch.sklearn._routes import FitProblem, by_columns, by_krylov, by_rows, choose, sums_in_stream  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
 WAYS = {"rows": "rows", "columns": "exact", "sketch": "gram"}
@@ -97,6 +97,50 @@ def test_lanczos_steps_with_sparse_rows_are_pca(monkeypatch, shape, weighted, dt
     assert np.linalg.norm(moved.T @ moved - b.T @ b, 2) <= ours.sketch_.error_bound * (1 + 1e-6)
     ours.partial_fit(sparse.csr_array(rows))
     assert holds(ours, truth(np.vstack([again, rows]).astype(np.float64)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ascending", [True, False])
+def test_a_block_krylov_method_with_sparse_rows_is_pca_within_tol(monkeypatch, ascending, weighted, dtype):
+    through(monkeypatch, "krylov")
+    rng = np.random.default_rng(0)
+    # 2,100 columns are more than the kernel multiplies at a time
+    dense = (rng.standard_normal((900, 40)) * np.arange(1, 41) ** -0.5) @ rng.standard_normal((40, 2100)) + 30.0
+    dense = np.where(rng.random(dense.shape) < 0.1, dense, 0.0).astype(dtype)
+    rows = sparse.csr_array(dense)
+    if not ascending:
+        for i in range(len(dense)):
+            part = slice(rows.indptr[i], rows.indptr[i + 1])
+            rows.indices[part], rows.data[part] = rows.indices[part][::-1].copy(), rows.data[part][::-1].copy()
+        rows.has_sorted_indices = False
+    weights = np.arange(900) % 3.0 if weighted else None
+    ours = SketchedPCA(4, tol=1e-6, sketch_size=200).fit(rows, sample_weight=weights)
+    values = truth(dense.astype(np.float64), weights)
+    assert ours.solver_ == "krylov" and ours.n_passes_ == 1 and ours.converged_
+    rtol = 1e-6 if dtype == np.float64 else 2e-6  # tol, and the rounding of a float32 variance
+    assert np.allclose(ours.explained_variance_, values[:4], rtol=rtol, atol=0)
+    assert holds(ours, values)
+    width = np.diff(ours.explained_variance_interval_, axis=1).ravel()
+    assert (width < 1e-5 * values[0]).all()
+    # the certificate is that of four rows
+    w = np.ones(900) if weights is None else weights
+    moved = (dense.astype(np.float64) - ours.sketch_.mean) * np.sqrt(w)[:, np.newaxis]
+    b = ours.sketch_.sketch()
+    assert np.linalg.norm(moved.T @ moved - b.T @ b, 2) <= ours.sketch_.error_bound * (1 + 1e-6)
+
+
+def test_a_block_krylov_method_that_does_not_converge_gives_way_to_a_sketch(monkeypatch):
+    def pick(problem, *, pairs=False, **_):
+        return "krylov" if pairs else "rows"
+
+    through(monkeypatch, "krylov")
+    monkeypatch.setattr(_sketched_pca, "choose", pick)
+    # all eigenvalues of the identity but one are the same: the first block has an image in its own span
+    ours = SketchedPCA(3).fit(sparse.eye_array(60, format="csr"))
+    assert ours.solver_ == "rows" and np.allclose(ours.explained_variance_, 1 / 59)
+    monkeypatch.setattr(_sketched_pca, "krylov_steps", lambda _: 16)
+    assert SketchedPCA(20).fit(sparse.csr_array(SPARSE)).solver_ == "rows"
 
 
 def test_where_steps_find_no_end_another_way_is_taken(monkeypatch):
@@ -588,6 +632,10 @@ def test_an_exact_way_is_taken_where_it_takes_no_more_operations_than_a_randomiz
     assert choose(text, **most) == "sketch"
     assert choose(text, pairs=True, **most) == "pairs"
     assert choose(text._replace(k=2_000), pairs=True, **most) == "sketch"
+    # 24 bytes of each entry are more than max_memory: a block Krylov method, which copies none
+    cells = FitProblem(60_000, 20_000, 50, 110, itemsize=4, stored=7.5e7, row_steps=1e11, column_steps=1e12)
+    assert choose(cells, pairs=True, **most) == "krylov" and by_krylov(cells).bytes < 2.5e8
+    assert choose(cells, pairs=True, max_memory=1e8) == choose(cells, pairs=True, exact=True, **most) == "sketch"
     flat = FitProblem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
     assert choose(flat, **most) == choose(flat, pairs=True, **most) == "columns"
 

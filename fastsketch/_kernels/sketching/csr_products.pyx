@@ -1,11 +1,12 @@
 """Products of CSR rows with dense matrices, on the threads of the pool; bits do not depend on their number."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.string cimport memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.pool cimport fs_pool_from, fs_pool_parts, fs_pool_run, join
-from fastsketch._kernels.sketching.sparse_rows cimport csr_times_z, transpose_csr
+from fastsketch._kernels.linalg.blas cimport real
+from fastsketch._kernels.sketching.sparse_rows cimport FS_PANEL_COLUMNS, csr_gram_panel, csr_times_z, transpose_csr
 
 import numpy as np
 
@@ -87,6 +88,89 @@ def turned_rows_times(const int64_t[::1] indptr, const int32_t[::1] indices, con
     with nogil:
         transpose_csr(w.n, w.d, &indptr[0], &indices[0], &data[0], w.stop, w.row, w.value, &place[0])
         fs_pool_run(w.n_parts, turned_part, &w, NULL, 0)
+    return out
+
+
+# -- X'X q -----------------------------------------------------------------------------------------------------------
+cdef enum:
+    # Of q and of the product PANEL_FEATURES rows are used at a time, 256 KB, and PANEL_ROWS rows of X q, 128 KB: they
+    # stay in the second cache.
+    PANEL_FEATURES = 2048
+    PANEL_ROWS = 1024
+
+
+cdef struct Panels:
+    Py_ssize_t n, d, r, width, is_double
+    const int64_t* indptr
+    const int32_t* indices
+    const void* data
+    const double* weight
+    const double* mean
+    const double* q
+    double* out
+    double scale
+
+
+cdef inline Py_ssize_t panel_bytes(Py_ssize_t d) noexcept nogil:
+    """Return the scratch of a part: q and its product, X q, shift and sum, and positions; and 64 bytes to align it."""
+    return (2 * d + PANEL_ROWS + 2) * FS_PANEL_COLUMNS * sizeof(double) + PANEL_ROWS * sizeof(int64_t) + 64
+
+
+cdef void panel_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    cdef Panels* w = <Panels*> context
+    cdef Py_ssize_t first = part * FS_PANEL_COLUMNS, count = min(FS_PANEL_COLUMNS, w.r - first)
+    cdef Py_ssize_t j, c, i, n, t
+    cdef double* q = <double*> ((<uintptr_t> scratch + 63) & ~<uintptr_t> 63)
+    cdef double* out = q + w.d * FS_PANEL_COLUMNS
+    cdef double* shift = out + w.d * FS_PANEL_COLUMNS
+    cdef double* sums = shift + FS_PANEL_COLUMNS
+    cdef double* z = sums + FS_PANEL_COLUMNS
+    cdef int64_t* at = <int64_t*> (z + PANEL_ROWS * FS_PANEL_COLUMNS)
+    cdef const double* weight
+    memset(q, 0, (2 * w.d + 2) * FS_PANEL_COLUMNS * sizeof(double))
+    for j in range(w.d):
+        for c in range(count):
+            q[j * FS_PANEL_COLUMNS + c] = w.scale * w.q[j * w.r + first + c]
+            shift[c] += w.mean[j] * w.q[j * w.r + first + c]
+    for t in range((w.n + PANEL_ROWS - 1) // PANEL_ROWS):
+        i = t * PANEL_ROWS
+        n = min(PANEL_ROWS, w.n - i)
+        weight = w.weight + i if w.weight != NULL else NULL
+        if w.is_double:
+            csr_gram_panel(n, w.d, w.width, w.indptr + i, w.indices, <const double*> w.data, weight, shift, q, at, z,
+                           sums, out)
+        else:
+            csr_gram_panel(n, w.d, w.width, w.indptr + i, w.indices, <const float*> w.data, weight, shift, q, at, z,
+                           sums, out)
+    for j in range(w.d):
+        for c in range(count):
+            w.out[j * w.r + first + c] = w.scale * out[j * FS_PANEL_COLUMNS + c] - w.mean[j] * sums[c]
+
+
+def csr_gram_times(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, weights,
+                   const double[::1] mean, double scale, const double[:, ::1] q, *, bint ascending):
+    """Return A'A q, (d, r), for the rows A = diag(sqrt(weights)) (scale X - 1 mean') of checked CSR rows X (n, d).
+
+    `weights` is None for ones. `ascending`: whether the indices of each row ascend, which is faster. The entries of X
+    are read twice for every FS_PANEL_COLUMNS columns of q, and not copied.
+    """
+    cdef Panels w
+    cdef const double[::1] weight
+    w.n, w.d, w.r, w.is_double = indptr.shape[0] - 1, q.shape[0], q.shape[1], real is double
+    out = np.zeros((w.d, w.r))
+    cdef double[:, ::1] to = out
+    if w.d == 0 or w.r == 0 or indptr[w.n] == 0:
+        return out
+    w.weight = NULL
+    if weights is not None:
+        weight = weights
+        w.weight = &weight[0]
+    w.indptr, w.indices, w.data, w.mean, w.scale = &indptr[0], &indices[0], &data[0], &mean[0], scale
+    w.q, w.out, w.width = &q[0, 0], &to[0, 0], PANEL_FEATURES if ascending else w.d
+    cdef Py_ssize_t n_parts = (w.r + FS_PANEL_COLUMNS - 1) // FS_PANEL_COLUMNS, size = panel_bytes(w.d)
+    cdef char[::1] scratch = np.empty(size, np.int8)
+    with nogil:
+        fs_pool_run(n_parts, panel_part, &w, &scratch[0], size)
     return out
 
 

@@ -19,6 +19,12 @@ cdef extern from "fs_sparse.h" nogil:
                                     const int32_t* stop, const int32_t* row, const void* value, const void* w,
                                     const double* shift, const double* along, double least, void* turned, void* sum,
                                     void* z, double* square)
+    enum:
+        FS_PANEL_COLUMNS
+    void csr_gram_panel "fs_csr_gram_panel"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t width, const int64_t* indptr,
+                                            const int32_t* indices, const void* data, const double* weight,
+                                            const double* shift, const double* q, int64_t* at, double* z, double* sum,
+                                            double* out)
     void z_dot "fs_z_dot"(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const void* z, const double* v, double* out)
     void z_rank_one "fs_z_rank_one"(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double* v, const double* w, void* z)
 
