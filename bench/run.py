@@ -36,6 +36,7 @@ COMMANDS = {
     "sketching.tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "components.components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; audits",
     "components.components.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
+    "components.cells": "generated cells: fastsketch.anndata in memory and from a file, scanpy, IncrementalPCA",
     "components.wide": "wide rows in files: SketchedPCA by passes, randomized SVD, Krylov, IncrementalPCA, n x n sums",
     "components.tensors": "steps of 4,096 x 4,096 tensors: sketches beside incremental PCAs and a dense covariance",
     "covariance.anomalies": "SketchedCovariance: areas under ROC curves, false alarms, beside IsolationForest",
@@ -94,9 +95,9 @@ COMMANDS = {
 # Of some commands a part can be measured; its results are kept apart.
 PARTS = {
     "--only": {"headline": "jobs", "regression": "tau, for the table of sizes"},
-    "--sets": {"biases": "names of sets", "catalogues": "names of sets", "wide": "names of cases"},
+    "--sets": {"biases": "names of sets", "catalogues": "names of sets", "cells": "names of cases", "wide": "names of cases"},
 }
-JOIN = ("headline", "biases", "wide", "regression")
+JOIN = ("headline", "biases", "cells", "wide", "regression")
 KEEP = ("biases", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
 KEEP += ("wiberg", "optimizers", "paths", "errors")
 

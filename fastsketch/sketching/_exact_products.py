@@ -364,8 +364,8 @@ def krylov_pairs(
     """Compute a sketch of the k leading singular values of CSR rows, by a block Krylov method from random directions.
 
     The space of all blocks is orthogonalised and kept, which is the block Lanczos method with full orthogonalisation.
-    Its blocks are smaller than k: Meyer, Musco, Musco, *On the unreasonable effectiveness of single vector Krylov
-    methods for low-rank approximation*, SODA 2024, prove for such blocks what Musco and Musco 2015 prove for larger ones.
+    Its blocks may be smaller than k: Meyer, Musco, Musco, *On the unreasonable effectiveness of single vector Krylov
+    methods for low-rank approximation*, SODA 2024, prove for them what Musco and Musco 2015 prove for larger blocks.
 
     Memory `most_steps` vectors of length d at most; the entries of the rows are not copied. The certificate is the
     estimate of the next eigenvalue of ``ritz_errors``. None if the estimated relative error of an eigenvalue is above
