@@ -95,7 +95,12 @@ COMMANDS = {
 # Of some commands a part can be measured; its results are kept apart.
 PARTS = {
     "--only": {"headline": "jobs", "regression": "tau, for the table of sizes"},
-    "--sets": {"biases": "names of sets", "catalogues": "names of sets", "cells": "names of cases", "wide": "names of cases"},
+    "--sets": {
+        "biases": "names of sets",
+        "catalogues": "names of sets",
+        "cells": "names of cases",
+        "wide": "names of cases",
+    },
 }
 JOIN = ("headline", "biases", "cells", "wide", "regression")
 KEEP = ("biases", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
