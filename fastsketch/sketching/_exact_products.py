@@ -31,6 +31,7 @@ from fastsketch.sketching._engines import (
     put_summary,
     stays_sparse,
 )
+from fastsketch.sketching._rereading import ritz_errors
 
 Matrix = NDArray[np.float64]
 
@@ -371,8 +372,6 @@ def krylov_pairs(
     estimate of the next eigenvalue of ``ritz_errors``. None if the estimated relative error of an eigenvalue is above
     `tol` after `most_steps` vectors.
     """
-    from fastsketch.sketching._rereading import ritz_errors
-
     source = _Rows(rows, weights, center=setting.center)
     d, mean = source.d, source.mean
     indptr, indices = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32)
@@ -395,8 +394,12 @@ def krylov_pairs(
         for _ in range(2):  # once more against rounding
             image -= product(basis[:r], product(basis[:r], image), turned=True)
         block, coupling = np.linalg.qr(image)
+        # where the image has fewer dimensions, the directions that were added are not orthogonal to the basis yet
+        block -= product(basis[:r], product(basis[:r], np.ascontiguousarray(block)), turned=True)
+        block, again = np.linalg.qr(block)
+        coupling = again @ coupling
         rounding = LEADING_ROUNDING * max(total, np.finfo(np.float64).tiny)
-        is_exhausted = float(np.abs(np.diag(coupling)).min()) <= rounding
+        is_exhausted = float(np.abs(coupling).max()) <= rounding
         if r > k and (is_exhausted or r >= min(most, checked + checked // 10 + 1)):
             checked = r
             ritz, vectors = np.linalg.eigh(small[:r, :r])
