@@ -60,7 +60,9 @@ def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) ->
 
 
 def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a sketch, including its solver. Raise TypeError if one contradicts the algorithm."""
+    """Return the keyword arguments with which a sketch is the printed algorithm: `printed`, and those that the caller
+    has `given`. Raise TypeError if a given one contradicts the algorithm.
+    """
     solver = given.get("solver", "svd")
     if solver not in ("svd", "gram"):
         raise TypeError(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class Key(IntEnum):
-    """Numbers that identify what random numbers are drawn for. Numbers for different purposes are independent, even
+    """Purposes for which the library draws random numbers. Random numbers for different purposes are independent, even
     with the same seed.
 
     The number and the seed are the key of the generator. The meaning of a number never changes.

@@ -140,7 +140,9 @@ def pca(
         - ``varm["PCs"]``, the components (n_genes, n_comps), zero outside of the mask. With `obsm` they are in
           ``uns["pca"]["components"]``;
         - ``uns["pca"]`` with "params", "variance", "variance_ratio", and "variance_interval" (n_comps, 2): the i-th
-          largest variance is guaranteed to lie between the numbers of row i. It is missing with zero_center=False.
+          largest variance is guaranteed to lie between the numbers of row i. For sparse cells in memory with many
+          genes the upper numbers assume that random starting directions miss no leading component (``SketchedPCA``).
+          It is missing with zero_center=False.
 
         The largest entry of each component is positive, as in scikit-learn.
 

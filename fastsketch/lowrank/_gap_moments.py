@@ -531,8 +531,8 @@ def column_means_and_deviations(rows: Any) -> tuple[Floats, Floats, Floats]:
 
 
 def gaussian_from_sums(sums: PairSums, shrinkage: float | None) -> TableGaussian:
-    """Return the Gaussian that sums over pairs of columns define, with correlations shrunk by the intensity
-    `shrinkage`.
+    """Return the normal distribution whose means and covariances follow from sums over pairs of columns. Its
+    correlations are multiplied by 1 - `shrinkage`.
 
     With None the intensity is that of oracle approximating shrinkage. It depends on the number of rows n because a
     correlation has variance 1 / n. If pairs of columns have different counts, n is their harmonic mean.

@@ -1,4 +1,6 @@
-"""Greedy pursuit: each rank is the leading singular pair of the gradient of the loss (GLRL, Algorithms 2 and 3)."""
+"""Greedy pursuit of a low-rank matrix (GLRL, Algorithms 2 and 3): each step adds the matrix of rank one that is made of
+the leading singular vectors of the gradient of the loss.
+"""
 
 from dataclasses import dataclass
 from math import frexp, ldexp

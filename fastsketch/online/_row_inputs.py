@@ -130,7 +130,9 @@ class Names:
         return is_named(rows)
 
     def number(self, n_rows: int) -> None:
-        """Record that the columns of this model are numbered, without names. ValueError if its rows have names."""
+        """Record that the model learns rows of numbered columns, not rows with names. Raise ValueError if it has
+        learned rows with names, or is set to hash names.
+        """
         if self._hash_bits is not None:
             raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
         if self.is_named(n_rows):

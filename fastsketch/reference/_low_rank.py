@@ -179,7 +179,9 @@ def greedy_low_rank_smooth(
 def _best_combination(
     parts: Sequence[_Array], start: _Array, value: Callable[[_Array], float], slopes: Callable[[_Array], _Array]
 ) -> _Array:
-    """Return the coefficients of a linear combination of matrices that minimise a function of it, by L-BFGS."""
+    """Return the coefficients of the linear combination of the matrices `parts` that minimises the function `value`.
+    The method is L-BFGS, with the gradient `slopes`.
+    """
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
     q: Any = np.stack(parts) * unit[:, None, None]
 

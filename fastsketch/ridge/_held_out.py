@@ -109,8 +109,8 @@ def empty_csr(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
 def update_reservoir(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
 ) -> tuple[HeldOut, HeldOut]:
-    """Offer new CSR rows to a reservoir. Return two HeldOut objects: the new reservoir, and the rows that the sketch
-    must learn instead.
+    """Decide which new CSR rows are held out, by reservoir sampling. Return two HeldOut objects: the new reservoir, and
+    the rows that the sketch must learn because they are not held out.
 
     The rows have the numbers `first`, `first` + 1, ... in the stream. Each new row that enters the reservoir evicts a
     row, or none if the reservoir is not full. Evicted rows and rows that do not enter are for the sketch, in the order

@@ -517,7 +517,8 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
 @estimator
 class LowRankFactors(LowRankEstimator):
-    """Transformer of rows with missing entries to their factors in a low-rank model.
+    """Transformer that replaces rows with missing entries by a few numbers for each row, its factors in a low-rank
+    model.
 
     Parameters
     ----------

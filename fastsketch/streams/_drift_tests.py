@@ -140,7 +140,9 @@ def random_permutations(seed: int, moment: int, batch: int, n: int, width: int) 
 
 
 def latest_first(n: int) -> Places:
-    """Return the order of n blocks in which the latest comes first, as an array with one row."""
+    """Return the block numbers n - 1, ..., 1, 0 as an array (1, n), for tests that compare the latest blocks with the
+    others.
+    """
     return np.arange(n)[np.newaxis, ::-1]
 
 

@@ -85,8 +85,8 @@ class Concatenated(Source):
         return cast("Any", self._each(start_row, lambda source, row: source.read_beside(row)))
 
     def _each(self, start_row: int, read: Callable[[Source, int], Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
-        """Yield what `read` yields for each source, one source after another. Positions are counted through all of
-        them.
+        """Yield the chunks of all sources, one source after another. `read` yields the chunks of one source from a
+        row on. Row numbers are counted through all sources.
         """
         before = first = 0
         for k, source in enumerate(self.sources):
