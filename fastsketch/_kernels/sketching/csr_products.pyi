@@ -21,3 +21,14 @@ def add_csr_gram(
     dense: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None: ...
+def csr_gram_times(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    data: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    mean: NDArray[np.float64],
+    scale: float,
+    q: NDArray[np.float64],
+    *,
+    ascending: bool,
+) -> NDArray[np.float64]: ...
