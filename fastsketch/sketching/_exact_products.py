@@ -352,7 +352,7 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
         # the square roots of the eigenvalues, more accurately
         s, vt = np.array([float(np.linalg.norm(along(v))) for v in vectors]), vectors
     squares = source.column_squares()
-    longest = max(int(np.diff(x.indptr).max(initial=0)), int(np.bincount(x.indices).max(initial=0)))
+    longest = max(int(np.diff(x.indptr).max(initial=0)), int(column_counts(x).max(initial=0)))
     size = float(x.data @ x.data) + source.weight * float(mean @ mean)
     allowance = rounding_of_sums(longest, longest, size) + LEADING_ROUNDING * float(values[0])
     return _of_pairs(source, setting, s, vt, squares, delta=float(values[k]), allowance=allowance)
@@ -464,4 +464,15 @@ def column_steps(rows: Any) -> float:
 
     They are all pairs of entries of each column.
     """
-    return float(np.sum(np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64) ** 2))
+    return float(np.sum(column_counts(rows).astype(np.float64) ** 2))
+
+
+def column_counts(rows: Any) -> NDArray[np.int64]:
+    """Return the number of stored entries (d,) of each column of CSR rows.
+
+    Entries are counted in blocks, because ``numpy.bincount`` makes a copy of the indices with 8 bytes each.
+    """
+    counts, step = np.zeros(rows.shape[1], np.int64), max(BLOCK_ENTRIES, rows.shape[1])
+    for start in range(0, len(rows.indices), step):
+        counts += np.bincount(rows.indices[start : start + step], minlength=len(counts))
+    return counts

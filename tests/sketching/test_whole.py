@@ -126,3 +126,10 @@ def test_no_copy_of_the_rows_in_double():
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
     assert peak < rows.nbytes / 2
+
+
+def test_entries_of_columns_are_counted_in_blocks(monkeypatch):
+    """Fails if a block is skipped, or counted twice."""
+    monkeypatch.setattr(_exact_products, "BLOCK_ENTRIES", 5)
+    rows = sparse.random_array((30, 4), density=0.6, rng=np.random.default_rng(0), format="csr")
+    assert _exact_products.column_counts(rows).tolist() == (rows.toarray() != 0).sum(axis=0).tolist()
