@@ -426,8 +426,8 @@ class States(Generic[S]):
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
     ) -> Floats:
-        """Combine the scores of all learners to the calibrated scores (k, n) of a batch that was just learned, and
-        return them. Calibrations, weights and the count of mistakes are updated.
+        """Return the calibrated scores (k, n) of a batch that was just learned, combined from the scores of all
+        learners. The calibrations, the weights of the learners and the number of mistakes are updated in place.
 
         `scores` has shape (members, decay rates * k, n), and the result (k, n). Each score was computed before its row
         was learned. A row is a mistake if its class (`numbers`, (n,)) does not have the largest score, or with one

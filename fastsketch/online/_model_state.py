@@ -104,8 +104,8 @@ class ModelState(Generic[S]):
         return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
     def look_up_columns(self, x: Any, n_slots: int) -> RowBatch:
-        """Prepare rows for prediction: convert them to a dense array or CSR, and replace the columns of sparse rows by
-        their slots. Nothing is learned, and rows are not scaled yet.
+        """Return rows in the form in which the model predicts: a dense array, or CSR with each column replaced by its
+        position (slot) in the arrays of the model. Rows are not scaled yet, and the model does not change.
 
         Columns that have no slot below n_slots get the slot n_slots.
         """

@@ -1039,8 +1039,8 @@ class FrequentDirections(MergeableModel):
             raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
 
     def _basis_view(self) -> StoredForm:
-        """Return the dtype, mean and scale with which the sketch stores rows. A second pass converts rows in the same
-        way.
+        """Return how the sketch converts rows: their dtype, the mean that is subtracted, and a scale. A second pass
+        converts the rows alike.
         """
         engine, reading = self._seen_engine(), self._last_reading()
         mean = np.zeros(engine.n_features) if reading.mean is None else by_column(engine, reading.mean)
