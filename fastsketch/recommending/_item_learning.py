@@ -445,8 +445,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @one_blas_thread
     def _choose_ridge(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
-        """Choose the ridge penalty by held-out users: some of their items are hidden, and the penalty with the best NDCG
-        for these items is chosen. Return a RidgePath, which has all penalties with their scores.
+        """Choose the ridge penalty by held-out users: some of their items are hidden, and the penalty with the best
+        NDCG for these items is chosen. Return a RidgePath, which has all penalties with their scores.
 
         Candidates are `ridges`, or the grid of ``search_ridge`` if they are None.
         """
