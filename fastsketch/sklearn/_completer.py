@@ -517,8 +517,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
 
 @estimator
 class LowRankFactors(LowRankEstimator):
-    """Transformer that replaces rows with missing entries by a few numbers for each row, its factors in a low-rank
-    model.
+    """Transformer that replaces rows with missing entries by the few factors of each row in a low-rank model.
 
     Parameters
     ----------
