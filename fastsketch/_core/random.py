@@ -43,6 +43,7 @@ class Normal(IntEnum):
     ROTATION = 0
     COMPLETION = 1
     HYPERPLANES = 2
+    KRYLOV_START = 3
     PURSUIT = 81 << 32
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.random import Normal, random_normal
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import in_place, is_sparse
 from fastsketch._kernels.linalg.products import add_gram, column_sums, product, settled
@@ -382,7 +383,8 @@ def krylov_pairs(
     total = float(squares.sum())
     most = min(d, most_steps) // KRYLOV_BLOCK * KRYLOV_BLOCK
     basis, small = np.empty((most, d)), np.zeros((most + KRYLOV_BLOCK, most + KRYLOV_BLOCK))
-    block = np.linalg.qr(np.random.default_rng(0).standard_normal((d, KRYLOV_BLOCK)))[0]
+    # the same directions in every version of NumPy, so that results can be reproduced
+    block = np.linalg.qr(random_normal(0, Normal.KRYLOV_START, d * KRYLOV_BLOCK).reshape(d, KRYLOV_BLOCK))[0]
     r, checked = 0, 0
     while r < most:
         block = np.ascontiguousarray(block)
