@@ -1,7 +1,7 @@
 """Which code a stored result is of: a digest of each module of the library that a command loaded.
 
-Comments, docstrings and the layout of lines do not count. The digest of a compiled module is that of its .pyx file and
-of the declarations that all compiled modules share (.pxd, csrc), whether it uses them or not.
+Comments, docstrings and the layout of lines do not count. The digest of a compiled module is that of all files that it
+is compiled from: its .pyx file, and the declarations and C files that these name, one after the other.
 """
 
 import ast
@@ -15,7 +15,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "fastsketch"
+KERNELS, CSRC = ROOT / "fastsketch" / "_kernels", ROOT / "csrc"
+CIMPORT = re.compile(r"^\s*from fastsketch\._kernels\.([\w.]+) cimport", re.MULTILINE)
+HEADER = re.compile(r'"(fs_\w+(?:\.inc)?\.h)"')
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
@@ -51,15 +53,28 @@ def digest_of(name):
         if source.exists():
             return _short(_python(source.read_text(encoding="utf-8")))
     source = path.with_suffix(".pyx")
-    return _short(_cython(source.read_text(encoding="utf-8")) + _shared()) if source.exists() else None
+    return _short("\n".join(_compiled(made) for made in _made_of(source))) if source.exists() else None
+
+
+def _made_of(path, known=None):
+    """Return the files that a module is compiled from, itself first, by the names that they import and include."""
+    known = [] if known is None else known
+    if path not in known and path.exists():
+        known.append(path)
+        text = path.read_text(encoding="utf-8")
+        named = [KERNELS / (name.replace(".", "/") + ".pxd") for name in CIMPORT.findall(text)]
+        named += [CSRC / name for name in HEADER.findall(text)]
+        named += [path.with_suffix({".pyx": ".pxd", ".h": ".c"}.get(path.suffix, path.suffix))]
+        for other in named:
+            _made_of(other, known)
+    return known
 
 
 @cache
-def _shared():
-    """Return what all compiled modules are made of besides their own file."""
-    declarations = [_cython(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.pxd"))]
-    c = [path for path in sorted((ROOT / "csrc").rglob("*")) if path.suffix in (".c", ".h")]
-    return "\n".join([*declarations, *(" ".join(C_COMMENT.sub(" ", p.read_text(encoding="utf-8")).split()) for p in c)])
+def _compiled(path):
+    """Return a file that is compiled, without comments and layout."""
+    text = path.read_text(encoding="utf-8")
+    return _cython(text) if path.suffix in (".pyx", ".pxd") else " ".join(C_COMMENT.sub(" ", text).split())
 
 
 def _python(text):

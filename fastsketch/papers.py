@@ -19,7 +19,7 @@ from typing import Any
 from fastsketch.lowrank import LowRankModel
 from fastsketch.neighbours import SketchHash
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
-from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching import Compressor, FrequentDirections
 
 __all__ = [
     "ada_fd",
@@ -40,15 +40,11 @@ __all__ = [
 
 # The learners of the papers neither scale rows nor calibrate scores, and have no intercept.
 _UNPREPARED_ROWS = {"scale": None, "fit_intercept": False, "calibrate": False}
-# No biases, no scales of rows and columns, whole steps, no sweeps; singular vectors to rounding.
-_PURSUIT: dict[str, Any] = {
-    "biases": False,
-    "scaling": False,
-    "learning_rate": 1.0,
-    "sweeps": 0,
-    "max_power_iterations": 10_000,
-    "power_tolerance": 1e-9,
-}
+# No biases, no scales of rows and columns, whole steps, no sweeps.
+_PURSUIT: dict[str, Any] = {"biases": False, "scaling": False, "learning_rate": 1.0, "sweeps": 0}
+# What the algorithms of GLRL leave open: singular vectors and coefficients are computed to rounding. The experiments of
+# the paper have 30 power iterations (section 5.1) and five steps for the coefficients (section 3.1).
+_TO_ROUNDING: dict[str, Any] = {"max_power_iterations": 10_000, "power_tolerance": 1e-9, "max_refine_steps": None}
 
 
 def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -377,7 +373,7 @@ def _adaptive(
 
 
 # -- online sketching hashing: FROSH -----------------------------------------------------------------------------------
-def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirections:
+def faster_frequent_directions(sketch_size: int, *, block_rows: int | None = None, **given: Any) -> FrequentDirections:
     """Return a FrequentDirections sketch that runs Algorithm 2 of FROSH, which samples rows after a Hadamard transform.
 
     It shrinks when its buffer is full; the printed algorithm shrinks after every block of mapped rows (docs/papers).
@@ -386,6 +382,8 @@ def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirect
     ----------
     sketch_size : int
         Rows of the sketch.
+    block_rows : int, optional
+        Rows m of a block, which are mapped to ``sketch_size`` rows; by default four times the columns.
     **given
         Other arguments of ``fastsketch.FrequentDirections``; ``solver`` is "svd", or "gram".
 
@@ -406,7 +404,7 @@ def faster_frequent_directions(sketch_size: int, **given: Any) -> FrequentDirect
     >>> papers.faster_frequent_directions(4).update(rows).sketch().shape
     (3, 8)
     """
-    printed = {"method": "fd", "compressor": "srht"}
+    printed = {"method": "fd", "compressor": "srht" if block_rows is None else Compressor(block_rows=block_rows)}
     return FrequentDirections(sketch_size, **_sketch("Algorithm 2 of FROSH", printed, given))
 
 
@@ -473,14 +471,14 @@ def rank_one_matrix_pursuit(rank: int, **given: Any) -> LowRankModel:
     >>> papers.rank_one_matrix_pursuit(3).fit(rows).selected_rank
     3
     """
-    printed = {**_PURSUIT, "loss": "square", "refine": "full", "max_refine_steps": None}
-    return LowRankModel(rank, **_settings("R1MP", printed, given))
+    printed = {**_PURSUIT, "loss": "square", "refine": "full"}
+    return LowRankModel(rank, **_settings("R1MP", printed, {**_TO_ROUNDING, **given}))
 
 
 def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
     """Return a LowRankModel that runs Algorithm 2 of GLRL, greedy pursuit under a smooth loss.
 
-    All coefficients are fitted again after every rank.
+    All coefficients are fitted again after every rank, which is step 5 of the algorithm.
 
     Parameters
     ----------
@@ -489,7 +487,9 @@ def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
     loss : str
         A smooth loss of ``fastsketch.LowRankModel``: "logistic" in the paper's experiments.
     **given
-        Other arguments of the model.
+        Other arguments of the model. ``refine="none"`` leaves out step 5, which the paper calls optional. The
+        experiments of the paper have ``max_power_iterations=30`` and ``max_refine_steps=5``; without these two
+        arguments singular vectors and coefficients are computed to rounding.
 
     Returns
     -------
@@ -509,8 +509,10 @@ def glrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
     >>> [line["rank"] for line in model.history]
     [0, 1, 2, 3]
     """
-    printed = {**_PURSUIT, "refine": "full", "max_refine_steps": None}
-    return LowRankModel(rank, loss=loss, **_settings("GLRL", printed, given))  # type: ignore[arg-type]
+    printed = {**_PURSUIT, "refine": given.pop("refine", "full")}
+    if printed["refine"] not in ("full", "none"):
+        raise TypeError(f"Algorithm 2 has refine='full' or 'none', got {printed['refine']!r}")
+    return LowRankModel(rank, loss=loss, **_settings("GLRL", printed, {**_TO_ROUNDING, **given}))  # type: ignore[arg-type]
 
 
 def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
@@ -545,8 +547,8 @@ def eglrl(rank: int, *, loss: str, **given: Any) -> LowRankModel:
     >>> papers.eglrl(3, loss="logistic").fit(signs).selected_rank
     3
     """
-    printed = {**_PURSUIT, "refine": "economic", "max_refine_steps": None}
-    return LowRankModel(rank, loss=loss, **_settings("EGLRL", printed, given))  # type: ignore[arg-type]
+    printed = {**_PURSUIT, "refine": "economic"}
+    return LowRankModel(rank, loss=loss, **_settings("EGLRL", printed, {**_TO_ROUNDING, **given}))  # type: ignore[arg-type]
 
 
 def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: float, **given: Any) -> LowRankModel:
@@ -566,8 +568,8 @@ def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: f
         nu: a step adds ranks to its approximation of the subgradient until the squared error is at most nu times that
         of the step before.
     **given
-        Other arguments of ``fastsketch.LowRankModel``: ``max_inner_rank``, and ``step_rule="inverse"`` for the steps
-        c1 / t of equation 10.
+        Other arguments of ``fastsketch.LowRankModel``: ``step_rule="inverse"`` for the steps c1 / t of equation 10,
+        and ``max_inner_rank``, the most ranks of one step, which the algorithm does not limit.
 
     Returns
     -------
@@ -591,4 +593,5 @@ def glrl_nonsmooth(rank: int, *, loss: str, step_size: float, inner_tolerance: f
     if printed["step_rule"] not in ("inverse_sqrt", "inverse"):
         raise TypeError(f"Algorithm 3 has step_rule='inverse_sqrt' or 'inverse', got {printed['step_rule']!r}")
     own = {"loss": loss, "step_size": step_size, "inner_tolerance": inner_tolerance}
+    given = {**_TO_ROUNDING, "max_inner_rank": max(rank, 1), **given}
     return LowRankModel(rank, **own, **_settings("Algorithm 3", printed, given))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import numpy as np
 import fastsketch as fs
 from bench_tools import few, least, table
 from benchmarks.rows import frosh_rows
+from fastsketch import papers
 
 KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
 
@@ -193,12 +194,10 @@ def frosh(args):
                 found[name] = (relative_error(truth, b, norm), min(times))
 
             # the same l rows for both: FD's doubled buffer holds l / 2 kept rows, and so does FFD's
-            timed("FD", lambda q=q: fs.FrequentDirections(q, method="fd", solver="gram", buffer_size=q))
+            timed("FD", lambda q=q: papers.fast_frequent_directions(q, solver="gram"))
             for tau in (1, 2, 4, 8):
-                c = fs.Compressor("srht", q, block_rows=max(tau * d, q))
-                timed(
-                    f"FFD m={tau}d", lambda q=q, c=c: fs.FrequentDirections(q, method="fd", solver="gram", compressor=c)
-                )
+                call = partial(papers.faster_frequent_directions, block_rows=max(tau * d, q), solver="gram")
+                timed(f"FFD m={tau}d", lambda q=q, call=call: call(q))
             timed("exact", lambda q=q: fs.FrequentDirections(q, method="fd", solver="exact"))
             fd = found["FD"]
             for name, (error, t) in found.items():

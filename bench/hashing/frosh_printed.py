@@ -1,10 +1,13 @@
 """FROSH's Algorithm 1 as printed, one stream of mixed chunks, beside the library's tree of blocks."""
 
+from functools import partial
+
 import numpy as np
 
 import fastsketch as fs
 from bench_data import svmlight
 from bench_tools import few, seconds, spread, table
+from fastsketch import papers
 from fastsketch.reference import top_directions
 from hashing.retrieval import mnist
 
@@ -80,7 +83,8 @@ def _block(rows):
 
 def _model(method, rows, r, seed):
     sizes = {"sketch_size": 2 * r, "block_rows": _block(rows)}
-    return fs.SketchHash(r, method=method, rotation=None, seed=seed, dtype="float64", **sizes)
+    call = papers.frosh if method == "srht" else partial(fs.SketchHash, method=method, rotation=None)
+    return call(r, seed=seed, dtype="float64", **sizes)
 
 
 def _rows_held(rows, r):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench_tools import spread
+from fastsketch import LowRankModel
 from lowrank.sets import matrix
 
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]  # scores of pairs (rows, columns)
@@ -100,15 +101,14 @@ class Comparison:
             results[name].wall.append(float(wall))
 
 
-def ranks(most, **fixed):
-    """fit and along of a LowRankModel without sweeps whose rank is chosen: one fit has models of every rank."""
-    import fastsketch as fs
+def ranks(most, call=LowRankModel, **fixed):
+    """fit and along of a model without sweeps whose rank is chosen: one fit has models of every rank."""
 
     def fit(x, rank, **options):
-        return fs.LowRankModel(rank, sweeps=0, **fixed, **options).fit(x).decision_function
+        return call(rank, sweeps=0, **fixed, **options).fit(x).decision_function
 
     def along(x, **options):
-        model = fs.LowRankModel(most, sweeps=0, **fixed, **options).fit(x)
+        model = call(most, sweeps=0, **fixed, **options).fit(x)
         for rank in sorted({line["rank"] for line in model.history}):
             yield {"rank": rank}, partial(model.decision_function, rank=rank)
 

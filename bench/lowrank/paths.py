@@ -6,10 +6,11 @@ import numpy as np
 
 import fastsketch as fs
 from bench_tools import few, spread, table
+from fastsketch import papers
 from fastsketch.reference.baselines import ADMML1, AISImpute, AltMin
-from lowrank.links import REFINE, learners
+from lowrank.links import PURSUITS, learners
 from lowrank.sets import halves, links_of, matrix, ratings_of, tenths
-from lowrank.stars import BARE, GREEDY, MOST
+from lowrank.stars import BARE, EXPERIMENT, GREEDY, MOST
 from store import Parts
 
 FOLDS, FEWER = 10, {"AltMin": 1, "AIS-Impute": 1}  # these take minutes a fold
@@ -46,7 +47,7 @@ def paths(args):
 
 def _of_links(name):
     """{method: () -> an unfitted model} of GLRL Figure 1, and biases alone beside them."""
-    labels = (*REFINE, "biases alone")
+    labels = (*PURSUITS, "biases alone")
     methods = {label: lambda label=label: learners(few(40, 4))[label] for label in labels}
     methods["AltMin"] = lambda: AltMin(few(40, 4), loss="logistic", ridge=0.7, max_iterations=few(300, 5))
     penalty, most = PENALTIES[name], few(60, 4)
@@ -56,9 +57,8 @@ def _of_links(name):
 
 def _of_stars(name):
     """The same of Figure 2; ADMM has the singular values of a dense matrix in each iteration."""
-    printed = {**BARE, "step_rule": "inverse_sqrt", "step_size": STEPS[name]}
     methods = {
-        "GLRL, printed step": lambda: fs.LowRankModel(MOST, sweeps=0, **printed),
+        "GLRL, printed step": lambda: papers.glrl_nonsmooth(MOST, **EXPERIMENT, step_size=STEPS[name]),
         "GLRL, line search": lambda: fs.LowRankModel(MOST, sweeps=0, **BARE),
         "biases + GLRL": lambda: fs.LowRankModel(MOST, sweeps=0, **GREEDY),
     }

@@ -6,10 +6,11 @@ import fastsketch as fs
 from bench_tools import spread, table
 from fastsketch.reference.baselines import AISImpute, AltMin
 from lowrank.choice import Comparison, Way, chosen, less, ranks, seconds_of
+from lowrank.links import EXPERIMENT, PURSUITS
 from lowrank.sets import links_of, tenths
 
 SETS = "bitcoin-OTC", "Epinions"
-# The paper's algorithms: whole steps, neither biases nor degree scaling, at most 40 ranks.
+# Pursuits that the paper does not have: with biases, and with whole steps along degree-scaled gradients.
 GREEDY = {"loss": "logistic", "dtype": "float32"}
 BARE = {**GREEDY, "learning_rate": 1.0, "biases": False, "scaling": False}
 BIASES, UNITS = (0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 0.7, 1.0, 1.4, 2.0)
@@ -58,8 +59,8 @@ def _ours(*, large):
         return fs.LowRankModel(rank, **GREEDY, **options).fit(x).decision_function
 
     yield Way(BASE, alone, {"bias_ridge": BIASES})
-    for refine, name in (("none", "GLRL, no update"), ("economic", "EGLRL"), ("full", "GLRL")):
-        yield Way(name, **ranks(most, **BARE, refine=refine), once=large)
+    for name, call in PURSUITS.items():
+        yield Way(name, **ranks(most, call, **EXPERIMENT, dtype="float32"), once=large)
     yield Way("EGLRL, degree scaling", **ranks(most, **{**BARE, "scaling": True}), once=large)
     grid = {"learning_rate": (0.1, 0.3, 0.7), "bias_ridge": BIASES}
     yield Way("biases + EGLRL", **ranks(20, **GREEDY), grid=grid, once=large)

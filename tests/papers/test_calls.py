@@ -1,5 +1,7 @@
 """fastsketch.papers: each call is the printed algorithm of fastsketch.reference, and refuses what contradicts it."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -124,7 +126,10 @@ def test_rank_one_matrix_pursuit_is_algorithm_1():
     assert np.allclose([2 * line["objective"] for line in model.history[1:]], residuals, rtol=1e-7)
 
 
-@pytest.mark.parametrize(("call", "refine"), [(papers.glrl, "full"), (papers.eglrl, "economic")])
+@pytest.mark.parametrize(
+    ("call", "refine"),
+    [(papers.glrl, "full"), (papers.eglrl, "economic"), (partial(papers.glrl, refine="none"), "none")],
+)
 @pytest.mark.parametrize("loss", ["square", "logistic", "squared_hinge"])
 def test_glrl_and_eglrl_are_algorithm_2(call, refine, loss):
     o, seen = problem(loss)
@@ -185,6 +190,7 @@ def test_the_default_is_not_the_printed_algorithm():
         (lambda **given: papers.frosh(4, **given), {"rotation": "itq"}),
         (lambda **given: papers.rank_one_matrix_pursuit(4, **given), {"loss": "huber"}),
         (lambda **given: papers.glrl(4, loss="logistic", **given), {"biases": True}),
+        (lambda **given: papers.glrl(4, loss="logistic", **given), {"refine": "economic"}),
         (lambda **given: papers.eglrl(4, loss="logistic", **given), {"sweeps": 4}),
         (
             lambda **given: papers.glrl_nonsmooth(4, loss="absolute", step_size=1.0, inner_tolerance=0.9, **given),
@@ -201,3 +207,15 @@ def test_a_setting_that_contradicts_the_algorithm_is_refused_by_name(call, contr
     with pytest.raises(TypeError, match=rf"has {name}=.*{value!r}"):
         call(**contradiction)
     call()
+
+
+def test_faster_frequent_directions_takes_the_rows_of_a_block():
+    model = papers.faster_frequent_directions(4, block_rows=32).update(ROWS)
+    compressor = model.resolved["compressor"]
+    assert (compressor.kind, compressor.block_rows, compressor.rows_out) == ("srht", 32, 4)
+
+
+def test_a_step_of_algorithm_3_has_as_many_ranks_as_it_needs():
+    call = partial(papers.glrl_nonsmooth, loss="absolute", step_size=0.3, inner_tolerance=0.9)
+    assert call(7).parameters["max_inner_rank"] == 7
+    assert call(7, max_inner_rank=3).parameters["max_inner_rank"] == 3
