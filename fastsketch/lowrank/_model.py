@@ -63,9 +63,9 @@ class LowRankModel(Model):
         Whether singular vectors are searched in rows and columns that are multiplied by (number of observations +
         30)^(-1/4). Otherwise the most frequent rows and columns dominate all ranks.
     loss_parameter : float, optional
-        delta and epsilon are in units of X. By default they are 1.345 and 0.1 times the robust standard deviation of
-        the residuals of the biases (1.4826 times their median absolute value). ``resolved`` has the value after the
-        fit.
+        delta of the Huber loss and epsilon of the epsilon-insensitive loss, in units of X. By default they are 1.345
+        (Huber 1981) and 0.1 times (scikit-learn, ``SVR``) the robust standard deviation of the residuals of the biases
+        (1.4826 times their median absolute value). ``resolved`` has the value after the fit.
     learning_rate : float in (0, 1], default 0.7
         Factor on each step of a smooth loss. Values below 1 delay overfitting to larger ranks.
     sweeps : int, optional

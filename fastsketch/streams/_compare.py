@@ -21,9 +21,6 @@ from fastsketch.streams._window import Window, merge_pair
 Matrix: TypeAlias = NDArray[np.float64]
 Compared: TypeAlias = FrequentDirections | Window | Sequence[FrequentDirections]
 
-# Leading directions of both sides together that p-values are restricted to. Every permutation needs the eigenvalues of
-# a matrix of this size; further directions cost more, and have little variance relative to the noise of the others.
-MAX_DIRECTIONS = 32
 # Bound on the rounding of the eigenvalues of a difference, in units of the largest (LAPACK, and two products).
 ROUNDING = 64.0
 # Largest ratio of the median weights of both sides' blocks: beyond it the shorter blocks differ by their length alone.
@@ -232,7 +229,9 @@ def _summarise(sketch: FrequentDirections, name: str) -> ComparedSketch:
 
 
 @one_blas_thread
-def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, seed: int = 0) -> Comparison:
+def compare(
+    a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, n_directions: int = 32, seed: int = 0
+) -> Comparison:
     """Compare two sketches, and report the directions and columns whose variance changed.
 
     They may be of two days, two shops, or before and after an event.
@@ -249,6 +248,9 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     permutations : int, default 999
         Number of random arrangements of the blocks for p-values, at most 100,000. p-values are at least 1 /
         (permutations + 1).
+    n_directions : int, default 32
+        Number of leading directions of both sides together within which p-values look for a change. Every arrangement
+        takes the eigenvalues of a matrix of this size.
     seed : int, default 0
         Seed of the arrangements.
 
@@ -276,10 +278,10 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     only rounding remains.
 
     A p-value is the share of random assignments of the blocks to the two sides that make as large a change, within the
-    32 leading directions of both together (for sketches at most l - 1). Blocks must be exchangeable if nothing changes,
-    that is, so long that the rows of one block do not predict the next, and about equally long; blocks of less than
-    half of the median weight are ignored. Certified intervals are statements about the rows that were seen; p-values
-    tell whether further rows would show the change again.
+    ``n_directions`` leading directions of both together (for sketches at most l - 1). Blocks must be exchangeable if
+    nothing changes, that is, so long that the rows of one block do not predict the next, and about equally long; blocks
+    of less than half of the median weight are ignored. Certified intervals are statements about the rows that were
+    seen; p-values tell whether further rows would show the change again.
 
     Examples
     --------
@@ -293,7 +295,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     (7, array([0.001]))
     """
     n, permutations = as_integer(n, "n", 1), as_integer(permutations, "permutations", 1, MAX_PERMUTATIONS + 1)
-    seed = as_seed(seed)
+    seed, n_directions = as_seed(seed), as_integer(n_directions, "n_directions", 1)
     (sketch_a, blocks_a), (sketch_b, blocks_b) = _sketch_and_blocks(a, "a"), _sketch_and_blocks(b, "b")
     blocks = [blocks_a, blocks_b]
     names = _matched_names(sketch_a, sketch_b)
@@ -313,7 +315,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     p_value = p_values = None
     if all(blocks) and _have_similar_weights(blocks):
         p_value, p_values = _permutation_p_values(
-            blocks, _pooled_directions(sketch_a, sketch_b, blocks), len(values), permutations, seed
+            blocks, _pooled_directions(sketch_a, sketch_b, blocks, n_directions), len(values), permutations, seed
         )
     column_changes = summary_b.moments.variances() - summary_a.moments.variances()
     k = min(n, len(summary_a.vt), len(summary_b.vt))
@@ -387,10 +389,10 @@ def _matched_names(sketch_a: FrequentDirections, sketch_b: FrequentDirections) -
 
 
 def _pooled_directions(
-    sketch_a: FrequentDirections, sketch_b: FrequentDirections, blocks: Sequence[list[FrequentDirections]]
+    sketch_a: FrequentDirections, sketch_b: FrequentDirections, blocks: Sequence[list[FrequentDirections]], most: int
 ) -> Matrix:
-    """Return the leading directions of the rows of both sketches together, at most MAX_DIRECTIONS. Permutations compare
-    the blocks in them.
+    """Return the leading directions of the rows of both sketches together, at most `most`. Permutations compare the
+    blocks in them.
 
     Blocks are merged alternately from one side and the other. If the two merged sketches were merged, their directions
     would fit the noise of their own side, and find it again there.
@@ -403,9 +405,9 @@ def _pooled_directions(
             ),
             np.zeros(1),
         )
-        return np.linalg.eigh(moments)[1][:, ::-1][:, :MAX_DIRECTIONS].T
+        return np.linalg.eigh(moments)[1][:, ::-1][:, :most].T
     alternating = [block for pair in zip_longest(*blocks) for block in pair if block is not None]
-    return reduce(merge_pair, alternating).components[:MAX_DIRECTIONS].astype(np.float64)
+    return reduce(merge_pair, alternating).components[:most].astype(np.float64)
 
 
 def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix | None:

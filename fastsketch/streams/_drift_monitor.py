@@ -194,7 +194,10 @@ class DriftMonitor(Model):
     run_length : int, default 10,000
         The chance of a false alarm within n blocks is at most n / run_length; at most 100,000.
     sketch_size : int, default 32
-        Rows of the sketches, one more than the number of leading directions that are watched.
+        Rows of the sketches, one more than the number of leading directions along which means are compared.
+    n_directions : int, default 16
+        Number of the leading directions whose covariances are compared. Further directions have less variance, and
+        each adds as many covariances as there are directions.
     seed : int, default 0
         Seed of the random permutations.
 
@@ -214,12 +217,13 @@ class DriftMonitor(Model):
     Notes
     -----
     For each block the monitor records the means and log variances of the columns (of more than 1,024 columns, those
-    with the largest variance at the beginning), the means along the leading directions, the covariances of 16 of these,
-    and the variance outside of them. The averages of these numbers over the latest 3, 4, 6, 9, 13, 19 and 28 blocks are
-    compared with those over all blocks: the one that deviates most in each group, and each group as a whole. If blocks
-    are exchangeable, the observed difference is the largest among run_length random permutations once in run_length
-    times [1]_. The monitor detects changes of means and covariances, and no other change of distribution: compute
-    columns of your own for these. To watch a model, pass its residuals or scores as a column, (n, 1).
+    with the largest variance at the beginning), the means along the leading directions, the covariances of
+    ``n_directions`` of these, and the variance outside of them. The averages of these numbers over the latest 3, 4, 6,
+    9, 13, 19 and 28 blocks are compared with those over all blocks: the one that deviates most in each group, and each
+    group as a whole. If blocks are exchangeable, the observed difference is the largest among run_length random
+    permutations once in run_length times [1]_. The monitor detects changes of means and covariances, and no other
+    change of distribution: compute columns of your own for these. To watch a model, pass its residuals or scores as a
+    column, (n, 1).
 
     Rows may depend on the rows before them within a block, but blocks that are correlated with the block before are not
     exchangeable. A season must be shorter than a block.
@@ -249,6 +253,7 @@ class DriftMonitor(Model):
     reference: int = integer(default=60, at_least=10, below=MAX_COUNT)
     run_length: int = integer(default=10_000, at_least=10, below=MAX_RUN_LENGTH + 1)
     sketch_size: int = integer(default=32, at_least=2, below=MOST_SIZE)
+    n_directions: int = integer(default=16, at_least=1, below=MOST_SIZE)
     seed: int = seed(default=0)
 
     def _begin(self) -> None:
@@ -497,7 +502,7 @@ class DriftMonitor(Model):
         Return the new history.
         """
         assert history.sketch is not None
-        coordinates = Coordinates.from_sketch(history.sketch)
+        coordinates = Coordinates.from_sketch(history.sketch, self.n_directions)
         along = (history.first - coordinates.centre) @ coordinates.directions.T / coordinates.unit
         return self._restart_if_dependent(history._replace(first=along, coordinates=coordinates), along)
 
@@ -616,7 +621,12 @@ class DriftMonitor(Model):
             smallest_variance = state.get("smallest_variance", EARLIER_SMALLEST_VARIANCE)
             unit = float(arrays["unit"][0])
             coordinates = Coordinates(
-                arrays["watched"], arrays["centre"], unit, arrays["directions"], smallest_variance
+                arrays["watched"],
+                arrays["centre"],
+                unit,
+                arrays["directions"],
+                self.n_directions,
+                smallest_variance,
             )
             history = history._replace(coordinates=coordinates, table=arrays["table"])
         self._history = history._replace(first=arrays["first"]) if "first" in arrays else history
@@ -668,7 +678,7 @@ class DriftMonitor(Model):
         checks.number_within(checks.finite(arrays, "unit", (1,))[0], "unit", np.finfo(float).tiny, LARGEST_ENTRY)
         if len(v):
             checks.finite(arrays, "first", (self._n_first, len(v)))
-        coordinates = Coordinates(watched, checks.finite(arrays, "centre", (d,)), 1.0, v)
+        coordinates = Coordinates(watched, checks.finite(arrays, "centre", (d,)), 1.0, v, self.n_directions)
         n_scored = min(n_blocks - self._n_first, self.reference - self._n_first + MAX_LATEST_BLOCKS)
         table = checks.finite(arrays, "table", (n_scored, coordinates.ends[-1]) if n_scored else (0, 0))
         checks.number_within(np.abs(table).max(initial=0.0), "table", 0.0, MAX_VALUE)

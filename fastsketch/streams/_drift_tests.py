@@ -214,8 +214,6 @@ def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
 SCORES = ("columns", "means", "directions")
 # Largest number of columns watched individually: those with the largest variance in the first blocks.
 MAX_WATCHED = 1024
-# Leading directions whose covariances are watched. More of them include weaker ones, and more noise.
-MAX_DIRECTIONS = 16
 MOMENTS = ("mean", "variance", "direction")
 # Largest number of columns that an alarm names, and their smallest deviation as a share of the largest.
 MAX_NAMED_COLUMNS, MIN_DEVIATION_SHARE = 5, 0.5
@@ -237,13 +235,15 @@ class Coordinates(NamedTuple):
     centre: Floats  # (d,)
     unit: float  # square root of the mean variance of the columns
     directions: Floats  # (q, d) leading
+    n_directions: int  # of these, whose covariances are compared, at most
     smallest_variance: float = SMALLEST_VARIANCE  # added to variances before their logarithm is taken
 
     @classmethod
-    def from_sketch(cls, sketch: FrequentDirections) -> Self:
+    def from_sketch(cls, sketch: FrequentDirections, n_directions: int) -> Self:
         """Choose columns, directions, centre and scale from a sketch of the first blocks, and return them.
 
-        These are mean, scale, leading directions, and the columns of largest variance.
+        These are mean, scale, leading directions, and the columns of largest variance. Of the directions at most
+        `n_directions` have their covariances compared.
         """
         v, d = sketch.components.astype(np.float64), int(sketch.n_features or 0)
         assert sketch.mean is not None
@@ -252,7 +252,7 @@ class Coordinates(NamedTuple):
         if d > MAX_WATCHED:
             deviation_sizes = (sketch.sketch().astype(np.float64) ** 2).sum(axis=0)
             watched = np.sort(np.argsort(-deviation_sizes, kind="stable")[:MAX_WATCHED])
-        return cls(watched, np.asarray(sketch.mean, np.float64), unit, v)
+        return cls(watched, np.asarray(sketch.mean, np.float64), unit, v, n_directions)
 
     @property
     def ends(self) -> list[int]:
@@ -261,7 +261,7 @@ class Coordinates(NamedTuple):
         These are means, variances, means along directions, their covariances, and the variance outside of them.
         """
         (q, _), k = self.directions.shape, len(self.watched)
-        c = min(q, MAX_DIRECTIONS)
+        c = min(q, self.n_directions)
         return np.cumsum([k, k, q, c * (c + 1) // 2, 1]).tolist()
 
     @property
@@ -297,7 +297,7 @@ class Coordinates(NamedTuple):
             x = x[:, self.watched]
         along = u.mean(axis=0)
         u = u - along
-        c = min(u.shape[1], MAX_DIRECTIONS)
+        c = min(u.shape[1], self.n_directions)
         inside = u[:, :c].T @ u[:, :c] / n
         outside = trace - (u**2).sum() / n
         # 0 where only rounding is left, as the directions span all rows (the tolerance of numpy.linalg.matrix_rank)
@@ -332,7 +332,7 @@ class Coordinates(NamedTuple):
                 (int(self.watched[f % k]), MOMENTS[f // k], self._moment_of(before, f), self._moment_of(after, f))
                 for f in _largest_indices(column_deviations, significant).tolist()
             ]
-        c = min(len(self.directions), MAX_DIRECTIONS)
+        c = min(len(self.directions), self.n_directions)
         covariance_before, covariance_after = (_symmetric(side[along:inside], c) for side in (before, after))
         # the direction u with the largest relative change of u'Su
         whitener = whitening(covariance_before)

@@ -275,3 +275,14 @@ def test_blocks_of_zeros_or_of_equal_rows_have_not_changed(solver, center):
         assert len(found.p_values) == len(found.values) and ((found.p_values <= 0.1).any() == has_changed)
         window = fs.Window(fs.FrequentDirections(4, solver=solver, center=center), 6, every=10).update(kinds[one])
         assert fs.compare(window, sides[0], permutations=19).p_value == 1.0
+
+
+def test_p_values_look_within_n_directions():
+    rng = np.random.default_rng(0)
+    before, after = rng.standard_normal((2, 4000, 12)) * np.arange(12, 0, -1)
+    after[:, 11] *= 2.0  # the column of least variance
+    days = [[fs.FrequentDirections(13).update(part) for part in np.split(rows, 8)] for rows in (before, after)]
+    assert fs.compare(*days, n_directions=12).p_value <= 0.01
+    assert fs.compare(*days, n_directions=3).p_value > 0.05
+    with pytest.raises(ValueError, match="n_directions"):
+        fs.compare(*days, n_directions=0)

@@ -1,5 +1,6 @@
 """Alarms of a monitor: as rare as it says where nothing changes, soon where something does, and explained."""
 
+import io
 import warnings
 
 import numpy as np
@@ -122,7 +123,7 @@ def test_features_are_moments(kind):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((50, 6)) * (rng.random((50, 6)) < 0.6) * 7.0
     first = fs.FrequentDirections(4, method="tfd", center=True).update(rng.standard_normal((90, 6)) * 5 + 1)
-    units = Coordinates.from_sketch(first)
+    units = Coordinates.from_sketch(first, 16)
     x = (rows - units.centre) / units.unit
     u = x @ units.directions.T
     q = len(units.directions)
@@ -516,3 +517,15 @@ def test_a_slow_change_that_outlasts_its_alarm_leaves_the_monitor_able_to_see_th
     first, second = (alarm.row for alarm in monitor.alarms)
     assert 4_000 < first < 8_000 and 15_000 < second < 16_500
     assert monitor.facts()["rows_in_block"] == 50
+
+
+def test_covariances_of_n_directions_are_compared():
+    rows = np.random.default_rng(0).standard_normal((700, 9))
+    for n_directions, covariances in ((1, 1), (3, 6), (16, 36)):
+        monitor = fs.DriftMonitor(every=10, reference=30, sketch_size=9, n_directions=n_directions).update(rows)
+        coordinates = monitor._history.coordinates
+        inside = [f for f in coordinates.families if f.score == "directions"][0]
+        assert inside.end - inside.begin == covariances
+        assert fs.load(io.BytesIO(monitor.to_bytes()))._history.coordinates.n_directions == n_directions
+    with pytest.raises(ValueError, match="n_directions"):
+        fs.DriftMonitor(n_directions=0)
