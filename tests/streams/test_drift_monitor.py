@@ -521,7 +521,7 @@ def test_a_slow_change_that_outlasts_its_alarm_leaves_the_monitor_able_to_see_th
 
 def test_covariances_of_n_directions_are_compared():
     rows = np.random.default_rng(0).standard_normal((700, 9))
-    for n_directions, covariances in ((1, 1), (3, 6), (16, 36)):
+    for n_directions, covariances in ((1, 1), (3, 6), (16, 45)):
         monitor = fs.DriftMonitor(every=10, reference=30, sketch_size=9, n_directions=n_directions).update(rows)
         coordinates = monitor._history.coordinates
         inside = [f for f in coordinates.families if f.score == "directions"][0]
