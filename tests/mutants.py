@@ -51,6 +51,7 @@ BESIDE = {
     "data/sources": ["data/files/test_sources.py", "data/files/test_damaged.py"],
     "jobs": ["cli/test_map_jobs_cli.py", "cli/test_jobs.py"],
     "_kernels/linalg": ["kernels"],
+    "covariance": ["sklearn/test_covariance.py"],
     "recommending": ["kernels/test_items.py", "sklearn/test_recommender.py", "cli/test_recommend_cli.py"],
     "sketching": ["reliability/test_certificate.py"],
 }

@@ -19,7 +19,7 @@ FLOORS = [
     {"data"},
     {"_frame"},
     {"sketching", "online", "lowrank", "ridge", "torch"},
-    {"neighbours", "recommending", "streams"},
+    {"covariance", "neighbours", "recommending", "streams"},
     {"jobs", "sklearn", "anndata", "reference", "papers"},
     {"cli", "_show_config", "__main__", "warm_up", ""},
 ]

@@ -16,9 +16,9 @@ from scipy.special import ndtri
 from fastsketch._core.validation import as_choice, as_flag, as_integer, as_real, is_sparse
 from fastsketch._core.warning import warn_caller
 from fastsketch.anndata import _rows
+from fastsketch.covariance._moments import FeatureVariance
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._foreign import needs
-from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
 # Genes whose scores differ from that at the cut by at most this share of it are listed as ties.

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fastsketch._core.validation import as_flag, as_integer, is_sparse
 from fastsketch._core.warning import warn_caller
 from fastsketch.anndata._rows import CellRows, Operations, are_counts, as_mask, column_of, matrix_of
+from fastsketch.covariance._moments import FeatureVariance
 from fastsketch.data.files._replacing import same_file
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._anndata import IndexedRows
@@ -22,7 +23,6 @@ from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._select import Checked, Derived, picked
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sklearn import SketchedPCA
-from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._principal_components import components_of
 
 Floats = NDArray[np.float64]

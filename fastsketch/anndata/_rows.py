@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch import data
 from fastsketch._core.validation import as_flag, as_real, is_sparse
 from fastsketch.anndata._csc import convert as convert_csc
+from fastsketch.covariance._moments import FeatureVariance
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._identity import of_rows
 from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._stored import StoredSource
-from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float64).max)

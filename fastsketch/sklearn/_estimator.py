@@ -29,6 +29,7 @@ from fastsketch._core.validation import (
     as_weights,
     is_sparse,
     refuse_dicts,
+    refuse_final_nul,
     refuse_iterator,
     require_array_like,
     rows_with_weight,
@@ -41,6 +42,7 @@ from fastsketch._frame.model import Model, plain
 from fastsketch._kernels.guard import Guard, changes, reads, update_with
 from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
+from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.sources import Source, naming
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
@@ -128,6 +130,20 @@ def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
             f"{name} must hold numbers, bools or strings, got dtype {y.dtype}: astype(str) makes labels of it"
         )
     return without_long_double(y)
+
+
+def refuse_labels(labels: Any, name: str = "y") -> None:
+    """Raise TypeError if a label is missing (None or NaN), and ValueError if one ends in a NUL character."""
+    require_array_like(labels, name)
+    refuse_final_nul(labels, name)
+    given: Any = np.asarray(labels)
+    if given.dtype.kind in "OU" and isinstance(labels, list | tuple):
+        given = np.asarray(labels, object)  # else NaN among strings becomes a string
+    if given.dtype != object or given.ndim == 0:
+        return
+    for row, label in enumerate(given.ravel().tolist()):
+        if is_missing(label) or (isinstance(label, float) and label != label):
+            raise TypeError(f"{name} must have a label for every row: that of row {row} is {label!r}")
 
 
 @contextmanager

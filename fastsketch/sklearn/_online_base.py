@@ -34,10 +34,10 @@ from fastsketch.sklearn._estimator import (
     ScoresTargets,
     checked,
     estimator,
+    refuse_labels,
     restored_on_error,
     seed_of,
 )
-from fastsketch.sklearn._missing import refuse_labels
 from fastsketch.sklearn._passes import Learner, Places, choose_passes, effective_weights, fit_temperature
 
 LinearModel = SketchedNewton | AdaptiveSubgradient

@@ -23,12 +23,12 @@ from fastsketch.sklearn._estimator import (
     ScoresTargets,
     checked,
     estimator,
+    refuse_labels,
     restored_on_error,
     seed_of,
     storable,
     weights_of_fit,
 )
-from fastsketch.sklearn._missing import refuse_labels
 
 Floats = NDArray[np.float64]
 

@@ -3,12 +3,13 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import OutlierMixin, clone
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,33 +17,26 @@ from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as
 from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
+from fastsketch.covariance._anomaly_scores import AnomalyDetector, has_rows_to_trim
+from fastsketch.covariance._column_scales import MOST_SCALE_ROWS, ColumnScales
+from fastsketch.covariance._gaussian import ROUNDING_UNITS, ShrunkCovariance, projected, sum_of_squares
+from fastsketch.covariance._kept_rows import WITHOUT_ROWS, KeptRows
+from fastsketch.covariance._learned_covariance import LearnedCovariance, check_batch_squares
+from fastsketch.covariance._missing import FILLS, Pattern, complete_rows, filled, missing_patterns, without_missing
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, with_missing
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._column_scales import MOST_SCALE_ROWS, ColumnScales
 from fastsketch.sklearn._estimator import (
     Arrays,
+    SketchEstimator,
     as_unweighted_source,
+    checked,
     estimator,
     exact_is_fair,
     restored_on_error,
 )
-from fastsketch.sklearn._gaussian import (
-    ROUNDING_UNITS,
-    DenseCovariance,
-    ShrunkCovariance,
-    SpikedCovariance,
-    ledoit_wolf,
-    oracle_approximating,
-    projected,
-    rounding_of,
-    sum_of_squares,
-)
-from fastsketch.sklearn._kept_rows import KeptRows
-from fastsketch.sklearn._missing import complete_rows
-from fastsketch.sklearn._outlier_estimator import WITHOUT_ROWS, OutlierEstimator
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")
@@ -50,7 +44,7 @@ MOST = float(np.finfo(np.float64).max)
 
 
 @estimator
-class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
+class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
     """Covariance estimator and outlier detector that learns in one pass, exactly or by a sketch.
 
     It estimates covariance and precision matrices, Mahalanobis distances, Gaussian likelihoods and anomaly scores.
@@ -254,6 +248,31 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
             rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
             return self._learn_rows(rows, weights) if rows.shape[0] else self
 
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        if self.fill is None:
+            try:
+                return super()._checked(X, reset=reset)
+            except ValueError as error:
+                if "contains NaN" not in str(error):
+                    raise
+                raise ValueError(
+                    "Input X contains NaN: fill='mean' puts the mean of its column in the place of each, fill='drop' "
+                    "leaves out rows that have one"
+                ) from None
+        as_choice(self.fill, "fill", FILLS)
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+
+    def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
+        """Fill missing values or drop their rows, according to the parameter `fill`. Return rows, weights, and the new
+        count for ``n_missing_``.
+        """
+        before = 0 if first else self.n_missing_
+        if self.fill is None:
+            return X, weights, before
+        names, mean = getattr(self, "feature_names_in_", None), None if first else self.location_
+        rows, weights, missing = without_missing(X, weights, self.fill, mean, names=names)
+        return rows, weights, before + missing
+
     def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
         self._shrinkage_asked()
         self._support_asked()
@@ -262,7 +281,8 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         first = sketch.n_features is None
         complete = complete_rows(X) if self.fill == "mean" else None
         X, weights, missing = self._without_missing(X, weights, first=first)
-        self._check_squares(X, weights, first=first)
+        earlier, scales = (None, None) if first else (sketch, self._scales)
+        check_batch_squares(X, weights, earlier, scales, center=not self.assume_centered)
         keeps = self._share_asked() or self._shrinkage_asked() == "ledoit-wolf"
         kept = (KeptRows.like(X) if keeps else None) if first else self._kept_rows
         squares = 0.0 if first else self._weight_squares
@@ -304,6 +324,11 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
     def _partial_fit_source(self, source: Source) -> Self:
         return super()._partial_fit_source(source if self.fill is None else with_missing(source))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.fill is not None
+        return tags
+
     def _job(self, source: Source) -> tuple[Any, Any]:
         if self._shrinkage_asked() == "ledoit-wolf":
             raise ValueError(
@@ -324,9 +349,11 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         for name in ("sketch_size", "method", "assume_centered"):
             if getattr(self, name) != parameters[name]:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, but {parameters[name]!r} in its sketch")
+        # None for the exact matrix, and for a sketch that was not learned by this estimator
         self._scales = ColumnScales.from_arrays(arrays, self.n_features_in_)
         self.n_missing_ = int(checks.not_negative(arrays, "missing", (1,))[0]) if arrays else 0
         known = "weight_squares" in arrays
+        # the sum of squared weights; None for a sketch that was not learned by this estimator
         self._weight_squares = float(checks.not_negative(arrays, "weight_squares", (1,))[0]) if known else None
         self._restore_kept(arrays)
 
@@ -353,64 +380,88 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
         return {**super()._parameters_for(model), "assume_centered": not model.center}
 
+    def _kept_arrays(self) -> Arrays:
+        """Return the stored sample of rows as arrays for a state file. Without a sample, the file gets the reason why
+        there is none.
+        """
+        without = {"without_rows": np.array([float(self._without_rows)])}
+        return without if self._kept_rows is None else {**without, **self._kept_rows.arrays()}
+
+    def _kept_arrays_with(self, other: Any) -> Arrays:
+        """Return the merged samples of two estimators as arrays for a state file.
+
+        UserWarning if only one of the two has retained rows.
+        """
+        if self._kept_rows is not None and other._kept_rows is not None:
+            return {**self._kept_arrays(), **self._kept_rows.merged(other._kept_rows).arrays()}
+        if self._kept_rows is None and other._kept_rows is None:
+            return self._kept_arrays()
+        warn_caller(
+            f"{'other' if other._kept_rows is None else 'this estimator'} has kept no rows, so that the merged one has "
+            "no threshold for alarms: learn both with contamination set"
+        )
+        return {"without_rows": np.array([2.0])}
+
+    def _restore_kept(self, arrays: Arrays) -> None:
+        self._kept_rows = KeptRows.from_arrays(arrays, self.n_features_in_) if "kept_size" in arrays else None
+        known = "without_rows" in arrays
+        self._without_rows = int(checks.not_negative(arrays, "without_rows", (1,))[0]) if known else int(not arrays)
+        checks.number_within(self._without_rows, "without_rows", 0, len(WITHOUT_ROWS) - 1)
+
     # -- the matrix ------------------------------------------------------------------------------------------------
     def _shrinkage_asked(self) -> float | str | None:
         if isinstance(self.shrinkage, str):
             return as_choice(self.shrinkage, "shrinkage", SHRINKAGES)
         return None if self.shrinkage is None else as_real(self.shrinkage, "shrinkage", 0.0, 1.0)
 
-    def _total(self) -> float:
-        total = self.sketch_.total_weight
-        if not total > 0:
-            raise ValueError("sample_weight was 0 for all rows: there is no covariance")
-        return total
+    def _support_asked(self) -> float:
+        return as_real(self.support_fraction, "support_fraction", 0.5, 1.0)
 
-    def _effective_rows(self) -> float:
-        """Return Kish's effective sample size of all rows learned. For a sketch that was made elsewhere, return its sum
-        of weights.
-        """
-        return self._total() if self._weight_squares is None else self._total() ** 2 / self._weight_squares
+    def _share_asked(self) -> float | None:
+        asked = self.contamination
+        if isinstance(asked, str):
+            raise TypeError(f"contamination must be a share of rows, 0.01 unless given, or None, got {asked!r}")
+        return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
-    def _share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
-        """Return the shrinkage intensity for a covariance of standardised columns, according to the parameter
-        `shrinkage`.
-        """
-        asked, n, d = self._shrinkage_asked(), self._effective_rows(), self._n_varying()
-        if not isinstance(asked, str):
-            return asked or 0.0
-        if asked != "ledoit-wolf":
-            return oracle_approximating(matrix.squares, n=n, size=d)
-        if self._kept_rows is None:
-            why = WITHOUT_ROWS[self._without_rows]
-            raise ValueError(
-                "shrinkage='ledoit-wolf' needs fourth moments of rows kept aside, and this estimator has none: take "
-                f"'oas', or: {why}"
+    def _learned(self) -> LearnedCovariance:
+        """Return what the sketch has learned. It is cached until more rows are learned."""
+
+        def read() -> LearnedCovariance:
+            return LearnedCovariance(
+                self.sketch_, self._scales, self._kept_rows, self._without_rows, self._weight_squares
             )
-        rows, weights = self._kept_rows.sample()
-        lengths = projected(*self._standard()[0].apply(rows), np.zeros((0, matrix.n_features)))[1]
-        fourth = n * float(np.average(lengths * lengths, weights=weights))
-        return ledoit_wolf(matrix.trace, matrix.squares * matrix.trace**2, fourth, n=n, d=d)
 
-    def _read(self) -> ShrunkCovariance:
+        return self._read_once("learned", read)
+
+    def _shrunk(self) -> ShrunkCovariance:
         """Return the shrunk covariance of the standardised columns. It is cached until rows are learned or parameters
         change.
         """
-        return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
 
-    def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
-        matrix, share = self._standard()[1], self._share(self._standard()[1])
-        ridge = as_real(alpha0, "alpha0", 0.0, MOST) / self._total()
-        floor = share * matrix.trace / self._n_varying() + ridge
-        return ShrunkCovariance(matrix.shrunk(share, floor), share, floor)
+        def shrink(_shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
+            return self._learned().shrink(self._shrinkage_asked(), as_real(alpha0, "alpha0", 0.0, MOST))
+
+        return self._read_once("covariance", shrink, self.shrinkage, self.alpha0)
+
+    @property
+    def location_(self) -> NDArray[np.float64]:
+        if self._learner.total_weight > 0:
+            return self._learned().units.mean.copy()
+        mean = self._learner.mean
+        return np.zeros(self.n_features_in_) if mean is None else np.asarray(mean)
+
+    @property
+    def scale_(self) -> NDArray[np.float64]:
+        return self._learned().units.scale.copy()
 
     @property
     def covariance_(self) -> NDArray[np.float64]:
-        scale = self._standard()[0].scale
-        return self._read().matrix.matrix() * scale * scale[:, np.newaxis]
+        scale = self._learned().units.scale
+        return self._shrunk().matrix.matrix() * scale * scale[:, np.newaxis]
 
     @property
     def shrinkage_(self) -> float:
-        return self._read().share
+        return self._shrunk().share
 
     @property
     def eigenvalues_(self) -> NDArray[np.float64]:
@@ -418,7 +469,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
 
     @property
     def noise_variance_(self) -> float:
-        matrix, values = self._read().matrix, self.eigenvalues_
+        matrix, values = self._shrunk().matrix, self.eigenvalues_
         others = self.n_features_in_ - len(values)
         return max(0.0, matrix.trace - float(values.sum())) / others if others else 0.0
 
@@ -432,35 +483,32 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         If it is singular, this is the pseudo-inverse of the covariance of standardised columns, converted to the units
         of the rows. Constant columns have zeros.
         """
-        scale = self._standard()[0].scale
+        scale = self._learned().units.scale
         inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-        return self._read().matrix.inverse() * inverse * inverse[:, np.newaxis]
+        return self._shrunk().matrix.inverse() * inverse * inverse[:, np.newaxis]
 
     @property
     def error_bound_(self) -> float:
-        matrix = self._read().matrix
-        (units, empirical), sketch, total = self._standard(), self.sketch_, self._total()
-        ridge = self.alpha0 / total
-        if isinstance(matrix, DenseCovariance):
-            shrunk = matrix.matrix() - empirical.matrix()
-            shrunk[np.diag_indices_from(shrunk)] -= ridge
-            values = np.linalg.eigvalsh(shrunk * units.scale * units.scale[:, np.newaxis])
-            return float(np.abs(values).max()) + rounding_of(sketch) / total
-        # Compare B'B with covariance_ less the ridge within the span of B; outside it both have one eigenvalue.
-        s, basis = sketch.singular_values.astype(np.float64), sketch.components.astype(np.float64)
-        turn = matrix.vectors @ basis.T
-        own = (turn.T * (matrix.values - matrix.rest)) @ turn + (matrix.rest - ridge) * np.eye(len(s))
-        values = np.linalg.eigvalsh(np.diag(s**2 / total) - own) if len(s) else np.zeros(0)
-        if len(s) < matrix.n_features:
-            values = np.append(values, ridge - matrix.rest)
-        # The eigenvalues of A'A - B'B lie in [0, Delta], or in [-Delta, Delta] for methods that compensate.
-        delta = sketch.shrinkage / total
-        least = float(values.min()) - (delta if METHODS[sketch.method].compensates else 0.0)
-        most = float(values.max()) + delta
-        largest = float(units.scale.max())
-        return (max(-least, most, 0.0) + rounding_of(sketch) / total) * largest * largest
+        return self._learned().error_bound(self._shrunk(), self.alpha0)
 
     # -- distances of rows ------------------------------------------------------------------------------------------
+    def _checked_query(self, X: Any) -> tuple[Any, list[Pattern]]:
+        """Validate rows that are to be scored, and replace missing values by means. Return the rows, and which columns
+        were missing in which rows.
+
+        ValueError if a value is too large for distances.
+        """
+        check_is_fitted(self, "sketch_")
+        rows, patterns = self._checked(X, reset=False), []
+        if self.fill is not None:
+            patterns, rows = missing_patterns(rows), filled(rows, self.location_)
+        self._learned().check_query(rows)
+        return rows, patterns
+
+    def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
+        """Validate and standardise X, and return one number for each row: what `measure(rows, mean)` computes."""
+        return self._learned().units.measured(self._checked_query(X)[0], measure)
+
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
         """Compute the squared Mahalanobis distance of each row from the mean.
 
@@ -487,10 +535,10 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         """
         check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
-        return self._measured(X, self._read().matrix.distances)
+        return self._measured(X, self._shrunk().matrix.distances)
 
     def _warn_of_nothing(self) -> None:
-        if not self._read().matrix.trace > 0:
+        if not self._shrunk().matrix.trace > 0:
             warn_caller(
                 f"the covariance is zero, and so is every distance: n_samples_seen_={self.n_samples_seen_} rows do not "
                 "differ; learn from others too, or set alpha0"
@@ -516,11 +564,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         """Compute the Gaussian log-density of each row; -inf if the covariance is singular."""
         check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
-        matrix, d = self._read().matrix, self.n_features_in_
-        if np.isneginf(matrix.log_determinant):
-            return np.full(self._checked_query(X)[0].shape[0], -np.inf)
-        constant = matrix.log_determinant + 2 * self._standard()[0].log_volume + d * np.log(2 * np.pi)
-        return -0.5 * (self._measured(X, matrix.distances) + constant)
+        return self._learned().log_densities(self._shrunk(), self._checked_query(X)[0])
 
     def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
         """Compute the leverage of each row within the subspace of the leading principal directions.
@@ -555,7 +599,7 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
         rounding = ROUNDING_UNITS * np.finfo(np.float64).eps * values.max(initial=0.0)
         inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > rounding)
         squares = self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[0] ** 2 @ inverse)
-        return squares / self._total()
+        return squares / self._learned().total
 
     def projection_distance(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
         """Compute the distance of each row from the subspace of the leading principal directions.
@@ -591,15 +635,142 @@ class SketchedCovariance(OutlierEstimator, EmpiricalCovariance):
 
     def _leading_pairs(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the leading eigenvalues and eigenvectors of the shrunk covariance of standardised columns."""
-        matrix, share, floor = self._read()
-        if isinstance(matrix, SpikedCovariance):
-            values, vectors = matrix.values, matrix.vectors
-        else:
-            values, vectors = self._leading()
-            values = (1 - share) * values + floor
+        values, vectors = self._learned().leading_of(self._shrunk())
         if n_components is None:
             return values, vectors
         k = as_integer(n_components, "n_components", 1)
         if k > len(values):
             raise ValueError(f"n_components must be at most {len(values)}, the directions kept, got {k}")
         return values[:k], vectors[:k]
+
+    # -- anomaly scores and alarms ----------------------------------------------------------------------------------
+    def score_samples(self, X: Rows) -> NDArray[np.float64]:
+        """Compute the anomaly score of each row: the lower, the more abnormal.
+
+        The score is minus the squared Mahalanobis distance. If ``robust_`` is True, mean and covariance are those of
+        the minimum regularised covariance determinant (MRCD): fitted to the share `support_fraction` of the retained
+        rows that lie nearest. Otherwise they are those of all rows, and the covariance is shrunk as ``covariance_`` is.
+
+        A row with missing values is scored over its observed columns. That distance is mapped to the distance of the
+        same tail probability over all columns, so that such a row is an alarm as often as a complete one. In a column
+        that was constant during learning, a row with another value has the deviation (n + 1) / sqrt(n), as if it were
+        the only one of n + 1 rows that differs. The score is the Gaussian log-density under ``covariance_``, which is
+        -inf if that is singular, without retained rows (``contamination=None``, a job) and after a single row.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float64 (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            If fewer than two rows were retained, although rows were to be.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> int(SketchedCovariance().fit(X).score_samples(X).argmin())
+        7
+        """
+        check_is_fitted(self, "sketch_")
+        if self._kept_rows is None or self.n_samples_seen_ < 2:
+            return self._densities(X)
+        self._warn_of_nothing()
+        rows, patterns = self._checked_query(X)
+        return -self._detector().distances(rows, patterns)
+
+    def _detector(self) -> AnomalyDetector:
+        """Return the Gaussian that scores rows, and its threshold. They are cached until rows are learned or parameters
+        change.
+        """
+
+        def fit(*_: Any) -> AnomalyDetector:
+            learned, shrunk = self._learned(), self._shrunk()
+            return AnomalyDetector.fit(
+                learned,
+                shrunk,
+                shrinkage=self._shrinkage_asked(),
+                ridge=self.alpha0 / learned.total,
+                support_fraction=self._support_asked(),
+            )
+
+        return self._read_once("detector", fit, self.shrinkage, self.alpha0, self.support_fraction)
+
+    @property
+    def robust_(self) -> bool:
+        check_is_fitted(self, "sketch_")
+        kept_rows, support_fraction = self._kept_rows, self._support_asked()
+        if kept_rows is None or support_fraction == 1.0:
+            return False
+        return has_rows_to_trim(kept_rows, self._learned().n_varying, support_fraction) and self._detector().robust
+
+    def _level(self) -> tuple[float, NDArray[np.float64]]:
+        check_is_fitted(self, "sketch_")
+        share = self._share_asked()
+        if self._kept_rows is None:
+            why = WITHOUT_ROWS[self._without_rows]
+            raise ValueError(f"a threshold needs rows kept aside, and this estimator has none: {why}")
+        if share is None:
+            raise ValueError("a threshold needs a share of alarms, and contamination is None: set it; rows are kept")
+        return self._read_once(
+            "level",
+            lambda *_: self._detector().threshold.exceeded_by(share),
+            share,
+            self.shrinkage,
+            self.alpha0,
+            self.support_fraction,
+        )
+
+    @property
+    def offset_(self) -> float:
+        return -self._level()[0]
+
+    @property
+    def alarm_interval_(self) -> NDArray[np.float64]:
+        return self._level()[1]
+
+    def decision_function(self, X: Rows) -> NDArray[np.float64]:
+        """Compute the anomaly score minus the threshold of each row: negative for outliers.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError
+            If contamination is None, or no rows were kept; the message says why.
+        """
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Rows) -> NDArray[np.int64]:
+        """Predict which rows are outliers: -1 for outliers, 1 for all others.
+
+        About the share `contamination` of new rows that are distributed like the training rows are alarms.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError
+            If contamination is None, or no rows were kept; the message says why.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((2000, 20))
+        >>> model = SketchedCovariance(contamination=0.05).fit(X[:1000])
+        >>> float((model.predict(X[1000:]) == -1).mean()), model.alarm_interval_.round(3)
+        (0.061, array([0.037, 0.064]))
+        """
+        return np.where(self.decision_function(X) < 0, -1, 1)

@@ -39,6 +39,18 @@ from fastsketch._core.validation import (
 from fastsketch._core.warning import warn_caller
 from fastsketch._frame.batches import Batch, require_same_names
 from fastsketch._kernels.guard import changes
+from fastsketch.covariance._column_scales import (
+    MOST_SCALE_ROWS,
+    ColumnScales,
+    DividedRows,
+    Standardization,
+    as_floats,
+    standard_deviations,
+    standardised_sketch,
+)
+from fastsketch.covariance._gaussian import SpikedCovariance
+from fastsketch.covariance._kept_rows import MOST_ROWS, KeptRows
+from fastsketch.covariance._moments import FeatureVariance, check_batch
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming, open_rows, with_missing
 from fastsketch.data.sources._formats import known_as
@@ -48,15 +60,6 @@ from fastsketch.sketching._engines import SolverName, by_column, merge_engines
 from fastsketch.sketching._exact_products import ExactSketch, RowProducts, column_products, krylov_pairs, sparse_pairs
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rereading import Readable
-from fastsketch.sklearn._column_scales import (
-    MOST_SCALE_ROWS,
-    ColumnScales,
-    DividedRows,
-    Standardization,
-    as_floats,
-    standard_deviations,
-    standardised_sketch,
-)
 from fastsketch.sklearn._estimator import (
     Arrays,
     SketchEstimator,
@@ -66,9 +69,6 @@ from fastsketch.sklearn._estimator import (
     estimator,
     restored_on_error,
 )
-from fastsketch.sklearn._gaussian import SpikedCovariance
-from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
-from fastsketch.sklearn._moments import FeatureVariance, check_batch
 from fastsketch.sklearn._principal_components import (
     MOST_PASSES,
     ComponentsReadOut,

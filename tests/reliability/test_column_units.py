@@ -50,7 +50,7 @@ def answers(model, new, unit, form=np.asarray):
     if model._kept_rows is not None:
         out |= {name: getattr(model, name)(rows) for name in ("score_samples", "decision_function", "predict")}
         out |= {"offset": [model.offset_], "interval": model.alarm_interval_}
-    directions = model._leading()[1]
+    directions = model._learned().leading[1]
     return {
         **out,
         "score": [model.score(rows) + np.log(unit[model.scale_ > 0]).sum()],

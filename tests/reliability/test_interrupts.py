@@ -18,11 +18,11 @@ import fastsketch.sklearn as S
 from fastsketch._core import threads as _threads
 from fastsketch._frame.model import MergeableModel, Model
 from fastsketch.cli import main
+from fastsketch.covariance._column_scales import ColumnScales
+from fastsketch.covariance._kept_rows import KeptRows
+from fastsketch.covariance._moments import FeatureVariance
 from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
-from fastsketch.sklearn._column_scales import ColumnScales
-from fastsketch.sklearn._kept_rows import KeptRows
-from fastsketch.sklearn._moments import FeatureVariance
 from tests.reliability.figures import report
 from tests.reliability.zoo import SPECIMENS, dense_rows, event_rows, gap_rows
 

@@ -13,8 +13,8 @@ from sklearn.exceptions import NotFittedError  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
 from fastsketch import reference  # noqa: E402
+from fastsketch.covariance._gaussian import DenseCovariance, SpikedCovariance  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
-from fastsketch.sklearn._gaussian import DenseCovariance, SpikedCovariance  # noqa: E402
 from tests.helpers import KINDS, stream, tol  # noqa: E402
 
 X = stream("signal", np.random.default_rng(0), 400, 30) + np.linspace(0, 5, 30)

@@ -14,11 +14,11 @@ pytest.importorskip("sklearn")
 
 import fastsketch as fs  # noqa: E402
 from fastsketch import reference  # noqa: E402
+from fastsketch.covariance import _kept_rows as kept_rows  # noqa: E402
+from fastsketch.covariance._gaussian import ShrunkCovariance, empirical_covariance  # noqa: E402
+from fastsketch.covariance._kept_rows import KeptRows  # noqa: E402
+from fastsketch.covariance._mrcd import Fit, Moments, Scorer, consistency_factor, cross_validated, leave_one_out  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance  # noqa: E402
-from fastsketch.sklearn import _kept_rows as kept_rows  # noqa: E402
-from fastsketch.sklearn._gaussian import ShrunkCovariance, empirical_covariance  # noqa: E402
-from fastsketch.sklearn._kept_rows import KeptRows  # noqa: E402
-from fastsketch.sklearn._mrcd import Fit, Moments, Scorer, consistency_factor, cross_validated, leave_one_out  # noqa: E402
 
 # fits of ten that may leave an interval which holds for 95% of them: more happen to 1 in 1,000 right programs
 MAY_MISS = 3
@@ -60,7 +60,7 @@ def test_new_rows_are_alarms_as_often_as_the_interval_says(case, amount):
 def test_the_interval_is_that_of_the_rows_kept():
     model = SketchedCovariance(contamination=0.05).fit(rows_of(0, 399))
     assert np.allclose(model.alarm_interval_, beta.ppf([0.025, 0.975], 20, 380))
-    kept = np.sort(model._scorer()[1].held_out)
+    kept = np.sort(model._detector().threshold.held_out)
     assert len(kept) == 399 and np.isclose(-model.offset_, kept[-20])  # 20 of the 400 places are beyond it
     model.set_params(contamination=0.1)  # may change without another pass
     assert np.isclose(-model.offset_, kept[-40])
@@ -506,8 +506,7 @@ def test_rows_with_gaps_are_alarms_as_often_as_others(law, options, amount):
 def test_the_distance_over_the_columns_observed():
     X = rows_of(0, 500, 8)
     model = SketchedCovariance(fill="mean").fit(X)
-    scorer, threshold = model._scorer()
-    units = model._standard()[0]
+    units, scorer, threshold = model._detector()
     missing, observed = np.array([1, 4, 6]), np.array([0, 2, 3, 5, 7])
     covariance = np.linalg.inv(scorer.matrix.inverse_columns(np.arange(8)))[np.ix_(observed, observed)]
     z = (units.apply(X)[0][:20, observed] - scorer.mean[observed]) / scorer.scale[observed]

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
 from fastsketch._core.warning import warn_caller
-from fastsketch.sklearn._column_scales import CONSTANT
-from fastsketch.sklearn._gaussian import (
+from fastsketch.covariance._column_scales import CONSTANT
+from fastsketch.covariance._gaussian import (
     MIN_VARIANCE_SHARE,
     DenseCovariance,
     ShrunkCovariance,

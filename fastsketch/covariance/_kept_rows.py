@@ -19,6 +19,12 @@ MOST_ROWS = 4000
 MAX_BYTES = 5e7
 # Keys are computed in blocks of this size.
 KEYS_PER_BLOCK = 1024
+# Why an estimator has retained no rows; state files store the index.
+WITHOUT_ROWS = (
+    "it began to learn with contamination=None; set contamination and call fit",
+    "its sketch came from elsewhere, as that of a job, which keeps none; learn by fit or partial_fit",
+    "one that was merged had kept none; learn all parts with contamination set",
+)
 NO_ROWS = Piece(np.empty((0, 0)), np.empty(0, np.uint64), np.empty(0))
 
 

@@ -1,4 +1,4 @@
-"""Treatment of missing values: NaN in dense or CSR rows, and missing labels."""
+"""Treatment of missing values: NaN in dense or CSR rows."""
 
 # pyright: basic
 
@@ -7,27 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import refuse_final_nul, require_array_like
 from fastsketch._core.warning import warn_caller
-from fastsketch.data.names._id_columns import is_missing
 
 FILLS = ("mean", "drop")
 # Missing columns, and the rows in which exactly these are missing.
 Pattern = tuple[NDArray[np.intp], NDArray[np.intp]]
-
-
-def refuse_labels(labels: Any, name: str = "y") -> None:
-    """Raise TypeError if a label is missing (None or NaN), and ValueError if one ends in a NUL character."""
-    require_array_like(labels, name)
-    refuse_final_nul(labels, name)
-    given: Any = np.asarray(labels)
-    if given.dtype.kind in "OU" and isinstance(labels, list | tuple):
-        given = np.asarray(labels, object)  # else NaN among strings becomes a string
-    if given.dtype != object or given.ndim == 0:
-        return
-    for row, label in enumerate(given.ravel().tolist()):
-        if is_missing(label) or (isinstance(label, float) and label != label):
-            raise TypeError(f"{name} must have a label for every row: that of row {row} is {label!r}")
 
 
 def filled(rows: Any, values: NDArray[np.float64]) -> Any:

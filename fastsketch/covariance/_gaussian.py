@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.covariance._moments import ROWS_IN_CACHE, squared_lengths
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._decompose import leading
 from fastsketch.sketching._methods import METHODS
 from fastsketch.sketching._spectrum import observed_spectrum
-from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
 
 Matrix = NDArray[np.float64]
 

@@ -13,15 +13,14 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 
 from fastsketch._core.validation import is_sparse
+from fastsketch.covariance._kept_rows import MOST_ROWS, KeptRows
+from fastsketch.covariance._moments import FeatureVariance
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import merge_engines, with_columns_multiplied
-from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
-from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +29,11 @@ Floats = NDArray[np.float64]
 CONSTANT = 64 * float(np.finfo(np.float64).eps)
 # Rows that are scaled at a time, so that the rows are never copied as a whole.
 ROWS_AT_ONCE = 1024
+
+
+def row_blocks(n_rows: int) -> list[slice]:
+    """Return consecutive slices of at most ROWS_AT_ONCE rows, which together are all rows."""
+    return [slice(start, min(start + ROWS_AT_ONCE, n_rows)) for start in range(0, n_rows, ROWS_AT_ONCE)]
 
 
 class Standardization(NamedTuple):
@@ -96,7 +100,7 @@ class Standardization(NamedTuple):
         """Standardise rows block by block, and return one number for each row: what `measure(rows, mean)` computes for
         its block.
         """
-        blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
+        blocks = row_blocks(rows.shape[0])
         return np.concatenate([np.asarray(measure(*self.apply(rows[block]))) for block in blocks])
 
     @property
@@ -190,7 +194,7 @@ class ColumnScales:
             sketch.update(out.divide(first), first_weights)
             rows, weights = rows[n_more:], None if weights is None else weights[n_more:]
         out = replace(out, scale=out._with_late_columns(rows, weights, sketch.total_weight))
-        blocks = list(gen_batches(rows.shape[0], ROWS_AT_ONCE))
+        blocks = row_blocks(rows.shape[0])
         if len(blocks) > 1:
             sketch = sketch.copy()
         for block in blocks[:-1]:
