@@ -21,7 +21,7 @@ READING_OPTIONS = {
 
 # -- fields ------------------------------------------------------------------------------------------------------------
 def flag(*names: str, default: Any = None, **options: Any) -> Any:
-    """Declare a dataclass field as a flag with these names, or without names as a positional argument.
+    """Return a dataclass field that declares a flag of a subcommand, or without names a positional argument.
 
     `options` are passed to ``ArgumentParser.add_argument``. Metavar and help are taken from the docstring of the class,
     where they are written as a numpydoc parameter: "name : METAVAR" and an indented text.
@@ -34,7 +34,7 @@ def flag(*names: str, default: Any = None, **options: Any) -> Any:
 
 
 def parameter(*names: str, **options: Any) -> Any:
-    """Declare a dataclass field as a flag that sets the model parameter of the same name.
+    """Return a dataclass field that declares a flag which sets the model parameter of the same name.
 
     The value is the text from the command line, None if the flag is not given. ``Verb.parameters`` converts it.
     """
@@ -42,7 +42,7 @@ def parameter(*names: str, **options: Any) -> Any:
 
 
 def split_names(text: str) -> list[str]:
-    """Split a list of names at commas. A name that contains a comma must be in double quotes.
+    """Split a text at commas, and return the list of names; a name that contains a comma must be in double quotes.
 
     Raise ArgumentTypeError for an invalid list.
     """
@@ -162,7 +162,7 @@ class ResumableVerb(Verb):
     resume: bool = flag("--resume", action="store_true")
 
     def job(self, progress: Any) -> Any:
-        """Return the options of the job from the command line.
+        """Return a ``Job`` with the options --resume and --progress of the command line.
 
         `progress` is a function that the job calls with its reports.
         """
@@ -187,7 +187,7 @@ class PartsVerb(ResumableVerb):
     engine: str = flag("--engine", default="processes")
 
     def job(self, progress: Any) -> Any:
-        """Return the options of the job from the command line, with workers and engine.
+        """Return a ``Job`` with the options --workers, --engine, --resume and --progress of the command line.
 
         `progress` is a function that the job calls with its reports.
         """

@@ -26,10 +26,10 @@ BINARY_TABLES, OTHER_BINARY = (b"PAR1", b"ARROW1"), (b"\x93NUMPY", b"PK\x03\x04"
 
 
 def detect_format(path: str) -> str:
-    """Detect whether a file holds a table or svmlight text, from its first bytes.
+    """Return which format the first bytes of a file indicate: "table", "svmlight", or "" for any other.
 
-    Return "table" for Parquet, Arrow and text with tabs, semicolons or commas, "svmlight", or "" for other files and
-    for streams, from which nothing is read. For a folder or glob, the first file decides.
+    "table" stands for Parquet, Arrow and text with tabs, semicolons or commas. "" is also returned for streams, from
+    which nothing is read. For a folder or glob, the first file decides.
     """
     if comes_once(path):
         return ""
@@ -83,7 +83,7 @@ class LabelledTable(Source):
 
     @property
     def n_bytes(self) -> int:
-        """Size of the table: bytes of text, otherwise rows."""
+        """Size of the table: its length in bytes if it is text, otherwise its number of rows."""
         return self.size
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
@@ -96,11 +96,11 @@ class LabelledTable(Source):
         return cast("Any", self.table.chunks(start_row))
 
     def place(self, row: int) -> Place:
-        """Return the file, row and line of a row, for messages."""
+        """Return a ``Place`` with the file name, row number and line number of a row, for messages."""
         return Place(self.name, row, self.table.line_of(row))
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that identify the file: path, size, time and digest."""
+        """Return a dict of JSON values that identify the file: its path, size, time of change and digest."""
         return fingerprint_of_file(self.table.path)
 
 
@@ -131,7 +131,7 @@ def open_tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tu
 def reopen_tables(
     paths: Sequence[str], notes: Mapping[str, Any], reading: Mapping[str, Any], label: Any, *, labelled: bool
 ) -> Source:
-    """Open tables in the same way as those that the model has learned, according to its notes.
+    """Open tables, with the options by which the model's training tables were read, and return them as a source.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def select_number_columns(
 def open_unlabelled_numbers(
     paths: Sequence[str], options: dict[str, Any], n_features: int, columns: Any, target: Any
 ) -> Source:
-    """Open tables of numbers without column names, and select the columns that the model has learned.
+    """Open tables of numbers without column names, and return a source of the columns that the model has learned.
 
     A table with as many columns as the model has features is read unchanged. Otherwise the targets are removed first.
 

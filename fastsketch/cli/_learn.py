@@ -135,7 +135,7 @@ class Learn(ResumableVerb):
                 out.report({name: value for name, value in facts.items() if name not in hidden})
 
     def _open_online(self) -> tuple[Any, Source, dict[str, Any]]:
-        """Create an online learner and open the labelled rows; return them with notes of how the rows are read."""
+        """Create an online learner and open its labelled rows; return (learner, source, notes of how rows are read)."""
         if self.fill is not None:
             raise ValueError(f"--fill is of --method {RIDGE}: other methods learn a missing number as such")
         source, notes = self._open_labelled_rows()
@@ -143,7 +143,9 @@ class Learn(ResumableVerb):
         return create_learner(self, numeric_labels=numbers), source, notes
 
     def _open_ridge(self) -> tuple[Any, Source, dict[str, Any]]:
-        """Create a ridge regression and open the rows with targets; return them with notes of how the rows are read."""
+        """Create a ridge regression and open its rows with targets; return (model, source, notes of how rows are read).
+        The setting ``method`` of this object is removed.
+        """
         if self.categorical is not None or self.every or "missing" in self.reading:
             name = "categorical" if self.categorical is not None else "every" if self.every else "missing"
             advice = ": columns are numbers, --ignore A,B leaves others out, and --fill X fills in what is missing"
@@ -174,7 +176,7 @@ class Learn(ResumableVerb):
         return None if columns is None else [as_column(column) for column in columns]
 
     def _resume_options(self) -> dict[str, Any]:
-        """Return the arguments that a resumed job must have in common with the stopped one, besides parameters."""
+        """Return {name: value} of the arguments that must not differ when a job is resumed, except model parameters."""
         names = ("regression", "target", "categorical", "numeric", "ignore", "fill")
         # without n_features, which is found in the rows if it is not set
         reading = {name: value for name, value in self.reading.items() if name != "n_features"}
@@ -224,7 +226,7 @@ class Learn(ResumableVerb):
 
 @contextmanager
 def name_flags_in_errors() -> Generator[None]:
-    """Replace --columns in SourceErrors of this block by the corresponding flags of the subcommand learn."""
+    """Replace --columns in the messages of SourceErrors that a ``with`` block raises by --numeric or --ignore."""
     try:
         yield
     except SourceError as error:
@@ -234,7 +236,7 @@ def name_flags_in_errors() -> Generator[None]:
 
 
 def create_learner(verb: Learn, *, numeric_labels: bool = True) -> LinearLearner:
-    """Create the online learner that --method selects.
+    """Return a new ``SketchedNewton`` or ``AdaptiveSubgradient``, as --method selects, with the command's parameters.
 
     Raise ValueError for parameters that this learner does not have. `numeric_labels` says whether labels are numbers;
     otherwise they are words.

@@ -173,7 +173,9 @@ class Output:
             raise
 
     def _rescue(self, file: BinaryIO) -> str:
-        """Save a result that could not be written to its output in the current folder; return a message about it."""
+        """Copy a result that could not be written to its output to a new file in the current folder.
+        Return a message with the name of that file, or with the error if it could not be written either.
+        """
         names = (f"fastsketch-{os.getpid()}{f'-{number}' if number else ''}{self._suffix}" for number in count())
         name = next(name for name in names if not Path(name).exists())
         try:

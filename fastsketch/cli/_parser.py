@@ -139,7 +139,7 @@ def _argument_fields(verb: type[Verb]) -> list[Any]:
 
 
 def _help_of_field(verb: type[Verb], name: str) -> dict[str, str]:
-    """Return metavar and help text of an argument, from the docstring of the subcommand or of a base class."""
+    """Return {"help": text, "metavar": text} of an argument, from the docstring of the subcommand or a base class."""
     from fastsketch._frame.parameters import described
 
     text = next((texts[name] for cls in verb.__mro__ if name in (texts := described(cls))), "")  # none under python -OO

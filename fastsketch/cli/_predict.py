@@ -86,7 +86,7 @@ class Predict(PartsVerb):
         write_results_of_rows(self, method, self._open_rows(model, labelled=False), ".csv", column_names)
 
     def _columns_and_method(self, model: Any) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-        """Return the column names of the output, and the method of the model that computes its rows.
+        """Return (column names of the output, method of the model that computes the output from rows).
 
         There are no column names for labels.
         """
@@ -110,7 +110,9 @@ class Predict(PartsVerb):
 
     @rename_beside_in_errors("--target")
     def _open_rows(self, model: Any, *, labelled: bool) -> Source:
-        """Open the inputs in the same way as the rows that the model has learned; with labels only if `labelled`."""
+        """Open the inputs of the command, in the way in which the training rows were read, and return them as a source.
+        The source has labels only if `labelled` is true.
+        """
         notes: dict[str, Any] = model.notes
         if "table" in notes:
             return reopen_tables(self.inputs, notes, self.reading, self.target, labelled=labelled)
@@ -160,7 +162,7 @@ def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
 
 
 def compute_metrics(model: Any, source: Source) -> dict[str, Any]:
-    """Compute the metrics of a model on labelled rows with scikit-learn."""
+    """Predict the labelled rows of a source, and return {name: metric}, computed with scikit-learn."""
     try:
         metrics = import_module("sklearn.metrics")
     except ImportError as error:
@@ -183,7 +185,7 @@ def compute_metrics(model: Any, source: Source) -> dict[str, Any]:
 
 
 def _predict_for_metrics(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Predict labelled rows. Return the arrays from which metrics are computed.
+    """Predict labelled rows, and return the tuple of arrays from which metrics are computed.
 
     For a classifier these are the class indices of labels and predictions, the predicted probabilities of the true
     classes, and the scores; for a regression the targets and the predictions.
@@ -199,7 +201,7 @@ def _predict_for_metrics(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[N
 def classification_metrics(
     metrics: Any, classes: NDArray[Any], truth: NDArray[Any], predicted: Any, probabilities: Any, scores: Any
 ) -> dict[str, Any]:
-    """Compute the metrics of a classifier: number of examples, accuracy, log loss, AUC and confusion matrix.
+    """Return the metrics of a classifier as a dict: number of examples, accuracy, log loss, AUC and confusion matrix.
 
     Parameters
     ----------
@@ -232,7 +234,8 @@ def classification_metrics(
 
 
 def regression_metrics(metrics: Any, targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
-    """Compute the metrics of a regression: mean absolute error, root mean squared error and R^2, averaged over targets.
+    """Return the metrics of a regression as a dict: mean absolute error, root mean squared error and R^2.
+    They are averaged over targets.
 
     r2 is None if a target is constant.
     """

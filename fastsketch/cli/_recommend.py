@@ -34,7 +34,7 @@ class EventMeaning(NamedTuple):
     binary: bool  # every pair counts 1, whatever its value and however often it occurs
 
     def liked(self, events: Triples) -> Triples:
-        """Select the (user, item) pairs that count as liked. Return them once each, with the value to learn.
+        """Return a table of the (user, item) pairs that count as liked, each once, with the values to learn.
 
         Values of a pair that occurs several times are added up first.
         """
@@ -228,7 +228,7 @@ class Recommend(Verb):
                     out.print_lines(f"{entry['id']}{'' if entry['known'] else ' (unknown: popular items)'}: {text}")
 
     def _events_of_users(self, model: SketchedEASE, events: Triples | None, meaning: EventMeaning) -> Triples:
-        """Return the events of the users who get recommendations, with the item ids of the model."""
+        """Return a table of the past events of the users who get recommendations, with the item ids of the model."""
         assert model.item_ids is not None
         names = [str(item) for item in model.item_ids]
         if self.items:
