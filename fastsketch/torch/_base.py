@@ -59,7 +59,8 @@ def check_whole(p: Tensor) -> None:
 
 
 def check_shared(group: dict[str, Any]) -> None:
-    """Raise TypeError or ValueError if an option that all optimizers have is out of range, and make numbers floats.
+    """Validate the options of a parameter group that all optimizers have, and make its numbers floats, in place.
+    TypeError or ValueError if an option is out of range.
 
     The message names the option.
     """
@@ -101,18 +102,18 @@ class GuardedOptimizer(Optimizer):
         check_shared(group)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Check a gradient and convert it to the dtype of the state.
+        """Return a gradient in the form in which the step uses it: checked, and in the dtype of the optimizer's state.
 
         The implementation may raise an exception, but changes nothing.
         """
         raise NotImplementedError
 
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
-        """Return the initial state of a parameter, before its first gradient."""
+        """Return the initial state of a parameter before its first gradient: a dict of tensors and counts."""
         raise NotImplementedError
 
     def _move(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
-        """Make the step of one parameter: update the state with its gradient, and change the parameter in place."""
+        """Update the optimizer's state of one parameter by its gradient g, and then the parameter in place."""
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -186,7 +187,7 @@ class GuardedOptimizer(Optimizer):
         return loss
 
     def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Convert a gradient to the dtype of the state, and negate it with maximize=True.
+        """Return a gradient in the dtype of the optimizer's state, negated with maximize=True.
 
         Raises RuntimeError for sparse or complex gradients.
         """
@@ -276,7 +277,7 @@ class GuardedOptimizer(Optimizer):
 
 
 def _check_sizes(jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
-    """Raise FloatingPointError if a gradient is not finite or its squares may overflow.
+    """Raise FloatingPointError if a gradient in `jobs` is not finite, or is so large that its squares may overflow.
 
     The bound on a gradient's length, its largest element times the square root of their number, must not exceed
     max^(7/16), where max is the largest number of the dtype (7e16 for float32). Hundreds of thousands of squares of

@@ -17,7 +17,7 @@ MAX_ELEMENTS = 2**26
 
 
 class Estimate(TypedDict):
-    """Memory that the optimizer's state of one parameter takes."""
+    """Dict of the bytes that the optimizer's state of one parameter takes, with the parameter's shape and group."""
 
     group: int
     shape: tuple[int, ...]
@@ -75,7 +75,7 @@ class _SketchedOptimizer(GuardedOptimizer):
         return p.ndim >= 2 and cap * p.numel() <= group["max_elements"]
 
     def memory_estimate(self) -> list[Estimate]:
-        """Return the bytes that the state of each parameter takes, even before the first step.
+        """Return a list of dicts with the bytes that the state of each parameter takes, also before the first step.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class _SketchedOptimizer(GuardedOptimizer):
         as_real(length, "first_length", 0.0, 1e300, low_open=True)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Convert a gradient to a flat vector in the dtype of the state, and add the weight decay.
+        """Return a gradient as a flat vector in the dtype of the state, with the weight decay added.
 
         Shape (numel,).
         """

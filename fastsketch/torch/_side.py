@@ -26,7 +26,9 @@ def draw(n: int, step: int, *, like: Tensor) -> Tensor:
 def sketched(
     basis: Tensor, values: Tensor, lost: Tensor, gradient: Tensor, *, keep: float, step: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Update a low-rank sketch of the decayed sum of G G' with one more gradient G.
+    """Return (basis (m, k), eigenvalues (k,), error bound ()) of a low-rank sketch of keep M + (1 - keep) G G'.
+
+    M is the decayed sum of G G' over earlier gradients, given by its sketch. The arguments are not changed.
 
     Return the new basis (m, k), eigenvalues (k,) and error bound (), of keep M + (1 - keep) G G'. The arguments are not
     changed.

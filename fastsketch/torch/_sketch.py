@@ -90,7 +90,7 @@ def direction(
 
 
 def _append(state: TensorSketch, small: SmallSpace, *, g: Tensor, square: float) -> Floats:
-    """Append the part of a gradient outside the sketch's span as a new row. Return the rows times the gradient.
+    """Append the part of a gradient outside the sketch's span as a new row; return the rows times the gradient.
 
     `state` and `small` are changed in place; `small` also gets y = V'g. Nothing is appended if that part is negligible,
     or the sketch is full.
@@ -136,7 +136,7 @@ def _large(x: Floats, rows: Tensor) -> Tensor:
 
 
 def _rebase(state: TensorSketch, small: SmallSpace) -> None:
-    """Replace the stored rows of the sketch by its orthonormal directions, in place."""
+    """Replace the stored rows of the sketch by its orthonormal directions, in place: `state` and `small` change."""
     rows, rank, n = state["rows"], small.rank, small.n_rows
     state["gram"].numpy()[:n, :n] = _small(rows[:n] @ rows[:n].T)
     small.polish()

@@ -158,7 +158,7 @@ class SketchedSOAP(GuardedOptimizer):
         as_integer(group["every"], "every", 1, MOST_SIZE)
 
     def facts(self) -> list[TensorFacts]:
-        """Return a summary of each parameter's state: kind, bytes and the error bounds of its sketches.
+        """Return a list of dicts that describe each parameter's state: kind, bytes, error bounds of its sketches.
 
         Returns
         -------
@@ -210,7 +210,7 @@ class SketchedSOAP(GuardedOptimizer):
                 raise ValueError(f"{where} must have orthonormal columns")
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
-        """Convert a gradient to the dtype of the state.
+        """Return a gradient in the dtype of the optimizer's state, negated with maximize=True.
 
         RuntimeError if the parameter's shape or dtype has changed.
         """
@@ -248,7 +248,7 @@ class SketchedSOAP(GuardedOptimizer):
 
 
 def _is_long(group: dict[str, Any], p: Tensor) -> bool:
-    """Return True if a parameter may be sketched: both sides of its matrix are longer than rank + EXTRA."""
+    """Return True if a parameter may be sketched: its matrix has more than rank + EXTRA rows and columns."""
     if p.ndim < 2 or p.numel() == 0 or group["sketched"] is False:
         return False
     return min(len(p), p.numel() // len(p)) > group["rank"] + EXTRA
@@ -267,7 +267,7 @@ def _is_even(g: Tensor) -> bool:
 
 
 def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor, eps: float) -> Tensor:
-    """Compute Adam's step for learning rate 1, after updating the mean squares in place with a gradient."""
+    """Update Adam's mean squares in place with a gradient, and return Adam's step for learning rate 1."""
     beta1, beta2 = group["betas"]
     t = state["step"]
     squares = cast(Tensor, state["squares"])
@@ -280,7 +280,7 @@ def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Ten
 
 
 def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
-    """Update the sketches of both sides with a gradient, and transform Adam's mean squares to the new bases.
+    """Update the sketches of rows and columns with a gradient, and transform Adam's mean squares to the new bases.
 
     `state` is changed in place.
 
@@ -300,7 +300,7 @@ def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
 
 
 def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor, eps: float) -> Tensor:
-    """Compute Adam's step in the directions of both sketches and in the elements of the remainder.
+    """Return Adam's step for a gradient, computed along the sketched directions and elementwise for the remainder.
 
     The mean squares in `state` are updated.
     """
@@ -319,7 +319,7 @@ def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor, eps: float
 
 
 def _parts(g: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Transform a gradient matrix to the bases of both sides. Return its blocks as one matrix (k + m, k + n).
+    """Return a gradient (m, n) in the bases u (m, k) and v (n, k), with remainders, as one matrix (k + m, k + n).
 
     They are [[U'G V, remainder of U'G], [remainder of G V, remainder of G]], where remainders are orthogonal to V or U.
     """
