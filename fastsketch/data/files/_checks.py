@@ -122,7 +122,7 @@ def as_figure(value: Any, name: str) -> float:
 
 
 def text_arrays(texts: Iterable[str], name: str, ends: str, errors: str = "strict") -> dict[str, NDArray[Any]]:
-    """Encode strings as two arrays: their concatenated UTF-8 bytes, and the end of each string in these bytes."""
+    """Encode strings as {name: array of their concatenated UTF-8 bytes, ends: array of the end of each string}."""
     coded = [text.encode(errors=errors) for text in texts]
     lengths = np.array(list(map(len, coded)), np.int64)
     return {name: np.frombuffer(b"".join(coded), np.uint8), ends: np.cumsum(lengths, dtype=np.int64)}

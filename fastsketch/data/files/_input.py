@@ -205,7 +205,7 @@ class InputFile:
 
     @contextlib.contextmanager
     def _errors(self) -> Generator[None]:
-        """Convert errors of reading and decompression in this block to SourceError."""
+        """Convert errors of reading and decompression that a ``with`` block raises to SourceError."""
         try:
             yield
         except OSError as error:

@@ -78,7 +78,7 @@ def _check(headers: Mapping[str, Header], arrays: Mapping[str, Any], length: int
 
 
 def _member(archive: zipfile.ZipFile, name: str, length: int) -> Header:
-    """Read the header of an array in the archive.
+    """Return the header of the array called `name` in an .npz archive.
 
     Raise ValueError if it states more bytes than the archive can hold.
     """

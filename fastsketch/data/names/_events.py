@@ -44,7 +44,7 @@ def read_events(
     *,
     columns: ColumnNames | None = None,
 ) -> EventColumns:
-    """Read users, items and values from a file or data frame of events; ids in text are strings.
+    """Return the users, items and values of a file or data frame of events as EventColumns; ids in text are strings.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def read_events(
 
 
 def extract_events(table: Table, columns: ColumnNames | None = None) -> EventColumns:
-    """Read the columns of users, items and values from an open table.
+    """Return the users, items and values of an open table as EventColumns.
 
     These are `columns`, or those that ``choose_event_columns`` chooses.
     """
@@ -144,7 +144,7 @@ def are_times(values: NDArray[Any]) -> bool:
 
 
 def _read_columns(table: CsvTable, user: int, item: int, value: int | None) -> EventColumns:
-    """Read the columns of users, items and, unless `value` is None, values from an open csv table.
+    """Read a csv table to its end, and return its users, items and, unless `value` is None, values as EventColumns.
 
     Raise SourceError at a missing id or value. Ids such as "NA", which may stand for missing ones, cause a warning.
     """

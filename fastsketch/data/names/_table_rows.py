@@ -216,7 +216,7 @@ class TableRows:
 
     @contextmanager
     def _reading(self) -> Generator[Table]:
-        """Open the table and yield it.
+        """Open the table for a ``with`` block, and yield it.
 
         Raise SourceError if standard input has been read before, or if the header of the file has changed.
         """

@@ -44,7 +44,7 @@ def open_object(x: Any, options: Options) -> Source:
 
 
 def _open_matrix(rows: Any, options: Options) -> Source:
-    """Open a matrix in memory or a lazy one: a CSC matrix is converted to CSR by blocks of rows."""
+    """Return a source of a matrix in memory or a lazy matrix; a CSC matrix is converted to CSR by blocks of rows."""
     if getattr(rows, "format", None) == "csc":
         return SlicedSource(rows, name="the AnnData object", step=-(-rows.shape[0] // CSC_BLOCKS) or 1)
     if (name := opener_of_object(rows)) is not None:  # a Dask or Zarr array

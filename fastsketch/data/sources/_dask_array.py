@@ -52,7 +52,7 @@ class DaskSource(RowSource):
         return self.varied(_x=some, _scheduler="synchronous", n_rows=n_rows, size=n_rows, first_row=first_row)
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split the array into sources of consecutive blocks, about n_bytes each.
+        """Return a list of sources of consecutive blocks of the array, about n_bytes each.
 
         With `multiple` > 1, or if a block is too large, parts are ranges of rows instead.
         """

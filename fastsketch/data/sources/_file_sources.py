@@ -13,7 +13,7 @@ from fastsketch.data.sources._source import RowSource
 
 @contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Convert an OSError raised in this block to a SourceError that names the file."""
+    """Convert an OSError that a ``with`` block raises to a SourceError that names the file."""
     try:
         yield
     except OSError as error:

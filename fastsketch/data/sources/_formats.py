@@ -76,7 +76,9 @@ Test = Callable[[Any], bool]
 
 
 def known_as(module: str, *names: str) -> Test:
-    """Return a test whether an object is an instance of a class in `names` of a module, without importing it."""
+    """Return a function that tests whether an object is an instance of a class in `names` of a module.
+    The module is not imported.
+    """
 
     def test(x: Any) -> bool:
         return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)

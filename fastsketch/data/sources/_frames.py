@@ -48,7 +48,7 @@ class Frames:
         raise NotImplementedError
 
     def checked_rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
-        """Return rows [start, stop) of the given columns as a polars data frame.
+        """Return rows [start, stop) of the given columns as a polars data frame, after checking their number.
 
         Raise SourceError if the table has fewer rows than it states.
         """

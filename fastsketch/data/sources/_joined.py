@@ -137,7 +137,7 @@ class Concatenated(Source):
         return Concatenated([picked(source, columns) for source in self.sources])
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split the rows into consecutive sources of about n_bytes each, for the parts of a job.
+        """Split the rows into consecutive sources of about n_bytes each, for a parallel job, and return them as a list.
 
         If all sources know their numbers of rows, a part is a range of rows and may span several sources. Otherwise
         each source is split, and consecutive small parts are concatenated.

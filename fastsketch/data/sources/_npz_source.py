@@ -69,7 +69,7 @@ class _Last:
         self._kept: Any = None  # a strong reference, in workers only
 
     def get(self, key: tuple[Any, ...], load: Callable[[], Any], *, keep: bool) -> Any:
-        """Return the matrix with this key. If another one is cached, `load` reads it first.
+        """Return the matrix with the key `key` from the cache; if another one is cached, `load` reads the matrix first.
 
         With keep=True the cache holds the matrix even if nothing else refers to it.
         """

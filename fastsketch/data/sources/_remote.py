@@ -60,7 +60,7 @@ class RemotePath:
 
 @contextmanager
 def _as_system_error() -> Generator[None]:
-    """Convert exceptions of an object store to OSError, so that sources can name the file in their message."""
+    """Convert exceptions of an object store in a ``with`` block to OSError, which sources report with the file name."""
     try:
         yield
     except (OSError, ImportError):

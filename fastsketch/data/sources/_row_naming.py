@@ -9,7 +9,7 @@ from fastsketch.data.sources._source import Source
 
 @contextlib.contextmanager
 def naming(source: Source, start_row: int) -> Generator[None]:
-    """Replace row numbers in errors of a model by the file, the row and, for text, the line in the source.
+    """Replace row numbers in the errors that a ``with`` block raises by the file, the row and, for text, the line.
 
     Parameters
     ----------

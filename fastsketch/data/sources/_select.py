@@ -55,9 +55,7 @@ class Derived(Source):
         self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
-        """Return a source that transforms the rows of another source in the same way. It is used for parts of the
-        original source.
-        """
+        """Return a source that transforms the rows of `source`, a part of the original one, as this one does."""
         raise NotImplementedError
 
     def made(self, rows: Any, first: int) -> Any:
@@ -84,7 +82,7 @@ class Derived(Source):
         return self._of
 
     def each(self) -> list[Source]:
-        """Return the list of sources that the original source concatenates, each transformed in the same way."""
+        """Return the list of sources that the original source concatenates, each with this object's transformation."""
         return [self.like(source) for source in self._of.each()]
 
     @property
@@ -97,7 +95,7 @@ class Derived(Source):
         return self.like(self._of.between(start, stop))
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split the source into consecutive sources. Each transforms about n_bytes of original rows."""
+        """Return a list of consecutive sources that each transform about n_bytes of the original source's rows."""
         return [self.like(part) for part in self._of.parts(n_bytes, multiple=multiple)]
 
     def identity(self) -> dict[str, Any]:

@@ -180,7 +180,7 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
-        """Split the source into consecutive sources of about n_bytes each.
+        """Split the source into consecutive sources of about n_bytes each, and return them as a list.
 
         All but the last have a multiple of `multiple` rows, if the source knows its number of rows. The split depends
         only on the data and on the two arguments. A source that cannot be split returns itself, or longer parts.
@@ -203,7 +203,7 @@ class Source(ABC):
         return None
 
     def varied(self, **fields: Any) -> Self:
-        """Return a copy of the source with some attributes replaced.
+        """Return a shallow copy of the source whose attributes in `fields` have new values.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Source(ABC):
             self._begun = True
 
     def place(self, row: int) -> Place:
-        """Return the file, row and line of a row that is counted from 0 within this source."""
+        """Return the file name, row number and line of row `row` of this source as a ``Place``; rows count from 0."""
         return Place(self.name, self.first_row + row, None)
 
     def where(self, row: int) -> str:

@@ -289,8 +289,8 @@ class StoredSource(FileSource):
             first += n
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split into consecutive sources of about n_bytes each; a dense array is split at the ends of its storage
-        chunks.
+        """Split the matrix into consecutive sources of about n_bytes each, and return them as a list.
+        A dense array is split at the ends of its storage chunks.
         """
         if self.sparse:
             return super().parts(n_bytes, multiple=multiple)

@@ -53,7 +53,7 @@ class SvmlightSource(TextSource):
             raise SourceError(f"{path} holds no features")
 
     def _count_features(self) -> int:
-        """Count the columns of svmlight text, as far as possible without parsing its values.
+        """Return the number of columns of a file of svmlight text, read from the last index of each line.
 
         Indices ascend, so the last index of each line is the largest. The first block is parsed, so that a file of
         another format is refused at once; so is a block in which feature 0 seems to occur in a one-based file.

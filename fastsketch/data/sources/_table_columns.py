@@ -21,7 +21,7 @@ CHOOSE = "columns='numeric' (--columns numeric) leaves them out, columns= (--col
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which columns of a table are read as rows of numbers, with their widths and dtype.
+    """The columns of a table that are read as rows of numbers, with their widths and dtype.
 
     Attributes
     ----------

@@ -76,7 +76,7 @@ class TableText(TextSource):
         return part
 
     def _of_numbers(self, rows: list[list[str]], *, leave_out: bool) -> list[int]:
-        """Detect which columns hold numbers; return these if `leave_out` is true, otherwise all columns.
+        """Return the positions of the columns that hold numbers if `leave_out` is true, otherwise those of all columns.
 
         A warning names the columns that are left out. If a column is empty in the first lines, its first cells that are
         not missing decide. The positions and texts of cells that are not numbers are stored for a later error.
@@ -148,7 +148,9 @@ class TableText(TextSource):
         return out
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split into byte ranges of about n_bytes of text; the text stays whole if quoted cells may hold line ends."""
+        """Return a list of sources of byte ranges of about n_bytes each.
+        It has one source of all the text if quoted cells may hold line ends.
+        """
         if self._csv.dialect.multiline:
             return [self]
         return super().parts(max(n_bytes, self._csv.header_bytes), multiple=multiple)

@@ -85,7 +85,9 @@ class TextSource(FileSource):
         raise NotImplementedError
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """Split the file into byte ranges of about n_bytes that end at line ends. Compressed text is not split."""
+        """Split the file into byte ranges of about n_bytes that end at line ends, and return a list of their sources.
+        Compressed text is not split.
+        """
         if not self.repeatable or self.size <= n_bytes:
             return [self]
         self.check_unchanged()
