@@ -50,8 +50,7 @@ class Entry(NamedTuple):
         return self._replace(crc32=zlib.crc32(content, zlib.crc32(repr(self[:-1]).encode())))
 
     def covers(self, other: "Entry") -> bool:
-        """Return True if this saved model makes another one of the same pass superfluous, because it has learned all
-        rows of the other.
+        """Return True if this saved model has learned all rows of `other`, which is then superfluous.
 
         Of two files of the same node of the merge tree, the one with more rows covers the other.
         """
@@ -83,8 +82,8 @@ class Checkpoint(JobFolder):
             raise
 
     def read_nodes(self, pass_number: int, check: Callable[[Entry, Any], object]) -> list[tuple[Entry, bytes]]:
-        """Read the saved models of a pass, without those that a larger one makes superfluous, in the order of their
-        rows.
+        """Return the saved models of a pass as a list of (Entry, bytes of the model), in the order of their rows.
+        Models of which all rows are in a larger one are left out.
 
         A file that cannot be used is skipped with a warning. `check` is called with an entry and its model. It raises
         StateError unless the model fits the job.
@@ -126,7 +125,7 @@ class Checkpoint(JobFolder):
                 (self.path / other.file).unlink(missing_ok=True)
 
     def describe_finished(self) -> str:
-        """Describe the saved rows and how to resume, for an error message; return "" if nothing is saved."""
+        """Return a text on how many rows are saved and how to resume, for an error message; "" if nothing is saved."""
         largest: list[Entry] = []
         for entry in list_entries(self.path):
             if not any(other.covers(entry) for other in largest):

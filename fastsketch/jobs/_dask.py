@@ -48,7 +48,7 @@ class _Copy(NamedTuple):
 
 
 class _Dependencies(NamedTuple):
-    """A placeholder in a task's arguments for the results [first, stop) of other tasks."""
+    """Placeholder in a task's arguments that stands for the results [first, stop) of other tasks."""
 
     first: int
     stop: int
@@ -56,7 +56,7 @@ class _Dependencies(NamedTuple):
 
 
 def _perform(function: Callable[..., Any], args: Sequence[Any], *results: Any) -> Any:
-    """Run a task on a Dask worker with one BLAS thread.
+    """Call ``function(*args)`` on a Dask worker with one BLAS thread, and return its result.
 
     Placeholders in the arguments are first replaced by shared models and by results of other tasks.
     """
@@ -166,7 +166,7 @@ class Cluster(Engine):
             )
 
     def max_submitted(self, n_remaining: int) -> int:
-        """Return how many tasks to keep submitted to the cluster. `n_remaining` tasks have not been submitted yet.
+        """Return how many tasks to keep submitted to the cluster, given that `n_remaining` are not submitted yet.
 
         A second task waits on each worker, but not at the end of a job, when another worker may be free first.
         """
@@ -177,8 +177,7 @@ class Cluster(Engine):
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def share(self, value: Any) -> Any:
-        """Prepare a value that many tasks take as an argument, so that it is sent only once. Return a substitute to
-        pass to ``submit``.
+        """Return a substitute, to pass to ``submit``, for an argument of many tasks, which is sent only once.
 
         Each worker receives the value only once. A short value is pickled and sent with the tasks; a long one becomes
         the result of a task, on which the others depend.

@@ -70,10 +70,9 @@ class Engine:
         raise NotImplementedError
 
     def share(self, value: Any) -> Any:
-        """Prepare a value that many tasks take as an argument, so that it is sent to each process once. Return a
-        substitute to pass to ``submit``.
+        """Return a substitute, to pass to ``submit``, for an argument of many tasks, so that it is sent only once.
 
-        Each worker receives the value only once. Tasks get the value itself.
+        Each process receives the value once. Tasks get the value itself.
         """
         return value
 
@@ -156,7 +155,7 @@ class Threads(Engine):
             self._limit.__exit__(None, None, None)
 
     def _stop(self, _: int = 0) -> None:
-        """Raise TaskStopped in a task if the engine has been closed. Tasks call it as they report progress."""
+        """Raise TaskStopped if the engine has been closed; tasks call this when they report progress."""
         if self._stopped:
             raise TaskStopped
 
@@ -227,7 +226,8 @@ class Processes(Threads):
             return self._thread_local.worker
 
     def share(self, value: Any) -> Any:
-        """Serialise a value that many tasks take as an argument; each process receives it only once.
+        """Return a substitute, to pass to ``submit``, for an argument of many tasks: its pickle.
+        Each process receives it only once.
 
         Raise the error of pickle if the value cannot be pickled.
         """

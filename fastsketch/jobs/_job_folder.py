@@ -35,7 +35,7 @@ class JobFolder(ABC):
 
     @abstractmethod
     def describe_finished(self) -> str:
-        """Describe the finished parts and how to resume, for an error message; return "" if no part is finished."""
+        """Return a text that says which parts are finished and how to resume, for an error message; "" if none is."""
 
     @contextlib.contextmanager
     def opened(self, job: Identity, *, resume: bool) -> Generator[Self]:

@@ -82,7 +82,7 @@ def can_resume(folder: Path, result: Path | None = None) -> bool:
 
 # -- descriptions ------------------------------------------------------------------------------------------------------
 def as_json(value: Any) -> Any:
-    """Return a value as it would be after being written to JSON and read again; tuples become lists."""
+    """Return a value as JSON would give it back after it was written and read: tuples become lists."""
     return json.loads(json.dumps(value))
 
 
@@ -99,7 +99,7 @@ def check_unchanged(source: Source, earlier_identity: Identity) -> None:
 
 
 def describe_differences(current: Any, stored: Any, name: str = "job", path: str | None = None) -> list[str]:
-    """Describe each difference between two JSON values by a phrase; file paths are not compared.
+    """Return a list of phrases, one for each difference between two JSON values; file paths are not compared.
 
     Parameters
     ----------

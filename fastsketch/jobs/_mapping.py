@@ -228,12 +228,14 @@ def write_results(
 
 
 def _progress_node(number: int, rows: int) -> JobNode:
-    """Return a finished part as a JobNode without a model, for the progress reporter."""
+    """Return a JobNode without a model that stands for a finished part of `rows` rows, for the progress reporter."""
     return JobNode(None, rows, number, number, {})
 
 
 def _share_function(engine: Engine, method: Method) -> Any:
-    """Send a function to the workers of an engine, and return its substitute. TypeError if pickle fails."""
+    """Send a function to the workers of an engine, and return the substitute to pass to tasks.
+    TypeError if it cannot be pickled.
+    """
     try:
         return engine.share(method)
     except Exception as error:
@@ -280,7 +282,7 @@ def _ignore_name_warning(part: Source) -> None:
 
 
 def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
-    """Apply a function to the first rows of a part. Return names, dtypes and shapes of the results as a Spec.
+    """Return names, dtypes and shapes of a function's results, as a Spec, by applying it to the first rows of a part.
 
     Return None if the part has no rows.
     """
@@ -290,7 +292,7 @@ def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
 
 
 def _spec_of_empty_result(method: Method, name: str, source: Source) -> Spec:
-    """Call a function on an array without rows. Return names, dtypes and shapes of its results as a Spec."""
+    """Return names, dtypes and shapes of a function's results, as a Spec, by applying it to an array without rows."""
     no_rows: Any = np.empty((0, source.n_features), source.dtype or np.float64)
     try:
         return spec_of(as_fields(method(no_rows), 0, name))
@@ -332,7 +334,7 @@ def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
 
 # -- the function ------------------------------------------------------------------------------------------------------
 def bind_to_encoder(method: Method) -> Method:
-    """Replace ``model.encode`` by the ``encode`` method of the model's encoder.
+    """Return the encoder's ``encode`` method for the method ``model.encode``, and other functions unchanged.
 
     Workers then need not derive the encoder from the model. Other functions are returned unchanged.
     """

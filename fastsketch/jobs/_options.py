@@ -48,7 +48,7 @@ class Job(NamedTuple):
     def engine_for(
         self, parts: Sequence[Source], model_bytes: Callable[[], int], listener: Callable[[int], None]
     ) -> Engine:
-        """Create the engine that is to process the given parts.
+        """Return a new engine, of the kind that these options select, that is to process the given parts.
 
         If there is one worker, or if rows cannot be read again, tasks run in this thread and call `listener` with
         numbers of rows. `model_bytes` returns the memory of a worker for models.

@@ -135,7 +135,7 @@ def npy_header(spec: Spec, n: int) -> bytes:
 
 @contextlib.contextmanager
 def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Open the .npy file of one part, and yield a function that appends results to it."""
+    """Create the .npy file of one part for a ``with`` block, and yield a function that appends results to it."""
     n_rows, header = 0, npy_header(spec, 0)
     with replacing(path, follow_links=False) as file:
         file.write(header)
@@ -179,7 +179,9 @@ def format_cell(value: Any) -> str:
 
 @contextlib.contextmanager
 def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Open the csv file of one part, which has no header, and yield a function that appends results to it."""
+    """Create the csv file of one part for a ``with`` block, and yield a function that appends results to it.
+    The file has no header.
+    """
     if any(len(shape) > 1 for shape in spec.shapes):
         raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
     with replacing(path, follow_links=False) as file:
@@ -226,7 +228,7 @@ class Csv(Sink):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
-    """Open the Parquet file of one part, and yield a function that appends results to it."""
+    """Create the Parquet file of one part for a ``with`` block, and yield a function that appends results to it."""
     pa, pq = import_pyarrow()
     schema = _schema(pa, spec, method)
     with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:
@@ -248,7 +250,7 @@ def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
 
 def _schema(pa: Any, spec: Spec, method: Method) -> Any:
-    """Return the Arrow schema of the table of a function's results."""
+    """Return the Arrow schema of a table that holds a function's results: one field for each column."""
     empty_arrays = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
     names = [head for names in column_names(method, spec) for head in names]
     kinds = [column.type for array in empty_arrays.values() for column in _as_columns(pa, array)]

@@ -120,7 +120,7 @@ class PartialOutput(JobFolder):
         return sum(lengths)
 
     def describe_finished(self) -> str:
-        """Describe the finished parts and how to resume, for an error message; return "" if no part is finished."""
+        """Return a text that says which parts are finished and how to resume, for an error message; "" if none is."""
         n = len(self._lengths) if self._resumable else 0
         words = f"part{'s are' if n > 1 else ' is'} in {self.path}: the same job with resume continues from there"
         return f"{n} {words}" if n else ""

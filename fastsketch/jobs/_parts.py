@@ -58,8 +58,9 @@ class PartStart(NamedTuple):
 
 
 def plan_part_models(template: Any, parts: Sequence[Source]) -> Sequence[PartStart | None]:
-    """Return for each part of the rows how its empty model is created. The result is [None] for a single part, which is
-    learned by a copy of the template.
+    """Return a list with, for each part of the rows, a PartStart that says how its empty model is created.
+
+    The list is [None] for a single part, which is learned by a copy of the template.
 
     If the model can determine at which block of rows each part starts, the merged model equals that of one pass.
     """

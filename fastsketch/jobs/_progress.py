@@ -164,7 +164,7 @@ class Reporter:
         self._report()
 
     def _store_node(self, node: JobNode) -> None:
-        """Store the counts of a finished model, replacing those of models that were merged into it."""
+        """Store the numbers of rows and parts of a finished model, and drop those of models merged into it."""
         uncovered = [
             other for other in self._nodes.values() if not node.first <= other.first <= other.last <= node.last
         ]

@@ -234,7 +234,7 @@ class Learning:
         return model
 
     def _identity(self, source: Identity) -> Identity:
-        """Return the description of the job for its manifest; `source` is the identity of the rows."""
+        """Return a dict that describes the job for its manifest; `source` is the dict that identifies the rows."""
         return {
             "kind": type(self.template).__name__,
             **as_json(self.command.switches),
@@ -305,7 +305,7 @@ class Learning:
     def _read_saved_nodes(
         self, tree: Tree[JobNode], checkpoint: Checkpoint, template: Any, number: int, *, in_process: bool
     ) -> list[tuple[Span, JobNode]]:
-        """Read the models of a pass that the checkpoint holds, with their positions in the merge tree.
+        """Return a list of pairs (position in the merge tree, model) of the checkpoint's models of a pass.
 
         The models are loaded if `in_process`, and kept as bytes otherwise.
         """

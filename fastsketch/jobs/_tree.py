@@ -42,8 +42,9 @@ class Tree(Generic[Node]):
         self.root: Node | None = None
 
     def span(self, level: int, position: int) -> Span:
-        """Return the Span of the node at a position of a level: the leaves below it. ValueError if there is no such
-        node.
+        """Return the Span of a node: its leaves, given its level above the leaves and its position in that level.
+
+        ValueError if there is no such node.
         """
         if not (0 <= level < len(self._widths) and 0 <= position < self._widths[level]):
             raise ValueError(f"there is no node {position} on level {level} of a tree over {self.n_leaves} parts")
@@ -51,8 +52,8 @@ class Tree(Generic[Node]):
         return Span(level, position, position * n_leaves_each, min((position + 1) * n_leaves_each, self.n_leaves) - 1)
 
     def add(self, span: Span, node: Node) -> tuple[Span, list[Node]] | None:
-        """Add a finished node. If all its siblings are finished too, return (Span of the parent, nodes to merge),
-        otherwise None.
+        """Add a finished node, and return (Span of the parent, nodes to merge) once all its siblings are finished.
+        Return None before.
 
         The nodes are returned in their order and removed from the tree. A node without a parent becomes ``root``.
         """
@@ -107,8 +108,7 @@ def reduce_tree(
     finished_nodes: Iterable[tuple[Span, Node]] = (),
     on_finished: Callable[[Span, Any], Node] = lambda _, result: result,
 ) -> Node:
-    """Compute the leaves of a merge tree on an engine, and merge neighbours as soon as they are finished. Return the
-    result at the root, which covers all leaves.
+    """Compute the leaves of a merge tree on an engine, merge them as they finish, and return the root's result.
 
     Parameters
     ----------

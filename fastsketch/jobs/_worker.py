@@ -58,7 +58,7 @@ class Shared:
 
 
 class _SharedReference:
-    """A shared argument inside a message to a worker process, where it is unpickled as the original value."""
+    """Stand-in for a shared argument in a message to a worker process, where it is unpickled as the original value."""
 
     def __init__(self, name: str, content: bytes | None) -> None:
         self._arguments = name, content
@@ -144,7 +144,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _no_ctrl_c() -> Generator[None]:
-    """Block SIGINT (Ctrl-C) in processes that are started in this block.
+    """Block SIGINT (Ctrl-C) in processes that are started inside a ``with`` block.
 
     A terminal sends the signal to all processes, and the parent decides what to do.
     """
