@@ -120,8 +120,7 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
 
 @contextlib.contextmanager
 def state_being_read(name: str) -> Generator[None]:
-    """Limit how deeply state files may be nested in each other: a context manager that raises StateError inside too
-    many others.
+    """Limit, inside a ``with`` block, how deeply state files are nested in each other: StateError beyond MAX_DEPTH.
 
     A model may contain the states of others, as a window or an estimator does, but these contain no further ones. A
     file with deeper nesting would take many times its size of memory before it is refused.
@@ -171,9 +170,9 @@ def received(
     arrays: dict[str, NDArray[Any]],
     feature_names: Any,
 ) -> Any:
-    """Rebuild a model from the parts into which ``pickle`` has taken it apart. StateError if they are inconsistent.
+    """Return a model that ``pickle`` restores, rebuilt from its parameters, notes, learned state and arrays.
 
-    ``__reduce__`` has taken it apart, perhaps in another process.
+    ``__reduce__`` has taken the model apart, perhaps in another process. StateError if the parts are inconsistent.
     """
     # copies: unpickled arrays may be read-only, or share memory with another model
     copies = {name: np.array(array) for name, array in arrays.items()}

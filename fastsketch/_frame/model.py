@@ -135,7 +135,10 @@ class Model(Parametrized, abstract=True):
         """
 
     def _keep_in_memory(self, other: Any) -> None:
-        """Copy those attributes to another model that state files do not store (default: none). ``copy`` calls this."""
+        """Copy to another model those attributes that state files do not store; by default there are none.
+
+        ``copy`` calls this.
+        """
 
     def _facts(self) -> dict[str, Any]:
         """Return further entries for the summary that ``facts`` returns, as a dict (default: none)."""
@@ -443,9 +446,7 @@ class MergeableModel(Model, abstract=True):
         raise NotImplementedError
 
     def _joins_columns(self, other: Any) -> bool:
-        """Return True if a model with other columns may be merged, because this kind of model matches columns by
-        name.
-        """
+        """Return True if a model with other columns may be merged into this one, which then matches columns by name."""
         return False
 
     def _must_agree(self) -> dict[str, Any]:
@@ -518,11 +519,10 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned separately and merged ---------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return the block number at which each piece of a stream starts, if separate models of the pieces merge to
-        exactly the model of one pass. Return None if they do not (default).
+        """Return the numbers of the first blocks of consecutive pieces of a stream, or None (default).
 
-        Merged exactly means bitwise identical to one pass over the stream. The default is None: this kind of model
-        cannot. `lengths` are the numbers of rows of consecutive pieces.
+        With these numbers, models of the pieces merge to a model that is bitwise identical to that of one pass. None
+        means that this kind of model has no such blocks. `lengths` are the numbers of rows of the pieces.
         """
         return None
 
@@ -546,8 +546,7 @@ class MergeableModel(Model, abstract=True):
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _passes_again(self, passes: int) -> Generator[Any, Any, Any]:
-        """Improve the model in at most `passes` further passes. This is a generator: it yields a model for each pass,
-        is sent it back after it has learned all rows, and returns the result.
+        """Improve the model in at most `passes` further passes over the rows, as a generator that returns the result.
 
         It yields a model for every pass. The caller lets that model learn all rows, and sends it back.
         """

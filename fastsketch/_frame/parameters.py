@@ -77,7 +77,7 @@ def _refuse_change(name: str, instance: Any, value: Any) -> None:
 
 
 def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True) -> Any:
-    """Declare a constructor argument of a model that is validated by a given function.
+    """Return a Parameter: the declaration of a constructor argument that a given function validates.
 
     check(value, name) returns the value to store, or raises.
 
@@ -89,7 +89,7 @@ def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None
 def integer(
     *, default: Any = REQUIRED, at_least: int = 0, below: int = 1 << 62, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """Declare an integer argument of a model's constructor, in [at_least, below)."""
+    """Return a Parameter: the declaration of an integer constructor argument in [at_least, below)."""
     return Parameter(partial(as_integer, minimum=at_least, below=below), default, not kw_only, not init)
 
 
@@ -102,7 +102,7 @@ def real(
     high_open: bool = False,
     kw_only: bool = True,
 ) -> Any:
-    """Declare a float argument of a model's constructor, in [low, high].
+    """Return a Parameter: the declaration of a float constructor argument in [low, high].
 
     `low_open` and `high_open` exclude the ends.
     """
@@ -111,7 +111,7 @@ def real(
 
 
 def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bool = True) -> Any:
-    """Declare a constructor argument with several allowed strings, perhaps including None."""
+    """Return a Parameter: the declaration of a constructor argument that is one of several strings, or perhaps None."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
@@ -121,17 +121,17 @@ def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bo
 
 
 def flag(*, default: Any = REQUIRED) -> Any:
-    """Declare a boolean argument of a model's constructor."""
+    """Return a Parameter: the declaration of a boolean constructor argument."""
     return Parameter(as_flag, default)
 
 
 def seed(*, default: Any = 0) -> Any:
-    """Declare a random seed as a constructor argument: an integer in [0, 2**64)."""
+    """Return a Parameter: the declaration of a constructor argument that is a random seed, an integer in [0, 2**64)."""
     return Parameter(as_seed, default)
 
 
 def float_dtype(*, default: Any = None) -> Any:
-    """Declare a dtype as a constructor argument: float32, float64, or None for the dtype of the first batch."""
+    """Return a Parameter: the declaration of a dtype argument, float32, float64, or None for that of the first rows."""
     return Parameter(as_dtype, default)
 
 
