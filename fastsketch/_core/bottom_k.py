@@ -71,8 +71,8 @@ class BottomK:
         return self._n_stored
 
     def indices_that_may_enter(self, priority: Priorities) -> NDArray[np.intp]:
-        """Return the indices of those new rows whose priorities (n,) are small enough for the sample. Callers copy only
-        these rows.
+        """Return the indices of those new rows whose priorities (n,) are small enough to enter the sample.
+        The caller then copies only these rows.
         """
         candidates = np.arange(len(priority)) if self._limit is None else np.flatnonzero(priority < self._limit)
         if len(candidates) > self._size > 0:
@@ -154,9 +154,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yield the same rows in pieces of about COPIED_ROWS rows, in the same order, so that none is very small or
-    large.
-    """
+    """Yield the rows of `pieces` again, in the same order, in pieces of about COPIED_ROWS rows each."""
     group: list[Piece] = []
     n = 0
     for piece in pieces:
