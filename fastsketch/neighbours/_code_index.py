@@ -135,8 +135,8 @@ class _Contents(NamedTuple):
             )
 
     def assign_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
-        """Determine the internal ids of n new rows: validate the ids that the user gives, or choose the next integers.
-        Return (contents, internal ids). Nothing is stored yet.
+        """Return (contents, internal ids) for n new rows, whose ids the user gives or which get the next integers.
+        Nothing is stored yet.
 
         Strings are added to the names of the returned contents; for integers these contents are `self`.
         """
@@ -263,7 +263,7 @@ class CodeIndex:
         self._initialise(encoder, rows, metric, encoder.feature_names)
 
     def _initialise(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
-        """Set all attributes of a new index that has no rows. ``__init__`` and ``load`` share this code."""
+        """Set all attributes of a new index without rows, from the encoder, the stored dtype, the metric and names."""
         self._encoder, self._rows, self._metric, self._feature_names = encoder, rows, metric, feature_names
         # float16 ranges from 6e-8 to 65,504: rows are stored in units of the encoder, a power of two
         self._scale = encoder.length if rows == "float16" else 1.0
@@ -631,8 +631,8 @@ class CodeIndex:
         )
 
     def _rows_reader(self, contents: _Contents, source: Any) -> Any:
-        """Return a function that maps ascending positions to the original rows there, with which a search rescores
-        candidates.
+        """Return a function that takes ascending positions of the index and returns the original rows stored there.
+        A search uses it to rank candidates by exact distances.
 
         It reads the stored rows if `source` is True, and otherwise the rows of `source` by their ids.
         """
@@ -927,8 +927,8 @@ def _empty_contents(encoder: Encoder, rows: str | None, metric: str) -> _Content
 
 
 def _allowed_mask(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
-    """Convert the argument `allow` of a search, ids or a mask, to a boolean mask over the rows of the index. None stays
-    None.
+    """Return a boolean mask over the rows of the index for the argument `allow` of a search, a list of ids or a mask.
+    None stays None.
     """
     if allow is None:
         return None

@@ -49,7 +49,7 @@ def faiss_index_with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64],
 
 
 def _refuse_add(*_: Any) -> None:
-    """Raise TypeError. This replaces the ``add`` method of a faiss index whose codes only fastsketch can compute."""
+    """Raise TypeError, in place of adding rows to a faiss index whose codes only fastsketch can compute."""
     raise TypeError("rows are added to the CodeIndex that this was made of: faiss would make other codes of them")
 
 
@@ -101,8 +101,7 @@ def pq_index(encoder: Encoder, codes: Codes, *, metric: str, n_lists: int | None
 
 
 def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Array, Array]:
-    """Describe an encoder as a faiss product quantizer: return an equivalent linear transform of rows and the
-    codebooks.
+    """Return (matrix, bias, centroids) of a faiss product quantizer that is equivalent to an encoder.
 
     They are matrix (m g, d), bias (m g,) and centroids (m, 16, g) for m subvectors of g coordinates.
     """
@@ -162,9 +161,7 @@ def _coarse_quantizer(faiss: Any, encoder: BookEncoder, transform: Any, codes: C
 
 
 def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any, codes: Codes) -> None:
-    """Append codes to a faiss index, in place. With inverted lists, each code goes to the list of the nearest
-    centroid.
-    """
+    """Append codes to a faiss index, in place; with inverted lists, each goes to the list of the nearest centroid."""
     codes = np.ascontiguousarray(codes)
     if not hasattr(inner, "invlists"):
         inner.add_sa_codes(codes)

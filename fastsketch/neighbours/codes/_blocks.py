@@ -29,7 +29,7 @@ class CodeRows:
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Return the shape of the array in which n codes are stored."""
+        """Return the shape of the array that stores n codes as its rows."""
         return n, layout.width
 
     @classmethod
@@ -46,9 +46,7 @@ class CodeRows:
 
     @property
     def in_blocks_of(self) -> int:
-        """Argument of the search kernels. It is -1, because these codes are the rows of an array and not stored in
-        blocks.
-        """
+        """Number that tells the search kernels how codes are stored: -1 means as the rows of an array."""
         return -1
 
     def prefix(self, n: int) -> Self:
@@ -85,12 +83,12 @@ class Blocks(CodeRows):
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Return the shape of the array in which n codes are stored."""
+        """Return the shape of the array that stores n codes in interleaved blocks."""
         return kernel.blocks_shape(n, layout)
 
     @property
     def in_blocks_of(self) -> int:
-        """Argument of the search kernels: the number of codes, which tells them that the codes are stored in blocks."""
+        """Number that tells the search kernels how codes are stored: the number of codes means in blocks."""
         return self.n
 
     def write(self, start: int, codes: Codes) -> None:

@@ -17,11 +17,9 @@ Estimate = Literal["euclidean", "inner_product"]
 
 
 class Tables(NamedTuple):
-    """Lookup tables of queries: estimates of the distance to a code are sums of table entries, one for each nibble (4
-    bits) of the code, plus a constant.
+    """Lookup tables of queries: a table entry for each 4-bit index of a code, whose sum gives an estimated distance.
 
-    Tables are float32 (m, n_tables, 16) and constants float64 (m,) for m queries.
-
+    Tables are float32 (m, n_tables, 16) and constants, which are added to the sums, float64 (m,) for m queries.
     Both are in units of ``Encoder.length``.
     """
 
@@ -30,8 +28,8 @@ class Tables(NamedTuple):
 
 
 class ScoreRule(NamedTuple):
-    """Formula by which a search ranks codes. It turns the sum of a code's table entries into a score; the smallest
-    scores are nearest.
+    """Coefficients of the score by which a search ranks codes, computed from the sum of a code's table entries.
+    The codes with the smallest scores are the nearest.
 
     The score is ((beta scale) t + alpha offset + constant) / divisor, where t is the sum of the table entries that the
     code selects, and scale and offset are those of the code.

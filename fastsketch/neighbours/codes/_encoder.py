@@ -101,12 +101,10 @@ class Encoder(CodeSearch, ABC):
 
     @abstractmethod
     def tables(self, queries: Any, metric: Estimate) -> Tables:
-        """Compute lookup tables of queries, from which distances or inner products are estimated.
+        """Return lookup tables (m, n_tables, 16) and constants (m,) of queries, from which distances are estimated.
 
-        Return tables T (m, n_tables, 16) and constants c (m,) of validated queries.
-
-        With t = sum over j of T[j, nibble j] of a code, the estimate of the squared distance is
-        c + offset - 2 scale t, that of the inner product c + scale t, both in units of ``length`` squared.
+        With t = sum over j of T[j, nibble j] of a code, the estimate of the squared distance is c + offset - 2 scale t,
+        that of the inner product c + scale t, both in units of ``length`` squared.
 
         Parameters
         ----------
@@ -148,7 +146,7 @@ class Encoder(CodeSearch, ABC):
         return digest.hexdigest()
 
     def _encoder_for(self, codes: Codes) -> Self:
-        """Return the encoder that belongs to these codes: this object, which accepts all codes of its width."""
+        """Return the encoder to use with the given codes, which is this object: it accepts all codes of its width."""
         return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:

@@ -200,7 +200,7 @@ def search_codes(
 
 
 def search_in_blocks(queries: Any, search_block: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
-    """Search for queries in blocks, so that memory stays below PIECE_BYTES. Return all distances and positions."""
+    """Call `search_block` for blocks of queries, to limit memory, and return all distances and positions as (m, k)."""
     m: int = queries.shape[0]
     step = max(1, PIECE_BYTES // (TABLE_BYTES * n_tables + CANDIDATE_BYTES * candidates))
     if m <= step:
@@ -356,7 +356,7 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
-    """Convert ranking keys, of which smaller ones are nearer, to the distances or similarities that the user gets."""
+    """Return the distances or similarities for the user, given the ranking keys of a search (smaller is nearer)."""
     if metric == "hamming":
         return keys
     if metric == "euclidean":
@@ -366,8 +366,7 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
 
 
 def _scale_into_range(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
-    """Scale queries (m, d) by powers of two so that their lookup tables fit in float32. The order of the results does
-    not change.
+    """Return queries (m, d) scaled by powers of two, so that their lookup tables fit in float32, and the exponents.
 
     Return the queries, and the binary exponents (m, 1) of the factors by which their keys must be multiplied, or 0 if
     no query was scaled. Inner products are proportional to the query. So are, nearly, distances from a query that is

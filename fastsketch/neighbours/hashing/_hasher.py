@@ -119,7 +119,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         return encoder
 
     def _encoder(self, *, factors: bool) -> SignEncoder:
-        """Return an encoder of the present state of a model that has seen rows.
+        """Return an encoder with the present state of a model that has learned rows.
 
         A subclass defines this. Column names are set by the caller.
         """

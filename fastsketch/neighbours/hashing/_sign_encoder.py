@@ -75,8 +75,8 @@ class SignEncoder(Encoder):
 
     @abstractmethod
     def _project_uncentred(self, rows: Any) -> tuple[Array, Array]:
-        """Return the projections of rows without subtracting the mean, and their inner products with the mean, for
-        inner-product search.
+        """Return the projections of rows without subtracting the mean, and the rows' inner products with the mean.
+        Inner-product search needs both.
 
         Rows are validated floats. Scores are (n, n_bits), inner products (n,).
         """
@@ -129,7 +129,7 @@ class SignEncoder(Encoder):
             yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
 
     def _scale(self, projected: ProjectedRows) -> Array:
-        """Return for each row the number by which its signs are multiplied to approximate the row best.
+        """Return for each row the factor on its signs that makes their product with the row its squared length.
 
         It is (n,), and 0 for a row at the mean.
         """

@@ -28,8 +28,8 @@ ROWS_AT_ONCE = 256
 
 
 def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.float32]:
-    """Return the projections of the centred rows of a sample on a basis, divided by a common number so that they do not
-    overflow.
+    """Return the projections of the centred rows of a sample on a basis, divided by the largest entry of the sample.
+    The division prevents overflow.
     """
     top = max(float(sample.max(initial=0.0)), -float(sample.min(initial=0.0))) or 1.0
     out, directions = np.empty((len(sample), basis.shape[1]), np.float32), basis.astype(np.float32)
@@ -41,9 +41,7 @@ def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.fl
 
 
 class _LearnedHash(NamedTuple):
-    """Result of fitting a hash, cached by the model: the encoder and its directions, with the summary of the rows that
-    they were computed from.
-    """
+    """Result of fitting a hash: its encoder and directions, and the summary of rows that they were computed from."""
 
     node: BlockNode
     components: Array  # W as (n_bits, d)
@@ -186,8 +184,8 @@ class SketchHash(Hasher, SummaryModel):
         return _LearnedHash(node, components, encoder)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
-        """Return the projection that defines the codes: the basis after a rotation, which minimises quantization error
-        or aligns it with the reference of ``anchor``.
+        """Return a projection (d, n_bits) for the codes: the basis after a rotation that lowers the quantization error.
+        With a reference set by ``anchor``, the rotation aligns the basis with it instead.
 
         The basis and the result have shape (d, n_bits).
         """

@@ -29,8 +29,7 @@ Nibble = list[NibblePart]
 
 
 def allocate_bits(directions: list[Direction], weight: Array, total: int, *, max_bits: int) -> Integers:
-    """Decide how many bits of a code each direction gets, greedily: each bit goes where it lowers the squared error
-    most. Return the numbers of bits (r,).
+    """Return the number of bits (r,) of each direction, chosen greedily: each bit goes where it lowers the error most.
 
     Each bit goes to the direction where it lowers the weighted mean squared error most (Gersho and Gray 1992, section
     8.3). Then as few bits as possible are moved so that ``pack_directions`` can pack the directions into nibbles.
@@ -61,8 +60,8 @@ def _error_reduction(direction: Direction, bits: int) -> float:
 
 
 def count_missing_directions(counts: Integers) -> int:
-    """Return how many more directions with one bit are needed so that all nibbles (4 bits) of a code can be filled; 0
-    if the bits can be packed.
+    """Return how many directions with one bit must be added so that all directions can be packed into whole nibbles.
+    A nibble is 4 bits of a code; the result is 0 if packing is possible already.
 
     counts[b] directions have b bits.
     """
@@ -81,8 +80,7 @@ def count_missing_directions(counts: Integers) -> int:
 
 
 def _make_packable(bits: Integers, directions: list[Direction], weight: Array, max_bits: int) -> Integers:
-    """Move bits between directions, at the lowest cost, until the directions can be packed into whole nibbles (4 bits).
-    Return the new numbers of bits.
+    """Return numbers of bits (r,) that fill whole nibbles (4 bits), changed from `bits` at the lowest cost.
 
     If no move helps, all bits are allocated again in steps of four.
     """
@@ -115,10 +113,9 @@ def _make_packable(bits: Integers, directions: list[Direction], weight: Array, m
 def _cheapest_moves(
     bits: Integers, directions: list[Direction], weight: Array, *, give: bool, max_bits: int
 ) -> dict[int, tuple[float, int]]:
-    """Find the cheapest direction from which a bit can be taken, or to which one can be given, among directions of each
-    number of bits.
+    """Return {b: (cost, direction)}: for each number of bits b, the direction that loses (or gains) a bit most cheaply.
 
-    Return {bits: (cost, direction)}. With `give` directions gain a bit, otherwise they lose one.
+    With `give` directions gain a bit, otherwise they lose one. Costs are changes of the weighted squared error.
     """
     out: dict[int, tuple[float, int]] = {}
     for j, size in enumerate(bits.tolist()):
@@ -149,8 +146,7 @@ def _allocate_nibbles(directions: list[Direction], weight: Array, total: int, ma
 
 
 def pack_directions(bits: Integers) -> list[list[Nibble]]:
-    """Assign the bits of all directions to nibbles (4 bits). Return a list of blocks; a block is a list of one or two
-    nibbles.
+    """Assign the bits of all directions to nibbles (4 bits), and return a list of blocks of one or two nibbles.
 
     The second nibble of a block has the fine bits of that direction. No direction is in two blocks.
     """
@@ -175,8 +171,9 @@ def pack_directions(bits: Integers) -> list[list[Nibble]]:
 
 
 def _take_partners(n_bits: int, unpacked: dict[int, list[NibblePart]]) -> Nibble:
-    """Remove directions with `n_bits` bits in total from `unpacked`, in place, and return them. They fill the rest of a
-    nibble.
+    """Remove directions with `n_bits` bits in total from `unpacked`, in place, and return them as a list.
+
+    They fill the rest of a nibble (4 bits).
     """
     out: Nibble = []
     while n_bits:

@@ -62,10 +62,9 @@ class Books:
     squares: Narrow
 
     def blocks(self) -> list[tuple[slice, list[Narrow]]]:
-        """Return a list with one entry per block of directions: the slice of its directions, and the codebook of each
-        of its nibbles.
+        """Return a list of (slice of directions, list of codebooks (16, g)), one for each block of g directions.
 
-        Directions are a slice; a codebook is (16, g) for each nibble of the block.
+        A block has one codebook for each of its nibbles (4 bits).
         """
         out: list[tuple[slice, list[Narrow]]] = []
         position = 0
@@ -82,10 +81,9 @@ class Books:
         return int(self.first[-1])
 
     def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
-        """Return the directions and the codewords of each nibble as two arrays, padded to the same number of
-        directions.
+        """Return the directions (n_nibbles, g) and the codewords (n_nibbles, 16, g) of each nibble (4 bits) of a code.
 
-        Directions are (n_nibbles, g), codewords (n_nibbles, 16, g), for the largest g.
+        Nibbles with fewer than g directions are padded with zeros.
         """
         max_directions = int(np.diff(self.start).max())
         directions, words = (
@@ -140,7 +138,7 @@ class OffsetRule:
     reach: float
 
     def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
-        """Return the offset of each row, from its squared distance and its exact and decoded coordinates.
+        """Return the offset (n,) that the code of each row stores, given exact and decoded coordinates of the rows.
 
         Arguments are squared distances from the mean (n,), exact coordinates (n, r) and decoded ones (n, r).
         """
@@ -148,7 +146,7 @@ class OffsetRule:
         return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
 
     def coefficients(self) -> Array:
-        """Return the coefficients of the formula, as the kernel needs them.
+        """Return the four coefficients of the offset formula as an array, in the order in which the kernel takes them.
 
         They are those of 1, n2, z'z and the sum over j.
         """
@@ -272,7 +270,7 @@ class BookEncoder(Encoder):
         return first_bad
 
     def _encode_shortened(self, rows: Any, square: Array) -> Codes:
-        """Encode rows that are too far from the mean for the codebooks, after moving them closer to it.
+        """Return the codes of rows that are too far from the mean for the codebooks, after moving them closer to it.
 
         Rows are (n, d) with squared distances (n,) beyond the reach of ``OffsetRule``. Return codes (n, width).
         """

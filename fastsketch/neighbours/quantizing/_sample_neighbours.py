@@ -18,18 +18,17 @@ ROUNDING: Final = 1e-9
 
 
 class NeighbourStatistics(NamedTuple):
-    """Nearest neighbours of some rows of a sample, and how much neighbours differ in each direction. They decide how a
-    quantizer distributes its bits.
+    """Nearest neighbours of some rows of a sample, and mean squared differences of neighbours in each direction.
 
-    Neighbours are those of the first m of n rows with r coordinates.
+    They decide how a quantizer distributes its bits. Neighbours are those of the first m of n rows with r coordinates.
 
     Parameters
     ----------
-    apart, variance : ndarray float64 (r,)
+    difference, variance : ndarray float64 (r,)
         Mean squares of the coordinates in each direction: of differences of near rows, and of all rows.
-    all_apart, all_variance : float
+    total_difference, total_variance : float
         Mean squared lengths of differences of near rows, and of all rows.
-    nearest : ndarray int64 (m, NEAR)
+    nearest : ndarray int64 (m, N_NEIGHBOURS)
         Indices of the rows nearest to row i < m.
     """
 
@@ -66,8 +65,7 @@ def _correlation(difference: Array, variance: Array) -> Array:
 
 
 def neighbour_statistics(centred: Array, z: Array, spread: Array) -> NeighbourStatistics:
-    """Find the nearest neighbours of rows of a sample. Return them with the mean squared difference of neighbours in
-    each direction.
+    """Return the nearest neighbours of rows of a sample, and how much neighbours differ in each direction.
 
     Rows are centred (n, d), with coordinates z (n, r) of standard deviations `spread` (r,).
     """
@@ -123,10 +121,10 @@ def _query_blocks(n: int) -> list[slice]:
 
 
 def _squares(rows: Array) -> Array:
-    """Compute the squared length of each row."""
+    """Return the squared length of each row, shape (n,)."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def _mean_squares(rows: Array) -> Array:
-    """Compute the mean square of each column."""
+    """Return the mean square of each column, shape (r,)."""
     return np.asarray(np.einsum("ij,ij->j", rows, rows)) / len(rows)

@@ -33,9 +33,7 @@ EXACT_FEATURES = 1024
 
 
 class _LearnedQuantizer(NamedTuple):
-    """Result of fitting a quantizer, cached by the model: the encoder, with the summary of the rows that it was
-    computed from.
-    """
+    """Result of fitting a quantizer: its encoder, and the summary of the rows that it was computed from."""
 
     node: BlockNode
     components: Array  # (r, d)
@@ -139,7 +137,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def _bits(self) -> int:
-        """Number of bits for coordinates if one byte of a code is reserved for the squared length of a row."""
+        """Number of bits of a code that are left for coordinates if one byte stores the squared length of the row."""
         return 8 * (self.n_bytes - FACTOR_BYTES)
 
     @property
@@ -198,9 +196,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """Return how many principal directions must be computed for codes of this size, and for the reference of
-        ``anchor`` if there is one.
-        """
+        """Return how many principal directions are needed for codes of this size and the reference of ``anchor``."""
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:

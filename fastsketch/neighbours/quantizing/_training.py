@@ -118,13 +118,10 @@ def _length_unit(sample: Array, spread: Array) -> float:
 
 
 def _fit_directions(z: Array, statistics: NeighbourStatistics, spread: Array) -> tuple[list[Direction], Array]:
-    """Return a scalar quantizer for each direction, fitted to the sample, and the weights (r,) of their squared errors
-    in the allocation of bits.
-
-    Weights are (r,).
+    """Return a list of scalar quantizers, one fitted to each direction, and the weights (r,) of their squared errors.
 
     The error of a coordinate enters an estimated distance multiplied by the difference of the coordinates of query and
-    row. The weight of a direction is therefore the mean squared difference of near rows in it.
+    row. The weight of a direction in the allocation of bits is therefore the mean squared difference of near rows.
     """
     directions = [Direction(z[:, j], s) for j, s in enumerate(spread.tolist())]
     top = float(statistics.difference.max(initial=0.0))
@@ -134,7 +131,7 @@ def _fit_directions(z: Array, statistics: NeighbourStatistics, spread: Array) ->
 
 
 def create_books(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
-    """Return the codebooks for a packing of directions into nibbles, and the order of the directions in them.
+    """Return (order of the directions, codebooks) for a packing of directions into blocks of nibbles (4 bits).
 
     Directions are in the order of the blocks.
     """
@@ -165,12 +162,10 @@ def create_books(blocks: list[list[Nibble]], directions: list[Direction]) -> tup
 
 
 def learn_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule) -> tuple[Books, Array]:
-    """Learn a number for each codeword such that their sum over a code replaces the stored offset. Return the new
-    codebooks, and these sums (n,).
+    """Return new codebooks with a number for each codeword, and the sums (n,) of these numbers over each row's code.
 
-    Return the codebooks with these numbers, and the sums (n,) of the rows. The number of a word is the mean
-    contribution to the offset of the rows coded by it. One row at the word itself is counted in addition, so that words
-    without rows have a number.
+    The sum replaces the stored offset of a row. The number of a codeword is the mean contribution to the offset of the
+    rows coded by it. One row at the codeword itself is counted in addition, for codewords without rows.
     """
     squares = np.zeros((books.n_nibbles, 16), np.float32)
     sums = np.zeros(len(z))
@@ -184,9 +179,7 @@ def learn_squares(books: Books, nibbles: Codes, z: Array, decoded: Array, rule: 
 
 
 def fit_offset_format(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
-    """Return a number format of n_bytes for offsets in the range of `values`, and the number to subtract before
-    encoding.
-    """
+    """Return (number format of n_bytes, number to subtract) with which offsets in the range of `values` are stored."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
     # a minifloat of mantissa bits only is linear, from unit to twice the unit
     unit = float(np.float32(max(high - low, 1e-6 * (abs(low) + abs(high)), 1e-30)))

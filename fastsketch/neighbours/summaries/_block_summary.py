@@ -44,9 +44,7 @@ class SummarySetting:
 
 
 class _SummaryState(NamedTuple):
-    """Immutable tuple of everything that a summary has learned: the incomplete block, the merge tree and the sample.
-    One assignment replaces it.
-    """
+    """All that a summary has learned, as an immutable tuple: the last block, the merge tree, and the sample."""
 
     leaf: Leaf
     forest: Forest
@@ -83,7 +81,7 @@ class _SummaryState(NamedTuple):
                 self._next_block()
 
     def _next_block(self) -> None:
-        """Add the completed block to the merge tree, and start an empty block."""
+        """Add the completed block as a node to the merge tree, and start an empty block; the state changes in place."""
         index = self.leaf.index
         self.forest.add(self.leaf.node())
         self.leaf.restart(index + 1)
@@ -147,7 +145,7 @@ class BlockSummary:
         self._current = state
 
     def _update_in_place(self, rows: NDArray[Any]) -> None:
-        """Add a batch that leaves the last block incomplete. This is the fast path: the state is not copied.
+        """Add a batch of rows that does not complete the last block, in place; this fast path copies no state.
 
         Only the list of sampled pieces is copied.
         """
@@ -314,9 +312,7 @@ def _leaf_arrays(arrays: Arrays) -> Arrays:
 
 
 class _Plan(NamedTuple):
-    """Choices for a summary: how a block is sketched, how many rows a block has, and how many rows a merge of two nodes
-    retains.
-    """
+    """Sizes of a summary: the kind of sketch and the number of rows of a block, and the rows that merges retain."""
 
     block: EngineSetting | SizedMap  # what reduces the rows of a block
     block_rows: int

@@ -36,7 +36,7 @@ class BlockNode(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Number of the first block after those of the node."""
+        """Number of the block that follows the last block of the node."""
         return self.start + (1 << self.level)
 
 
@@ -145,7 +145,7 @@ class Forest:
         return merged
 
     def seal(self) -> None:
-        """Merge all nodes of each part of a job into one node. No block can be added to it.
+        """Merge all nodes of each part of a job into one node, in place, to which no block can be added.
 
         The node has level 32.
         """
@@ -163,9 +163,7 @@ class Forest:
         )
 
     def parts(self) -> set[int]:
-        """Return the set of part numbers of the first and the last node, by which a merge recognises different parts of
-        a job.
-        """
+        """Return the set of the part numbers, in a distributed job, of the first and the last node."""
         return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
     def overlaps(self, other: "Forest") -> bool:

@@ -54,8 +54,8 @@ class EngineLeaf:
         return self._engine.n_rows
 
     def atomic(self, n: int) -> bool:
-        """Return True if ``add`` takes all n rows or none, and leaves the block incomplete, so that the caller needs no
-        copy.
+        """Return True if ``add`` takes all of n rows or none, and leaves the block incomplete.
+        The caller then needs no copy of the block.
         """
         return n < self.block_rows - self.n_rows
 
@@ -76,7 +76,9 @@ class EngineLeaf:
         return len(rows)
 
     def node(self) -> BlockNode:
-        """Return the sketch and the mean of the block as a node. Call ``restart`` before adding rows again."""
+        """Return the sketch and the mean of the block as a BlockNode.
+        Call ``restart`` before adding rows again.
+        """
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):

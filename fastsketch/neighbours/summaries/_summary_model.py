@@ -43,7 +43,9 @@ class SummaryModel(MergeableModel, abstract=True):
     dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _setting(self, d: int) -> SummarySetting:
-        """Return the parameters of the summary for rows with d features. ValueError if there are too few features."""
+        """Return the parameters of the summary for rows with d features, as a SummarySetting.
+        ValueError if there are too few features.
+        """
         raise NotImplementedError
 
     @property
@@ -52,7 +54,8 @@ class SummaryModel(MergeableModel, abstract=True):
         raise NotImplementedError
 
     def _learned_from(self, node: BlockNode) -> Any:
-        """Compute the model from the summary of all rows, and return it. ``_read`` calls this once after each update.
+        """Compute the hash or quantizer from the summary of all rows, and return it.
+        ``_read`` calls this once after each update.
 
         The result has the attributes ``node`` and ``components``.
         """
@@ -107,7 +110,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def _place(self) -> int:
-        """Number of the first block of this model's rows. It is different for every part of a distributed job."""
+        """Number of this model's first block of rows, which differs between the parts of a distributed job."""
         return (self.part << PART_LEVEL) + self.first_block
 
     def _must_agree(self) -> dict[str, Any]:
@@ -198,8 +201,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @reads
     def _read(self) -> Any:
-        """Return the hash or quantizer that is fitted to the rows seen so far. It is cached until rows are added.
-        ValueError before the first row.
+        """Return the hash or quantizer that is fitted to the rows seen so far; ValueError before the first row.
 
         It is computed by ``_learned_from`` once and cached until rows are added.
         """
