@@ -147,16 +147,14 @@ class Comparison(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Second-moment matrix S = A'A / (sum of weights) of a sketch. It is stored as S itself, or as a factor B with S =
-    B'B if that is smaller.
-    """
+    """Second-moment matrix S = A'A / (sum of weights) of a sketch, stored as S or as a factor B with S = B'B."""
 
     gram: Matrix | None  # S (d, d) of an exact sketch
     rows: Matrix | None  # B (r, d) of other sketches, S = B'B
 
     @classmethod
     def from_sketch(cls, sketch: FrequentDirections) -> Self:
-        """Return the second moments that a sketch approximates. The sketch must have seen rows."""
+        """Return the second moments that a sketch approximates, as a ``Moments``; the sketch must have seen rows."""
         if sketch._is_exact():
             return cls(sketch.gram() / sketch.total_weight, None)
         return cls(None, sketch.sketch().astype(np.float64) / np.sqrt(sketch.total_weight))
@@ -182,8 +180,7 @@ class Moments(NamedTuple):
 
 
 class ComparedSketch(NamedTuple):
-    """Summary of one of the two sketches that are compared: second moments with error bounds, leading directions and
-    mean.
+    """Summary of one of two compared sketches: second moments with error bounds, leading directions and mean.
 
     S - under I <= A'A <= S + over I, all divided by the sum of the weights.
     """
@@ -208,8 +205,8 @@ class ComparedSketch(NamedTuple):
 
 
 def _summarise(sketch: FrequentDirections, name: str) -> ComparedSketch:
-    """Return a sketch's second moments, error bounds, directions and mean for a comparison. ValueError, with `name` in
-    the message, if it cannot be compared.
+    """Return a ``ComparedSketch``: a sketch's second moments, error bounds, directions and mean.
+    ValueError, with `name` in its message, if the sketch cannot be compared.
     """
     if sketch.compressor is not None:
         raise ValueError(f"{name} has a compressor: of what a random map does to its rows nothing is certain")
@@ -340,8 +337,8 @@ def compare(
 
 
 def _sketch_and_blocks(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDirections]]:
-    """Convert an argument of ``compare`` to a sketch of all rows and a list of sketches of its blocks, which p-values
-    need.
+    """Return (sketch of all rows, list of sketches of its blocks) for an argument of ``compare``.
+    The p-values are computed from the blocks.
 
     A single sketch has no blocks. TypeError or ValueError for other arguments.
     """
@@ -362,8 +359,7 @@ def _sketch_and_blocks(value: Any, name: str) -> tuple[FrequentDirections, list[
 
 
 def _have_similar_weights(blocks: Sequence[list[FrequentDirections]]) -> bool:
-    """Return True if permutations of the blocks are meaningful because the blocks of both sides have about the same
-    median weight.
+    """Return True if the blocks of both sketches have about the same median weight, so that they can be permuted.
 
     Otherwise warn that there are no p-values.
     """
@@ -378,9 +374,7 @@ def _have_similar_weights(blocks: Sequence[list[FrequentDirections]]) -> bool:
 
 
 def _matched_names(sketch_a: FrequentDirections, sketch_b: FrequentDirections) -> tuple[str, ...] | None:
-    """Return the common column names of two sketches. ValueError if they cannot be compared, because columns or
-    centring differ.
-    """
+    """Return the column names that two sketches have in common; ValueError if their columns or centring differ."""
     if sketch_a.center != sketch_b.center:
         raise ValueError(f"a has center={sketch_a.center}, b has center={sketch_b.center}: they say different things")
     if None not in (sketch_a.n_features, sketch_b.n_features) and sketch_a.n_features != sketch_b.n_features:
@@ -391,8 +385,7 @@ def _matched_names(sketch_a: FrequentDirections, sketch_b: FrequentDirections) -
 def _pooled_directions(
     sketch_a: FrequentDirections, sketch_b: FrequentDirections, blocks: Sequence[list[FrequentDirections]], most: int
 ) -> Matrix:
-    """Return the leading directions of the rows of both sketches together, at most `most`. Permutations compare the
-    blocks in them.
+    """Return the leading directions, as rows, of the rows of both sketches together, at most `most`.
 
     Blocks are merged alternately from one side and the other. If the two merged sketches were merged, their directions
     would fit the noise of their own side, and find it again there.
@@ -411,9 +404,7 @@ def _pooled_directions(
 
 
 def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix | None:
-    """Return an orthonormal basis of the span of both sketches, in which a comparison is cheaper. Return None if it
-    would not be.
-    """
+    """Return an orthonormal basis of the span of both sketches, or None if a comparison in it would not be cheaper."""
     d = summary_a.vt.shape[1]
     if (
         summary_a.moments.gram is not None
@@ -427,8 +418,8 @@ def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix
 def _permutation_p_values(
     blocks: Sequence[list[FrequentDirections]], leading: Matrix, n: int, permutations: int, seed: int
 ) -> tuple[float, Matrix]:
-    """Return permutation p-values of the changes between two sketches. Blocks are assigned to the two sides at random,
-    and the changes are computed again.
+    """Return permutation p-values of the changes between two sketches.
+    Each permutation assigns the blocks to the two sketches at random, and computes the changes again.
 
     Return the p-value of any change, and those of the n largest changes. The blocks' moments are restricted to the
     directions `leading` (q, d), which must not depend on the sides.
@@ -472,7 +463,7 @@ def _permutation_p_values(
 
 
 def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
-    """Return for each value the fraction of the ascending numbers that are at least as large, as a p-value."""
+    """Return a p-value for each of `values`: the fraction of the numbers in `ascending` that are at least as large."""
     return 1.0 - np.searchsorted(ascending, values * (1.0 - 1e-9)) / len(ascending)
 
 

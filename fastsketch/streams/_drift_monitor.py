@@ -35,7 +35,7 @@ from fastsketch.streams._drift_tests import (
 
 
 class Carried(NamedTuple):
-    """A column named by a drift alarm, with the mean or variance before and after the change.
+    """A column that a drift alarm names, with its mean or variance before and after the change.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ def rows_from_dicts(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames
 
 
 def row_arrays(rows: Any) -> Arrays:
-    """Convert a dense or CSR matrix of rows to the named arrays of a saved model."""
+    """Return the named arrays in which a saved model stores a dense or CSR matrix of rows."""
     if not is_sparse(rows):
         return {"rows": rows}
     indices, indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
@@ -156,8 +156,8 @@ MAX_BYTES = 2**32
 
 
 class BlockHistory(NamedTuple):
-    """Everything that a DriftMonitor knows about completed blocks: the reference, statistics of later blocks, and
-    alarms. Changes create a new object.
+    """What a DriftMonitor knows about completed blocks: reference, statistics of later blocks, and alarms.
+    It is never changed; a change creates a new object.
     """
 
     n_rows: int
@@ -269,8 +269,8 @@ class DriftMonitor(Model):
 
     @property
     def _n_permutations(self) -> int:
-        """Number of permutations of one test, which follows from ``run_length``. A change is reported if none of them
-        deviates as much.
+        """Number of permutations of one test, which follows from ``run_length``.
+        A change is reported if none of the permutations deviates as much as the true order of the blocks.
         """
         # reciprocal of the level of a test. Of the streams that do not change 2 DEPENDENCE_LEVEL get longer blocks, and
         # with them a second chance of a false alarm.
@@ -278,7 +278,7 @@ class DriftMonitor(Model):
 
     @property
     def _n_first(self) -> int:
-        """Number of blocks at the start of the reference from which the monitor chooses what it compares."""
+        """Number of blocks at the start of the reference from which the compared columns and directions are chosen."""
         return self.reference // 3
 
     @property
@@ -441,7 +441,7 @@ class DriftMonitor(Model):
         return (history.n_rows - history.start) // history.span
 
     def _n_held_rows(self, history: BlockHistory) -> int:
-        """Return how many rows of completed blocks after the reference are stored, for ``sides`` of an alarm."""
+        """Return how many rows of completed blocks after the reference are stored; ``sides`` of an alarm needs them."""
         return max(0, min(history.n_rows - history.start - self.reference * history.span, MAX_HELD_BLOCKS * self.every))
 
     @changes
@@ -467,8 +467,7 @@ class DriftMonitor(Model):
         return self
 
     def _add_block(self, history: BlockHistory, rows: Any) -> BlockHistory:
-        """Add a completed block to the history: to the reference, or by comparing it with the reference. Return the new
-        history.
+        """Return a new history to which a completed block is added: to the reference, or after comparison with it.
 
         Return the new history, with an alarm if the block raises one.
         """
@@ -496,8 +495,8 @@ class DriftMonitor(Model):
         return history
 
     def _choose_coordinates(self, history: BlockHistory) -> BlockHistory:
-        """Choose the columns and directions in which later blocks will be compared, from the first third of the
-        reference. Return the new history.
+        """Return a new history with the columns and directions in which later blocks will be compared.
+        They are chosen from the first third of the reference.
 
         Return the new history.
         """
@@ -507,8 +506,8 @@ class DriftMonitor(Model):
         return self._restart_if_dependent(history._replace(first=along, coordinates=coordinates), along)
 
     def _restart_if_dependent(self, history: BlockHistory, *values: Floats) -> BlockHistory:
-        """Test whether consecutive blocks are correlated, which would cause false alarms. If so, return a history with
-        a new reference of longer blocks, else the history unchanged.
+        """Return the history, or one with a new reference of longer blocks if consecutive blocks are correlated.
+        Correlation would cause false alarms.
 
         `values` are tables of statistics of blocks. The rows of this decision are not compared afterwards, so that
         false alarms do not become more frequent. Before the first alarm blocks become twice as long, up to
@@ -544,8 +543,8 @@ class DriftMonitor(Model):
         return BlockHistory(n, n, span, alarms=history.alarms, sides=history.sides)
 
     def _test_latest_blocks(self, history: BlockHistory, latest: int, rows: Any) -> BlockHistory:
-        """Test whether the last `latest` blocks differ from all others. Return the new history, with an alarm if they
-        do.
+        """Return a new history after a test whether the last `latest` blocks differ from all others.
+        It has an alarm if they do.
 
         If they do, it has a new alarm and an empty reference.
         """

@@ -34,7 +34,7 @@ N_DEPENDENCE_PERMUTATIONS, DEPENDENCE_LEVEL = 499, 0.01
 
 
 class Family(NamedTuple):
-    """A group of statistics of a block, at positions [begin, end), that are tested together.
+    """A group of a block's statistics, those at positions [begin, end), that are tested together.
 
     The test uses the mean square of the group if `by_mean_square`, otherwise its largest deviation.
     """
@@ -46,8 +46,7 @@ class Family(NamedTuple):
 
 
 class PermutationResult(NamedTuple):
-    """Result of a permutation test: the number of random orders that were less extreme than the true one, and where the
-    true one deviates most.
+    """Result of a permutation test: how many random orders deviated less than the true one, and where it deviates most.
 
     `length` and `family` are the number of latest blocks and the index of the group of statistics that deviate most.
     """
@@ -68,7 +67,7 @@ def latest_lengths(n_latest: int) -> Places:
 
 
 def standardised(table: Floats) -> Floats:
-    """Return a table of block statistics with each column standardised by its median and spread. Outliers are clipped.
+    """Return a table of block statistics whose columns are standardised by median and spread; outliers are clipped.
 
     Constant columns become 0. The table is not changed.
     """
@@ -87,14 +86,14 @@ def standardised(table: Floats) -> Floats:
 
 
 def _medians(columns: Floats) -> Floats:
-    """Return the upper median of each row, as an array with one column."""
+    """Return the upper median of each row of a matrix, as an array with one column."""
     middle = columns.shape[1] // 2
     return np.partition(columns, middle, axis=1)[:, middle : middle + 1]
 
 
 def deviations(z: Floats, orders: Places, lengths: Places) -> Floats:
-    """Return how much the mean of the first blocks differs from 0, in standard deviations, for each order of the blocks
-    and each number of first blocks.
+    """Return how far the mean of the first blocks is from 0, in standard deviations.
+    There is one value for each order of the blocks, each number of first blocks, and each statistic.
 
     Statistics z are (w, f), orders (p, w) permutations of the blocks; `lengths` says how many of the first blocks are
     averaged. Return (p, len(lengths), f).
@@ -106,8 +105,7 @@ def deviations(z: Floats, orders: Places, lengths: Places) -> Floats:
 
 
 def deviation_sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
-    """Return one number for each group of statistics that measures how far the group deviates. The numbers of different
-    groups can be compared.
+    """Return how far each group of statistics deviates, as one number that can be compared between groups.
 
     It is the mean square of the group, or its largest absolute value, transformed such that the two can be compared:
     for independent normal statistics both have an almost normal distribution. The cube root of a mean square has one
@@ -121,8 +119,8 @@ def deviation_sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
 
 
 def _quantile_of_largest(group: Floats) -> Floats:
-    """Return the standard normal quantile of the largest absolute value in each row of a group, so that groups of
-    different size can be compared.
+    """Return the standard normal quantile of the largest absolute value of each row, given the group's size.
+    Groups of different size can so be compared.
 
     Its probability is that of f independent normal variables that are all smaller.
     """
@@ -140,17 +138,15 @@ def random_permutations(seed: int, moment: int, batch: int, n: int, width: int) 
 
 
 def latest_first(n: int) -> Places:
-    """Return the block numbers n - 1, ..., 1, 0 as an array (1, n), for tests that compare the latest blocks with the
-    others.
-    """
+    """Return the block numbers n - 1, ..., 1, 0 as an array (1, n): the order that puts the latest block first."""
     return np.arange(n)[np.newaxis, ::-1]
 
 
 def permutation_test(
     table: Floats, n_latest: int, families: tuple[Family, ...], n_permutations: int, seed: int, moment: int
 ) -> PermutationResult:
-    """Test whether the latest blocks differ from the others. The true order of the blocks is compared with random
-    permutations of it.
+    """Test whether the latest blocks differ from the others, and return a PermutationResult.
+    The true order of the blocks is compared with random permutations of it.
 
     Count random permutations, at most `n_permutations`, until one deviates as much as the order of the stream. `table`
     (w, f) has the statistics of the blocks, of which at most `n_latest` are compared; `moment` selects the random
@@ -227,8 +223,8 @@ MAX_VALUE = 1e100
 
 
 class Coordinates(NamedTuple):
-    """What is compared of each block: which columns, which directions, and the centre and scale of rows. It is fixed by
-    the first blocks.
+    """What is compared of each block: columns, directions, and the centre and scale of rows.
+    The first blocks determine all of these.
     """
 
     watched: Places  # (k,) columns that are watched individually
@@ -256,7 +252,7 @@ class Coordinates(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """Return the positions at which the groups of statistics end in the feature vector of a block.
+        """Return the positions in the feature vector of a block at which the groups of statistics end.
 
         These are means, variances, means along directions, their covariances, and the variance outside of them.
         """
@@ -308,7 +304,7 @@ class Coordinates(NamedTuple):
         return np.clip(np.concatenate(parts), -MAX_VALUE, MAX_VALUE)
 
     def watched_for_dependence(self, table: Floats) -> tuple[Floats, Floats]:
-        """Return two tables with the statistics in which correlation between consecutive blocks is tested.
+        """Return two tables of statistics, in which correlation between consecutive blocks is tested.
 
         These are means along directions, and log variances of columns.
         """
@@ -346,9 +342,7 @@ class Coordinates(NamedTuple):
         return [(int(column), MOMENTS[2], variance_before, variance_after) for column in _largest_indices(weights, 0.0)]
 
     def _moment_of(self, features: Floats, f: int) -> float:
-        """Convert statistic number f of a block, a column's scaled mean or log variance, to the original units of the
-        rows.
-        """
+        """Return statistic number f of a block, a scaled mean or log variance of a column, in the rows' own units."""
         k, value = len(self.watched), float(features[f])
         if f < k:
             return float(self.centre[self.watched[f]]) + value * self.unit
@@ -363,7 +357,7 @@ def _symmetric(upper: Floats, c: int) -> Floats:
 
 
 def _largest_indices(values: Floats, threshold: float) -> NDArray[np.intp]:
-    """Return the indices of the largest numbers in descending order, at most MAX_NAMED_COLUMNS.
+    """Return the indices of the largest numbers, in descending order of these, at most MAX_NAMED_COLUMNS.
 
     All but the first are at least `threshold` and half of the largest.
     """

@@ -109,15 +109,14 @@ def _moment_of(value: Any, row: int) -> int:
 
 
 def merge_pair(one: Any, two: Any) -> Any:
-    """Return a new model that merges two models. If one of them is None, return the other itself."""
+    """Return a new model that merges two models; if one of them is None, return the other itself."""
     if one is None or two is None:
         return two if one is None else one
     return one.copy().merge(two)
 
 
 def merge_blocks(blocks: Mapping[int, bytes], end: int, n_blocks: int) -> list[Any]:
-    """Merge the saved models of the last `n_blocks` blocks before block `end` into at most three models, and return
-    these.
+    """Merge the saved models of the last `n_blocks` blocks before block `end`, and return at most three models.
 
     Blocks are grouped into chunks of ceil(n_blocks / 2) by their numbers, so that the last n_blocks blocks lie in at
     most three chunks. The first chunk is merged from its last block to its first, the others from their first block to
@@ -142,7 +141,7 @@ MOST = 1 << 62  # a number of a block
 
 @dataclass(frozen=True)
 class Template:
-    """Recipe from which a window creates the model of each block: class and parameters."""
+    """Class and parameters from which a window creates the model of each block."""
 
     home: str
     kind: str
@@ -158,8 +157,8 @@ class Template:
 
 
 def as_template(value: Any, name: str) -> Template:
-    """Convert an empty model that the user gives to a recipe for models with the same parameters. TypeError or
-    ValueError if a window cannot use it.
+    """Return the class and parameters of an empty model that the user gives, as a ``Template``.
+    TypeError or ValueError if a window cannot use such models.
     """
     if isinstance(value, Template):
         return value
@@ -270,8 +269,8 @@ class Window(Model):
 
     @reads
     def _window_model(self) -> Any:
-        """Return a new model of all rows in the window, merged from the models of its blocks. It is empty before the
-        first row.
+        """Return a new model of all rows in the window, merged from the models of its blocks.
+        Before the first row it is empty.
         """
         parts = [] if self._number is None else merge_blocks(self._blocks, self._number, self.blocks - 1)
         first, *others = [*parts, self._filling] if self._filling.n_rows or not parts else parts
@@ -414,9 +413,7 @@ class Window(Model):
         vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": dtype})
 
     def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any], k: int) -> None:
-        """Let the model of the current block learn rows that all belong to this block. `k` of them have a positive
-        weight.
-        """
+        """Learn rows that all belong to the current block in that block's model; `k` of them have a positive weight."""
         n, before = self._n, self._filling.n_rows
         try:
             self._n = n + k
@@ -453,8 +450,8 @@ class Window(Model):
     def _with_closed(
         self, blocks: dict[int, bytes], block: Any, number: int | None, following: int
     ) -> dict[int, bytes]:
-        """Return the window's closed blocks after block `number` is closed too. Blocks that are too old once block
-        `following` starts are dropped.
+        """Return the window's closed blocks after block `number` is closed too.
+        Blocks that are too old once block `following` starts are left out.
         """
         if number is None:
             return blocks
@@ -466,9 +463,7 @@ class Window(Model):
 
     # -- blocks by their names -----------------------------------------------------------------------------------------
     def _begin_of(self, number: int) -> Any:
-        """Return the index of a block's first row, or the time at which it begins, by which users refer to the
-        block.
-        """
+        """Return by what users refer to a block: the index of its first row, or the time at which it begins."""
         begin = number * self._length
         return begin if isinstance(self.every, int) else np.datetime64(begin, "us")
 
@@ -595,8 +590,8 @@ class Window(Model):
 
 @contextlib.contextmanager
 def _counted_from(start: int) -> Generator[None]:
-    """Add `start` to the row number in a ValueError that is raised inside the ``with`` block, so that it refers to the
-    whole batch.
+    """Add `start` to the row number in a ValueError that a ``with`` block raises.
+    The number then refers to the whole batch.
     """
     try:
         yield
