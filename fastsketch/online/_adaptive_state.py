@@ -47,9 +47,7 @@ from fastsketch.online._state_arrays import (
 
 
 def _validate_scalar(scalar: Floats) -> None:
-    """Validate the scalar entries of an adaptive learner's state that was read from a file. ValueError if one is out of
-    range.
-    """
+    """Raise ValueError if a scalar entry of an adaptive learner's state, read from a file, is out of range."""
     if not scalar[DELTA] > 0:
         raise ValueError(f"delta must be positive, got {scalar[DELTA]}")
     for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
@@ -58,7 +56,7 @@ def _validate_scalar(scalar: Floats) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveSetting:
-    """Parameters of an adaptive subgradient method, as integers and numbers that its compiled code reads."""
+    """Parameters of an adaptive subgradient method, as the integers and numbers that its compiled code reads."""
 
     method: int  # DIAGONAL, GRADIENT or ADAM; for sketches the shrink rule: EVERY_ROUND, WHEN_FULL or NEVER
     loss: int
@@ -79,8 +77,9 @@ class AdaptiveSetting:
 
 @dataclass(slots=True)
 class AdaptiveDenseRows(Arrays):
-    """Dense matrix C of stored gradient directions, shape (cap, d). The eigenvectors of the second-order matrix are
-    stored as linear combinations of its rows.
+    """Dense matrix C (cap, d) of stored gradient directions.
+
+    The eigenvectors of the second-order matrix are stored as linear combinations of its rows.
     """
 
     rows: Floats  # (cap, d)

@@ -47,8 +47,8 @@ ADAGRAD_DELTA = 1e-8
 # -- calibration and blending of scores (the read-out) -----------------------------------------------------------------
 @dataclass(slots=True)
 class ScoreCalibration(Arrays):
-    """Online calibration of classification scores. It turns the scores of one learner (Platt scaling), or of two
-    learners (stacking), into log odds, with weights that are updated at every row.
+    """Online calibration of classification scores: converts scores of one or two learners to log odds.
+    Its weights are updated at every row (Platt scaling for one learner, stacking for two).
 
     The learners whose scores it combines are called its members: the model's main learner, and the diagonal AdaGrad
     learner of the same rows that it is blended with, if there is one.
@@ -59,11 +59,10 @@ class ScoreCalibration(Arrays):
     decay: float = 1.0  # factor on H - I for every row
 
     def learn(self, members: Floats, numbers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Compute the calibrated score of each row, and then update the calibration with that row's class. Rows are
-        processed in order.
+        """Return the calibrated scores (k, n) of rows, and update the calibration with each row's class after it.
 
         `members` (p, k, n) has the scores of p learners for k classes, and `numbers` (n,) the class numbers of the
-        rows; for k = 1 it is positive for rows of the positive class. Returns the calibrated scores (k, n).
+        rows; for k = 1 it is positive for rows of the positive class. Rows are processed in order.
         """
         scores = np.empty(members.shape[1:])
         readout.rounds(
@@ -78,8 +77,8 @@ class ScoreCalibration(Arrays):
         return scores
 
     def combine(self, members: Floats) -> Floats:
-        """Apply the calibration weights to the scores or coefficients (p, ...) of p learners. Return the weighted sum,
-        without the intercept.
+        """Return the weighted sum of the scores or coefficients (p, ...) of p learners, without the intercept.
+        The weights are those of the calibration.
         """
         return np.tensordot(self.readout_weights[: len(members)], members, 1)
 
@@ -89,6 +88,7 @@ class ScoreCalibration(Arrays):
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of all earlier rows by a factor, in the second-order matrix of the calibration, in place.
+
         The regularisation keeps its weight.
         """
         if factor < 1.0:
@@ -98,8 +98,8 @@ class ScoreCalibration(Arrays):
             h[at, at] = np.maximum(1.0, h[at, at] + (1.0 - factor))
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate the arrays of a calibration that were read from a state file. Return their names; ValueError if one
-        is invalid.
+        """Check the arrays of a calibration that were read from a state file, and return the set of their names.
+        ValueError if one is invalid.
         """
         names = self.validate(arrays)
         information = arrays["readout_information"]
@@ -110,20 +110,18 @@ class ScoreCalibration(Arrays):
 
 @dataclass(slots=True)
 class Blend(Arrays):
-    """Weighted average of the scores of two regression learners. The share of the second one is fitted by least squares
-    to all rows so far, and updated at every row.
+    """Weighted average of the scores of two regression learners.
 
-    Scores a and b are blended to a + share (b - a).
+    The weight of the second learner is fitted by least squares to all rows so far, and updated at every row.
     """
 
     blend_sums: Floats  # (2,): sums of (b - a)(y - a) and of (b - a)^2; the share is their ratio, least squares
     decay: float = 1.0  # factor on the sums for every row
 
     def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Blend the scores (2, n) of two learners row by row, and update the share with each row after its score was
-        blended.
+        """Return the blended scores (n,) of rows, and update the blend with each row's target after its score.
 
-        Returns the blended scores (n,).
+        `members` (2, n) has the scores of the two learners.
         """
         scores = np.empty(len(targets))
         readout.blend_numbers(
@@ -137,9 +135,7 @@ class Blend(Arrays):
         return scores
 
     def combine(self, members: Floats) -> Floats:
-        """Blend the scores or coefficients (2, ...) of the two learners with the current share, and return the result.
-        Nothing is updated.
-        """
+        """Return the weighted average of the scores or coefficients (2, ...) of the two learners; nothing changes."""
         return members[0] + readout.share_now(self.blend_sums) * (members[1] - members[0])
 
     def fade(self, factor: float) -> None:
@@ -149,8 +145,8 @@ class Blend(Arrays):
         self.blend_sums *= factor
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate the sums of a blend that were read from a state file. Return their names; ValueError if one is
-        invalid.
+        """Check the sums of a blend that were read from a state file, and return the set of their names.
+        ValueError if one is invalid.
         """
         names = self.validate(arrays)
         if arrays["blend_sums"][1] < 0:
@@ -161,8 +157,8 @@ class Blend(Arrays):
 def start_calibration(
     n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0
 ) -> ScoreCalibration:
-    """Return a new calibration for `n_members` learners and `n_states` classes. Before it has learned, it averages the
-    learners' scores.
+    """Return a new calibration for `n_members` learners and `n_states` classes.
+    Before it has learned, it averages the learners' scores.
 
     With zeros=outline it has the right shapes but takes no memory.
     """
@@ -186,8 +182,7 @@ def probabilities(scores: Floats) -> Floats:
 def start_diagonal_learner(
     loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, rate: float | None = None
 ) -> DiagonalState:
-    """Return a new diagonal AdaGrad learner. A model trains it on the same rows and blends its scores with those of the
-    main learner.
+    """Return a new diagonal AdaGrad learner, whose scores a model blends with those of its main learner.
 
     For labels it has the logistic loss. n_slots: capacity in slots, or columns of dense rows. rate: its learning rate,
     None for the default.
@@ -223,15 +218,13 @@ MISTAKES, SHARED, PAST_ROWS, PAST_LOSS, PAST_MISTAKES, TALLIES = range(6)
 
 @dataclass(slots=True)
 class Tally(Arrays):
-    """Counts of rows, losses and mistakes that no learner's own state contains, for example the mistakes of the
-    combined scores.
-    """
+    """Counts of rows, losses and mistakes of a whole model, which no single learner's state contains."""
 
     tally: Annotated[Floats, OF_LOSSES]  # (TALLIES,)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate counts that were read from a state file. Return the names of the arrays; ValueError if one is out of
-        range.
+        """Check the counts that were read from a state file, and return the set of their arrays' names.
+        ValueError if one is out of range.
         """
         names, tally = self.validate(arrays), arrays["tally"].tolist()
         checks.number_within(tally[MISTAKES], "mistakes", 0, 2**53)
@@ -248,9 +241,7 @@ PLUS.flags.writeable = MINUS.flags.writeable = False
 
 @dataclass(slots=True)
 class States(Generic[S]):
-    """All learners of a model: one main learner per class and decay rate, the diagonal AdaGrad learners that they are
-    blended with, and the calibrations of their scores.
-    """
+    """All learners of a model: those of each class and decay rate, and the calibrations that combine their scores."""
 
     main_learners: list[S]  # one for two classes or real targets, else one for each class
     signs: list[float]  # of each state: the target of its class
@@ -272,16 +263,15 @@ class States(Generic[S]):
 
     @property
     def readouts(self) -> list[tuple[int, ScoreCalibration | Blend | None]]:
-        """Return pairs (index of the decay rate, calibration or None), one for each weight in ``mix`` and in the same
-        order.
+        """Return pairs (index of a decay rate, calibration or None): how the scores of each decay rate are calibrated.
+
+        There is one pair for each weight in ``mix``, in the same order.
         """
         pairs = [(g, states.readout) for g, states in enumerate(self.by_decay_rate)]
         return pairs + [(g, states.steady) for g, states in enumerate(self.by_decay_rate) if states.steady is not None]
 
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Yield pairs (prefix, dataclass of arrays) that together contain the complete state. In a state file the names
-        of the arrays begin with the prefix.
-        """
+        """Yield pairs (prefix of array names in a state file, dataclass of arrays) that together are all the state."""
         yield "", self.counted
         if self.readout is not None:
             yield "", self.readout
@@ -301,7 +291,7 @@ class States(Generic[S]):
                 yield decay_prefix(number) + prefix, part
 
     def copied(self) -> "States[S]":
-        """Return a deep copy."""
+        """Return a deep copy of all learners and calibrations."""
         return States(
             [state.copied() for state in self.main_learners],
             list(self.signs),
@@ -347,16 +337,14 @@ class States(Generic[S]):
         return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
     def signed(self, values: Floats) -> Floats:
-        """Return each learner's scores or coefficients times its sign. A positive score then always means the learner's
-        own class.
+        """Return the scores or coefficients (k, n) of k learners, each times the learner's sign.
 
-        values has shape (k, n). Negative zeros become positive.
+        A positive score then always means the learner's own class. Negative zeros become positive.
         """
         return values * np.array(self.signs)[:, None] + 0.0
 
     def add_class(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
-        """Add a learner for a new class, in place, when the third or a later class appears. From then on there is one
-        learner per class (one-vs-rest).
+        """Add a learner for a new class, in place, when the third or a later class appears (one-vs-rest).
 
         At the third class the learner of two classes is first copied with the opposite sign. begin(decay) must return a
         new main learner, and a diagonal learner or None.
@@ -382,7 +370,7 @@ class States(Generic[S]):
         self.signs.append(1.0)
 
     def targets(self, numbers: Counts) -> Floats:
-        """Convert class numbers (n,) to the targets +1 and -1 of the k learners, shape (k, n)."""
+        """Return the targets +1 or -1 of rows for each of the k learners, shape (k, n), given class numbers (n,)."""
         if len(self.main_learners) == 1:
             sign = self.signs[0]
             if len(numbers) == 1:  # sooner
@@ -426,12 +414,12 @@ class States(Generic[S]):
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
     ) -> Floats:
-        """Return the calibrated scores (k, n) of a batch that was just learned, combined from the scores of all
-        learners. The calibrations, the weights of the learners and the number of mistakes are updated in place.
+        """Return the calibrated scores (k, n) of rows just learned, combined from the scores of all learners.
+        Calibrations, the weights of the learners and the number of mistakes are updated in place.
 
-        `scores` has shape (members, decay rates * k, n), and the result (k, n). Each score was computed before its row
-        was learned. A row is a mistake if its class (`numbers`, (n,)) does not have the largest score, or with one
-        learner if its score has the wrong sign. With `is_new` row 0 is the first of its class, and a mistake.
+        `scores` has shape (members, decay rates * k, n). Each score was computed before its row was learned. A row is a
+        mistake if its class (`numbers`, (n,)) does not have the largest score, or with one learner if its score has the
+        wrong sign. With `is_new` row 0 is the first of its class, and a mistake.
         """
         if self.mix is None:
             combined_scores = self._apply_readout(self.readout, scores, targets, sample_weight)
@@ -464,10 +452,9 @@ class States(Generic[S]):
     def _apply_readout(
         self, readout: ScoreCalibration | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
     ) -> Floats:
-        """Combine the learners' scores by one calibration or blend, and return them. The calibration is then updated
-        with the targets.
+        """Return the scores (k, n) that one calibration or blend makes of the learners' `scores` (members, k, n).
 
-        scores has shape (members, k, n), the result (k, n).
+        The calibration is then updated with the targets, in place.
         """
         if readout is None:
             return scores[0]
@@ -479,8 +466,7 @@ class States(Generic[S]):
         return readout.learn(scores, targets[0], sample_weight)
 
     def combine(self, coefs: Floats) -> Floats:
-        """Combine the coefficients of all learners in the same way as their scores, and return the coefficients of the
-        calibrated scores.
+        """Return the coefficients of the calibrated scores, combined from the coefficients of all learners.
 
         coefs has shape (members * decay rates * k, d), the result (k, d).
         """
@@ -501,8 +487,7 @@ class States(Generic[S]):
         return np.full((len(self.main_learners), 1), value)
 
     def is_correct(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
-        """Return a mask (n,) that is True for the rows whose class has the largest score, or the right sign with a
-        single learner.
+        """Return a mask (n,) of the rows whose own class has the largest score, or with one learner the right sign.
 
         False for row 0 if is_new: no learner knew its class.
         """

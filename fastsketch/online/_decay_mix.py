@@ -32,10 +32,9 @@ MAX_RATES = 7
 
 
 class DriftFigures(TypedDict):
-    """Summary of a model with decay="auto": half-life and weight of the learner that has most weight, and how much
-    better it is than the first learner.
+    """Summary, as a dict, of the learner with most weight in a model with decay="auto".
 
-    half_life is in rows, and None if that learner does not decay.
+    half_life is in rows, and None if that learner does not decay. weight is the learner's weight.
 
     gain: by how much its mean loss over about the last 1 / decay_share rows was lower than that of the first learner.
     """
@@ -74,8 +73,9 @@ def check_auto(*, of_labels: bool, calibrate: bool) -> None:
 
 @dataclass(slots=True)
 class DecayMix(Arrays):
-    """Weights of learners that differ in their decay rates. The fixed-share algorithm updates the weights at every row,
-    by the losses of the learners.
+    """Weights of learners with different decay rates, by which their scores are combined.
+
+    The fixed-share algorithm updates the weights at every row, by the losses of the learners.
     """
 
     decay_weights: Floats  # (m,) of the read-outs, of sum 1: one of each rate, and of labels the second of the last
@@ -86,8 +86,8 @@ class DecayMix(Arrays):
     share: float
 
     def learn(self, scores: Floats, answers: Counts | Floats, sample_weight: Floats) -> Floats:
-        """Combine the scores of all learners to one score per row and class, with the current weights. After each row
-        the weights are updated by the learners' losses on it.
+        """Return the weighted scores of all learners, and update the weights by the learners' losses, row by row.
+        A row's score is computed before the weights are updated with it.
 
         `scores` (m, k, n) are calibrated. `answers` (n,) has the class numbers; for two classes (k = 1) values above 0
         mean the positive class; for real targets it has the targets. Returns the combined scores (k, n).
@@ -111,8 +111,9 @@ class DecayMix(Arrays):
         return np.tensordot(self.decay_weights, values, 1)
 
     def summary(self) -> DriftFigures:
-        """Return a dict with the half-life and weight of the learner that has most weight, and by how much its recent
-        mean loss is lower than that of the first learner.
+        """Return a dict on the learner with most weight: its half-life in rows, its weight, and its gain.
+
+        The gain is by how much its recent mean loss is lower than that of the first learner.
         """
         last = len(self.rates) - 1
         weights = np.append(self.decay_weights[:last], self.decay_weights[last:].sum())
@@ -122,8 +123,8 @@ class DecayMix(Arrays):
         return {"half_life": half_life, "weight": float(weights[leader]), "gain": float(losses[0] - losses[leader])}
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate weights and losses that were read from a state file. Return the names of the arrays; ValueError if
-        one is invalid.
+        """Check weights and losses that were read from a state file, and return the set of their arrays' names.
+        ValueError if one is invalid.
         """
         names = self.validate(arrays)
         weights, losses = arrays["decay_weights"], arrays["decay_losses"]

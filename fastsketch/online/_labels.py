@@ -47,7 +47,7 @@ NO_NEW_CLASSES = NewClasses([], [])
 
 
 class ClassTally(NamedTuple):
-    """Counts of the rows of each class, and of runs (stretches of consecutive rows of one class)."""
+    """Counts of the rows of each class, and the number of runs, stretches of consecutive rows of one class."""
 
     rows: list[int]
     runs: int = 0
@@ -248,7 +248,8 @@ class ClassLabels:
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, NewClasses]:
-        """Convert the labels of rows to class numbers. Return the numbers (n,) and the new classes.
+        """Return (class numbers (n,) of the given labels, the new classes among them).
+        The labels of this object do not change.
 
         New classes are not added, but their rows have the numbers that the classes will get. Raises TypeError or
         ValueError for targets that are not labels.
@@ -328,7 +329,7 @@ class ClassLabels:
         self.tally = tally
 
     def require_comparable(self, new: NewClasses) -> None:
-        """Raise ValueError if new classes would make the comparator of ``compare_with`` invalid.
+        """Raise ValueError if new classes make the fixed coefficients of ``compare_with`` meaningless.
 
         This is so if there are more than two classes, or if its positive scores would mean another class.
         """
@@ -344,7 +345,7 @@ class ClassLabels:
             )
 
     def weights(self, numbers: Counts, new: NewClasses, class_weight: ClassWeight) -> Floats:
-        """Compute the weight of each row (n,) from its class number and `class_weight`.
+        """Return the weight (n,) of each row, computed from its class number and `class_weight`.
 
         "balanced" is n / (k n_c) for n rows so far, n_c of them of this class, and k classes, all including the row.
         """
@@ -362,7 +363,7 @@ class ClassLabels:
         return (sum(counts) + np.arange(1, len(numbers) + 1)) / (n_classes * n_seen)
 
     def observed_factors(self, class_weight: ClassWeight) -> Floats:
-        """Return factors that convert probabilities learned with class weights to the observed class frequencies.
+        """Return one factor per class, which converts probabilities learned with class weights to observed frequencies.
 
         They are in the order of ``classes``, up to a common factor. Losses weighted by w_c are those of a stream in
         which class c is w_c times as frequent, so that p(c | x) is proportional to the learned probability divided by

@@ -120,8 +120,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _start(
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None, *, decay: float = 1.0
     ) -> S:
-        """Return the initial state of one main learner. A model has one for two classes or real targets, else one per
-        class.
+        """Return the initial state of one main learner.
+        A model has one such learner for two classes or real targets, else one per class.
 
         `d` is the maximum number of columns, and `slots` the initial capacity for sparse rows (default `d`). With
         zeros=outline the state has the right shapes but takes no memory.
@@ -140,16 +140,16 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         raise NotImplementedError
 
     def _can_rescale(self) -> bool:
-        """Return True if the state of a learner can be converted when feature scales change (default: False). Models
-        with real targets can then use fixed scales.
+        """Return True if a learner's state can be converted when feature scales change (default: False).
+        Models with real targets can then use fixed scales.
 
         Only used for real targets.
         """
         return False
 
     def _may_blend(self) -> bool:
-        """Return True if the model's scores may be blended with those of a diagonal AdaGrad learner. False if the model
-        itself is such a learner.
+        """Return True if the scores may be blended with those of a diagonal AdaGrad learner.
+        It is False if the model itself is such a learner.
         """
         return True
 
@@ -305,8 +305,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return max(before, names, key=len)
 
     def _learn_by_fast_path(self, rows: Any, targets: Any) -> bool:
-        """Learn a batch of at most 16 rows by compiled code that skips the general path, and return True. Return False,
-        with nothing learned, if the model or the rows need the general path.
+        """Learn at most 16 rows by compiled code and return True, or return False if the general path is needed.
+        Nothing is learned in the second case.
         """
         few = self._fast_path() if self._names.is_numbered() else None
         return few is not None and few.learn(self, rows, targets)
@@ -328,7 +328,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         mean_weight: float | None = None,
         positions: NDArray[np.intp] | None = None,
     ) -> Self:
-        """Learn a batch of rows by the general path, either completely or not at all.
+        """Learn a batch of rows by the general path, either completely or not at all, and return self.
 
         `positions` are the row numbers in the user's batch, for error messages.
         """
@@ -426,13 +426,11 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _divide_by_mean_weight(
         self, weights: Floats, weight_sums: tuple[float, int], mean_weight: float | None
     ) -> tuple[Floats, tuple[float, int]]:
-        """Divide each sample weight by the mean weight of all rows so far, or by `mean_weight`, so that steps do not
-        depend on the unit of the weights.
+        """Return sample weights divided by the mean weight of all rows so far, and the updated (sum, number) of them.
+        The divisor is `mean_weight` if it is given.
 
-        Returns the divided weights and the updated (sum, number) of weights.
-
-        sums: the sum and number before these. All other rows so far had no weight, and count as weight 1. So a step
-        does not depend on the unit of the weights: a weight of twice the mean counts as the row twice.
+        weight_sums: the sum and number before these. All other rows so far had no weight, and count as weight 1. So a
+        step does not depend on the unit of the weights: a weight of twice the mean counts as the row twice.
         """
         n_rows, (total, n_weighted) = self.n_rows, weight_sums
         with np.errstate(over="ignore"):  # summed in order, independent of batches
@@ -453,8 +451,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
-        """Validate rows for learning, and convert them to a dense float64 array, CSR or NamedRows. New feature names
-        are added to the vocabulary.
+        """Return validated rows as a dense float64 array, CSR or NamedRows.
+        New feature names are added to the model's vocabulary.
 
         New feature names get columns.
         """
@@ -485,7 +483,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _has_fixed_scales(self) -> bool:
         """Return True if the scale of a feature changes only when its standard deviation has doubled or halved.
-        Otherwise scales follow the running moments at every row.
+        If False, scales follow the running moments at every row.
 
         Otherwise the scales follow the running moments at every row.
         """
@@ -503,9 +501,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         )
 
     def _initial_state(self, x: Any, labels: ClassLabels | None) -> ModelState[S]:
-        """Return the state of a model that has no rows yet. The first row of `x` decides whether rows are learned in
-        dense or sparse form.
-        """
+        """Return the state of a model without rows, for dense or sparse rows as the first row of `x` decides."""
         d = x.shape[1]
         is_sparse_enough = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= self.dense_above * d
         sparse = is_sparse_enough or self.open_columns or isinstance(x, NamedRows)
@@ -519,9 +515,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return ModelState(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
 
     def _new_class_learners(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
-        """Return the initial learners of a new class: the main learner, and the diagonal AdaGrad learner that it is
-        blended with, or None.
-        """
+        """Return (main learner, diagonal AdaGrad learner or None) in their initial state, for a new class."""
         states = self._initial_learners_of_decay(decay, columns, sparse, [1.0], lambda _: columns.initial_capacity())
         return states.main_learners[0], states.diagonal_learners[0] if states.diagonal_learners else None
 
@@ -671,8 +665,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _state_of_file(
         self, state: dict[str, Any], arrays: Arrays, columns: ColumnSlots, zeros: Zeros
     ) -> ModelState[S]:
-        """Return an initial model state with the structure that a state file describes: its classes, columns and
-        learners. The caller then fills in the arrays.
+        """Return an initial model state with the classes, columns and learners that a state file describes.
+        The caller then fills in the arrays.
 
         zeros: np.zeros, or ``outline`` to take no memory.
         """

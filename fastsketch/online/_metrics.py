@@ -29,7 +29,7 @@ MOST_UNIT = 1e120
 
 
 class MetricFigures(TypedDict):
-    """Dictionary of metrics by name; None if a metric does not apply or has no rows yet."""
+    """Dict of metrics by name; a value is None if the metric does not apply or has no rows yet."""
 
     log_loss: float | None
     accuracy: float | None
@@ -40,8 +40,8 @@ class MetricFigures(TypedDict):
 
 @dataclass(slots=True)
 class Metrics(Arrays):
-    """Running sums of the metrics of progressive validation: log loss, accuracy, AUC and regression errors. Each row is
-    scored before it is learned.
+    """Running sums from which metrics are computed: log loss, accuracy, AUC and regression errors.
+    Each row is scored before it is learned (progressive validation).
 
     Rows are weighted by ``sample_weight * decay^age``.
 
@@ -67,7 +67,7 @@ class Metrics(Arrays):
         numbers: Counts | None = None,
         is_new: bool = False,
     ) -> None:
-        """Update the metrics, in place, with n rows. `scores` are those that the rows had before they were learned.
+        """Update the metrics, in place, with n rows, given the scores that they had before they were learned.
 
         `scores` and `targets` have shape (k, n), where k is 1 for real targets and two classes. For more classes
         `signs` (k,) are the signs of the learners, and `numbers` (n,) the class numbers of the rows. With `is_new`
@@ -121,8 +121,8 @@ class Metrics(Arrays):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate metric sums that were read from a state file. Return the names of the arrays; ValueError if one is
-        invalid.
+        """Check metric sums that were read from a state file, and return the set of their arrays' names.
+        ValueError if one is invalid.
         """
         sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,))
         checks.number_within(sums.min(), "sums of the metrics", 0.0, inf)
@@ -141,7 +141,7 @@ class Metrics(Arrays):
 
 
 def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:
-    """Return metrics without rows. The loss decides whether they are those of class labels or of real targets.
+    """Return metrics without rows, those of class labels or of real targets, depending on the loss.
 
     With labels they assume two classes until more appear.
     """
@@ -162,7 +162,7 @@ METRIC_SUMS_WITH_DRIFT = 13
 
 
 def remove_drift_parameter(parameters: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert parameters and arrays of an old file that has the removed parameter `drift`.
+    """Return the parameters and arrays of an old state file without the removed parameter `drift`.
 
     A model that was saved with drift="restart" becomes a learner that never restarts: its current states are kept, the
     window of errors and the states that had begun at a warning are dropped.

@@ -36,7 +36,7 @@ MAX_WEIGHT_SUM = float(np.finfo(np.float64).max)
 
 
 class Examples(NamedTuple):
-    """Validated rows to learn, with targets, weights, and running totals that include these rows."""
+    """Validated rows to learn, with targets, weights, and the model's running totals after these rows."""
 
     batch: RowBatch
     y: NDArray[Any]  # real targets, or class numbers
@@ -70,8 +70,9 @@ class ModelState(Generic[S]):
     weight_sums: tuple[float, int] = (0.0, 0)  # sum and number of the weights given so far
 
     def few_rows(self, loss_scale: float) -> FewRows | None:
-        """Return the compiled object that learns batches of a few rows, created if necessary. None before the first
-        row, or if the model has several main learners.
+        """Return the compiled object that learns batches of a few rows; it is created if necessary.
+
+        Return None before the first row, or if the model has several main learners.
         """
         if self.few is None or self.few.is_stale():
             states = self.states
@@ -94,20 +95,19 @@ class ModelState(Generic[S]):
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def number_columns(self, x: Any) -> RowBatch:
-        """Prepare rows for learning: convert them to a dense array or CSR, and replace the columns of sparse rows by
-        slots. Rows are not scaled yet.
+        """Return rows to learn as a dense array, or as CSR with slots for column indices; they are not scaled yet.
 
-        Slots are numbers in the order of first occurrence; new columns get the next free slots.
+        Slots are numbers in the order of first occurrence; new columns get the next free slots, and the model changes.
         """
         if not self.inputs.sparse:
             return to_dense(x)
         return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
     def look_up_columns(self, x: Any, n_slots: int) -> RowBatch:
-        """Return rows in the form in which the model predicts: a dense array, or CSR with each column replaced by its
-        position (slot) in the arrays of the model. Rows are not scaled yet, and the model does not change.
+        """Return rows to predict as a dense array, or as CSR with slots for column indices; they are not scaled yet.
 
-        Columns that have no slot below n_slots get the slot n_slots.
+        A slot is a column's position in the arrays of the model. Columns that have no slot below n_slots get the slot
+        n_slots. The model does not change.
         """
         if not self.inputs.sparse:
             return self.inputs.with_intercept(to_dense(x))
@@ -129,9 +129,7 @@ class ModelState(Generic[S]):
         return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
 
     def enlarge_arrays(self) -> None:
-        """Replace the arrays of learners and moments by longer ones, in place, so that all columns seen so far have an
-        entry.
-        """
+        """Enlarge the arrays of learners and moments, in place, so that all columns seen so far have an entry."""
         if self.inputs.sparse:
             self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in self.states.all():
@@ -211,8 +209,8 @@ class ModelState(Generic[S]):
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:
-        """Learn a small batch whose classes are all known, in place, without copying the whole state. Return the scores
-        of the rows before they were learned, or None if nothing was learned.
+        """Learn a small batch of known classes, in place, and return the scores that its rows had before.
+        Return None if nothing was learned.
 
         None means that nothing was learned, because the batch is large or a fixed scale must change. If a row cannot be
         learned, or learning is interrupted, the state is restored.
@@ -334,10 +332,9 @@ class ModelState(Generic[S]):
         return scores[0] if len(scores) == 1 else np.concatenate(scores, axis=1)
 
     def _scaled_stretches(self, examples: Examples) -> Iterator[tuple[int, Examples]]:
-        """Scale the examples, and yield (first row, scaled examples) for each run of rows with the same fixed feature
-        scales. Between two runs the learners are converted to new scales.
+        """Yield (first row, scaled examples) for each run of rows that have the same fixed feature scales.
 
-        Between two stretches the learners are converted to the new scales.
+        Between two runs the learners are converted to the new scales, in place.
         """
         if self.inputs.steady is None or not len(examples.y):
             yield 0, examples._replace(batch=cast(RowBatch, self.inputs.prepared(examples.batch)))
@@ -369,10 +366,9 @@ class ModelState(Generic[S]):
         return scores
 
     def _join_scores(self, parts: Sequence[Floats], n: int) -> Floats:
-        """Concatenate the scores of consecutive parts of a batch, and sort their columns by class. A class that
-        appeared after a part has NaN there.
+        """Return the scores of a batch, (n,) or (n, k), joined from `parts` (k, rows), with columns sorted by class.
 
-        The parts have shape (k, rows), the result (n,) or (n, k). NaN marks classes that appeared later.
+        NaN marks classes that appeared after a part.
         """
         k = len(self.states.main_learners)
         if k == 1:
@@ -389,9 +385,7 @@ class ModelState(Generic[S]):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def parts(self) -> Iterator[tuple[str, Arrays]]:
-        """Yield pairs (prefix, dataclass of arrays) that together contain the complete state. In a state file the names
-        of the arrays begin with the prefix.
-        """
+        """Yield pairs (prefix of array names in a state file, dataclass of arrays) that together are all the state."""
         yield "", self.inputs
         yield "", self.metrics
         yield from self.states.parts()
@@ -441,7 +435,7 @@ def validate_weight_sums(value: Any) -> tuple[float, int]:
 
 
 def group_by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """Group arrays by the part of their names up to the last dot. Return {prefix: {rest of the name: array}}."""
+    """Return {prefix: {rest of the name: array}}, where the prefix is the name of an array up to its last dot."""
     groups: dict[str, dict[str, NDArray[Any]]] = {}
     for name, array in arrays.items():
         prefix, dot, rest = name.rpartition(".")
@@ -450,9 +444,7 @@ def group_by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDAr
 
 
 class StateBackup:
-    """Copies of everything that learning a batch in place may change in a model state, so that a failed batch can be
-    undone.
-    """
+    """Copies of all that learning a batch may change in a model state, from which a failed batch is undone."""
 
     def __init__(self, model_state: ModelState[Any], batch: RowBatch) -> None:
         states, n_slots = (
@@ -476,7 +468,7 @@ class StateBackup:
         ]
 
     def restore(self) -> None:
-        """Undo a batch: write the copied arrays and values back to the model state."""
+        """Undo a batch: write the copied arrays and values back to the model state, in place."""
         for rows, data, indices in self.rows:
             rows.kept_data, rows.kept_indices = data, indices
         for state, rounds, _ in self.learners:

@@ -51,7 +51,7 @@ CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BO
 
 @dataclass(frozen=True, slots=True)
 class NewtonSetting:
-    """Parameters of a SketchedNewton learner, in the form in which its compiled code reads them."""
+    """Parameters of a SketchedNewton learner, in the form that its compiled code reads."""
 
     method: str
     sketch_size: int
@@ -92,8 +92,9 @@ class NewtonSparseRows(StoredRows):
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class ShrinkingSpace(Arrays):
-    """Small k x k matrices with which a Newton learner updates its weights w = base + Z b + X'e cheaply. Between
-    shrinks the sketch is B = [F Z'; C X].
+    """Small k x k matrices of a Newton learner, by which its weights w = base + Z b + X'e are updated cheaply.
+
+    Between shrinks the sketch is B = [F Z'; C X].
     """
 
     frame: Floats  # F, (k, k)
@@ -117,10 +118,10 @@ class NewtonState(LearnedState):
         return NewtonRounds(self, self.setting)
 
     def rounds_for(self, batch: RowBatch) -> NewtonRounds:
-        """Return the compiled object that runs the updates. Before that, alpha is initialised from the first nonzero
-        row, and memory for the rows of the batch is reserved.
+        """Return the compiled object that runs the updates, after preparing this state for the rows of the batch.
 
-        Unless alpha0 is given, alpha is a multiple of the squared length of the first nonzero row.
+        Memory for the rows is reserved. Unless alpha0 is given, alpha is initialised as a multiple of the squared
+        length of the first nonzero row.
         """
         if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:
             with np.errstate(over="ignore"):
@@ -141,9 +142,7 @@ class NewtonState(LearnedState):
         self.rounds.fade(factor)
 
     def rescale(self, change: Rescaling) -> None:
-        """Convert the sketch and the weights to new feature scales, in place, so that learning continues in the new
-        scales. alpha does not change.
-        """
+        """Convert the sketch and the weights to new feature scales, in place; alpha does not change."""
         r, n, space, rows = int(self.count[RANK]), int(self.count[ROWS]), self.space, self.rows
         slots = change.n_slots(self.n_slots)  # not the capacity, on which rounding would depend
         alpha, faded = float(self.scalar[ALPHA]), float(self.scalar[FADED])
@@ -203,8 +202,9 @@ class NewtonState(LearnedState):
 
 
 def first_row_square(batch: RowBatch) -> float:
-    """Return the squared Euclidean norm of the first nonzero row of a batch, from which alpha is initialised; 0 if all
-    rows are zero.
+    """Return the squared Euclidean norm of the first nonzero row of a batch; 0 if all rows are zero.
+
+    The parameter alpha is initialised from it.
     """
     if isinstance(batch, Csr):
         positions = np.flatnonzero(batch.data)

@@ -54,7 +54,7 @@ def largest_features(
 
 
 class OnlineProgress(MetricFigures):
-    """Dictionary of losses and metrics so far, where each row is predicted before it is learned."""
+    """Dict of the losses and metrics of all rows so far, each predicted before it was learned."""
 
     n_rows: int
     cumulative_loss: float
@@ -69,7 +69,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     # -- coefficients ----------------------------------------------------------------------------------------------
     def _prepared_coef(self) -> Floats:
-        """Return the coefficients for scaled rows, and cache them; ValueError before the first row.
+        """Return the coefficients for scaled rows, which are cached; ValueError before the first row.
 
         They are in the order of `classes`; for sparse models by slot. The cache is `_coef`.
         """
@@ -245,7 +245,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
 
     def _temper(self, factor: float) -> None:
-        """Multiply the scores of a calibrated classification model by a factor, from now on."""
+        """Multiply the scores of a calibrated classification model by a factor, from now on; the model changes."""
         model_state = self._model_state
         if factor != 1.0 and model_state is not None and isinstance(model_state.states.readout, ScoreCalibration):
             model_state.states.readout.readout_weights *= factor
@@ -445,7 +445,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
 
 def _probability(loss: str, z: Floats) -> Floats:
-    """Convert uncalibrated scores to the probability of the positive class, or of each class against the rest."""
+    """Return the probability of the positive class, or of each class against the rest, for uncalibrated scores."""
     if loss == "squared_hinge":
         return 0.5 + 0.5 * np.clip(z, -1.0, 1.0)  # the expected loss is smallest for the score 2 p - 1
     return expected(loss, z)

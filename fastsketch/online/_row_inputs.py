@@ -72,8 +72,8 @@ class NamedRows:
 
 
 def contains_strings(rows: Any) -> bool:
-    """Return True if rows that could not be converted contain strings or other objects. Error messages then explain how
-    to pass words.
+    """Return True if rows that could not be converted to numbers contain strings or other objects.
+    Error messages then explain how to pass words.
     """
     if is_sparse(rows):
         return False
@@ -84,11 +84,9 @@ def contains_strings(rows: Any) -> bool:
 
 
 class Names:
-    """Mapping of a model's feature names to columns: a growing vocabulary, a hash function, or none if columns are
-    numbered.
+    """The way in which a model's feature names become columns: by a growing vocabulary, or by a hash function.
 
-    The argument n_rows of its methods is the number of rows that the model has learned. New names of a batch become
-    permanent once n_rows has grown; if the batch was refused, they are removed with the next one.
+    If columns are numbered, there are no names.
     """
 
     __slots__ = ("_before", "_hash_bits", "_naming", "warned")
@@ -110,9 +108,7 @@ class Names:
         return isinstance(self._naming, NameTable)
 
     def is_named(self, n_rows: int) -> bool | None:
-        """Return True if the model's rows have feature names and False if their columns are numbered. Return None
-        before the first row.
-        """
+        """Return True if the model's rows have feature names, False if columns are numbered, None before any row."""
         if self._hash_bits is not None:
             return True
         return None if n_rows == 0 else self._naming is not None
@@ -130,8 +126,8 @@ class Names:
         return is_named(rows)
 
     def number(self, n_rows: int) -> None:
-        """Record that the model learns rows of numbered columns, not rows with names. Raise ValueError if it has
-        learned rows with names, or is set to hash names.
+        """Record that the model learns rows of numbered columns, without names.
+        ValueError if it has learned rows with names, or is set to hash names.
         """
         if self._hash_bits is not None:
             raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
@@ -140,7 +136,7 @@ class Names:
         self._naming = None
 
     def enter(self, rows: Any, n_rows: int) -> NamedRows:
-        """Convert rows with feature names to CSR for learning. New names are added to the vocabulary."""
+        """Return rows with feature names as CSR, for learning; new names are added to the vocabulary."""
         if self.is_named(n_rows) is False:
             raise ValueError(NUMBERED_COLUMNS_MESSAGE)
         naming = self._naming
@@ -152,7 +148,7 @@ class Names:
         return self._as_rows(naming, rows, add=True)
 
     def find(self, rows: Any, n_rows: int) -> NamedRows:
-        """Convert rows with feature names to CSR for prediction. Names that the model does not know are ignored."""
+        """Return rows with feature names as CSR, for prediction; names that the model does not know are left out."""
         if self._naming is None or not self.is_named(n_rows):
             raise ValueError(
                 "the model has seen no rows: call update first" if n_rows == 0 else NUMBERED_COLUMNS_MESSAGE
@@ -167,8 +163,8 @@ class Names:
             self._naming.cut(self.count(n_rows))
 
     def _as_rows(self, naming: NameTable | HashedNames, rows: Any, *, add: bool) -> NamedRows:
-        """Convert rows with feature names to CSR, and return them. Warn once if a feature is a word in some rows and a
-        number in others.
+        """Return rows with feature names as CSR, with names as columns.
+        Warn once if a feature is a word in some rows and a number in others.
         """
         parts = naming.parts(as_list(rows), add=add)
         if naming.mixed is not None and not self.warned:
@@ -220,8 +216,9 @@ class Names:
     def from_state(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], hash_bits: int | None, n_rows: int
     ) -> Self:
-        """Return the mapping that a state file contains, the result of ``saved``. ValueError if its parts are
-        inconsistent.
+        """Return the vocabulary or other mapping of names that a state file contains, the result of ``saved``.
+
+        ValueError if its parts are inconsistent.
         """
         out = cls(hash_bits)
         named = as_flag(state.get("named", False), "named")
@@ -245,13 +242,9 @@ MAX_INITIAL_SLOTS = 64
 
 
 class ColumnSlots:
-    """Numbering of the columns of sparse rows by first occurrence. The numbers are called slots; arrays of learners
-    have one entry for each slot, not for each column.
+    """Numbering of the columns of sparse rows by first occurrence; the numbers are called slots.
 
-    It also has the width of the rows. For dense rows the numbering is empty.
-
-    The argument n_slots of its methods is the number of slots in rows that the states have learned. Slots beyond it
-    belong to a batch that was refused or interrupted, and are assigned again.
+    Arrays of learners have one entry for each slot, not for each column.
     """
 
     __slots__ = ("map", "width")
@@ -269,11 +262,11 @@ class ColumnSlots:
 
     @property
     def most(self) -> int:
-        """Return the largest number of columns that rows of this model may have."""
+        """Return the largest allowed number of columns of this model's rows."""
         return MOST_COLUMNS if self.width is None else self.width
 
     def initial_capacity(self) -> int:
-        """Return for how many columns the arrays of a new learner are allocated."""
+        """Return the number of columns for which the arrays of a new learner are allocated."""
         return max(len(self), min(self.most, MAX_INITIAL_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
@@ -319,10 +312,9 @@ class ColumnSlots:
     def checked(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
     ) -> Self:
-        """Validate the columns that a state file contains, and return an empty numbering of the same width. ValueError
-        if they are inconsistent.
+        """Return an empty numbering of columns for rows as wide as those of a state file, after validating its columns.
 
-        The numbering has the width of the rows in the file.
+        ValueError if they are inconsistent.
         """
         bases = [array for name, array in arrays.items() if name.rpartition(".")[2] == "base"]
         slots = max((base.shape[-1] for base in bases if base.ndim), default=0)
@@ -352,9 +344,9 @@ class ColumnSlots:
 
 
 def score_rows(rows: Csr, coef: Floats) -> Floats:
-    """Return the scores of sparse rows for one coefficient vector, or for several.
+    """Return the scores of sparse rows: (n,) for one coefficient vector, (n, k) for k of them.
 
-    Shape (n,), or (n, k) for k vectors. Slots beyond the coefficients are ignored.
+    Slots beyond the coefficients are ignored.
     """
     if coef.ndim == 1:
         return row_scores(*rows, coef)
@@ -410,11 +402,10 @@ class Inputs(Arrays):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
     def prepared(self, batch: RowBatch) -> RowBatch | None:
-        """Scale rows for learning, one after the other, and update the moments of features by each row. Return the
-        scaled rows, or None if a fixed scale must change first.
+        """Return rows scaled for learning, one after the other, and update the moments of features by each row.
 
-        Returns None if a fixed scale must change, and raises RowNotLearned if a row overflows. In both cases some rows
-        have already been added to the moments.
+        Return None if a fixed scale must change first, and raise RowNotLearned if a row overflows. In both cases some
+        rows have already been added to the moments.
         """
         if self.intercept and not isinstance(batch, Csr):
             batch = self.with_intercept(batch)
@@ -428,11 +419,10 @@ class Inputs(Arrays):
         return None if moved else require_all_scaled(batch, done)
 
     def scale_stretches(self, batch: RowBatch, rescale: Callable[[], None]) -> Generator[tuple[int, int, RowBatch]]:
-        """Scale a batch, and yield (first row, stop, scaled rows) for each run of rows with the same fixed feature
-        scales. Moments are updated by each row.
+        """Yield (first row, stop, scaled rows) for each run of rows of a batch that have the same fixed feature scales.
 
-        The running moments are updated with each row. Between two stretches rescale() is called, which must call
-        ``move`` and convert the learners to the new scales.
+        The running moments are updated with each row. Between two runs rescale() is called, which must call ``move``
+        and convert the learners to the new scales.
         """
         batch = batch._replace(data=batch.data.copy()) if isinstance(batch, Csr) else self.with_intercept(batch)
         n, first, has_moved = len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch), 0, False
@@ -450,8 +440,8 @@ class Inputs(Arrays):
             first += n_done
 
     def move(self, intercept: int) -> Rescaling:
-        """Set the fixed feature scales to the present standard deviations. Return the Rescaling that learners must
-        apply to their states.
+        """Set the fixed feature scales to the present standard deviations, in place.
+        Return the Rescaling that learners must apply to their states.
         """
         first, second = cast(Floats, self.moments)
         totals, steady = cast(Floats, self.moment_totals), cast(Floats, self.steady)
@@ -507,8 +497,9 @@ class Inputs(Arrays):
         return kernel.scale_sparse(*batch, tail, squares, counts, totals, joins, steady, has_joined)
 
     def changed_entries(self, batch: RowBatch) -> list[tuple[NDArray[Any], Any]]:
-        """Return pairs (array, index) of all entries that change when the moments are updated by these rows, so that
-        they can be copied before.
+        """Return pairs (array, index) of all entries that change when the moments are updated by these rows.
+
+        The caller can copy the entries before.
         """
         at = (slice(None), batch.indices) if isinstance(batch, Csr) else ...
         return [(array, ... if array is self.moment_totals else at) for array in self.arrays()]
@@ -535,13 +526,7 @@ class Inputs(Arrays):
 
     # -- coefficients of the unscaled features ---------------------------------------------------------------------
     def to_feature_coefficients(self, coef: Floats) -> tuple[Floats, Floats]:
-        """Convert coefficients of scaled rows to the coefficients and intercepts that apply to unscaled features.
-        Return both.
-
-        Returns (coefficients (..., slots or d), intercepts (...)).
-
-        The division of sparse rows by a length (inputs.pyx) is not included. The slot of their intercept is unchanged.
-        """
+        """Return (coefficients, intercepts) for unscaled features, given the coefficients of scaled rows."""
         converted = coef if self.sparse or not self.intercept else coef[..., :-1]
         intercepts = np.zeros(coef.shape[:-1]) if self.sparse or not self.intercept else coef[..., -1] * INTERCEPT_VALUE
         if self.moments is None or self.moment_totals is None:
@@ -599,7 +584,7 @@ class Inputs(Arrays):
 def start_inputs(
     n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, steady: bool = False, zeros: Zeros = np.zeros
 ) -> Inputs:
-    """Return the preparation of rows for a new model, with moments of zero rows.
+    """Return an ``Inputs`` object for a new model, whose moments have no rows yet.
 
     `n_slots` is the initial capacity in slots, or the number of columns of dense rows.
     """
@@ -611,8 +596,8 @@ def start_inputs(
 
 
 def require_all_scaled(batch: RowBatch, done: int) -> RowBatch:
-    """Return the batch unchanged if all rows were scaled. RowNotLearned if scaling stopped at a row, because its
-    squares overflow.
+    """Return the batch unchanged if all rows were scaled.
+    RowNotLearned if scaling stopped at a row whose squares overflow.
     """
     if done < (len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch)):
         raise RowNotLearned(done)

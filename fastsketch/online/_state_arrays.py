@@ -41,8 +41,9 @@ RowBatch = Floats | Csr
 
 
 class Rescaling(NamedTuple):
-    """A change of feature scales, to which learners must be converted: the scaled feature x_j becomes ratio_j x_j +
-    shift_j for the given columns j.
+    """A change of feature scales: the scaled feature x_j becomes ratio_j x_j + shift_j for the given columns j.
+
+    Learners convert their states by it.
     """
 
     columns: Counts  # columns, or slots for sparse rows
@@ -53,7 +54,7 @@ class Rescaling(NamedTuple):
     growth: Floats  # factor by which the divisor of column j changes
 
     def n_slots(self, n_seen: int) -> int:
-        """Return how many columns a learner's state must have after this change, given that it uses `n_seen` now."""
+        """Return how many columns a learner's state needs after this change, given that it has `n_seen` now."""
         return max(n_seen, self.intercept + 1, int(self.columns.max(initial=0)) + 1)
 
     def apply(self, rows: Floats) -> None:
@@ -90,8 +91,9 @@ class Rescaling(NamedTuple):
 
 
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-    """Return a read-only array of zeros that takes no memory. It replaces np.zeros where only shapes matter, as in the
-    validation of a state file.
+    """Return a read-only array of zeros that takes no memory.
+
+    It replaces np.zeros where only shapes matter, as in the validation of a state file.
     """
     return np.broadcast_to(np.zeros((), dtype), shape)
 
@@ -101,9 +103,7 @@ Zeros = Callable[..., NDArray[Any]]
 
 
 class FieldMarks(NamedTuple):
-    """Properties of one field of a dataclass of arrays, read from its annotation: its name, and how the array grows
-    with the number of columns.
-    """
+    """Name and annotation of one field of a dataclass of arrays: how the array grows with the number of columns."""
 
     name: str
     slot_axis: int | None  # the axis with one entry for each slot
@@ -181,11 +181,10 @@ class Arrays:
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate the arrays of a state file: ValueError if one has another shape or dtype than the field of its name,
-        or is not finite.
+        """Check the arrays of a state file for this object, and return the set of their names.
 
-        Returns the names of the arrays. Only the shapes and dtypes of the fields are compared, so that the fields may
-        be results of ``outline``.
+        ValueError if an array has another shape or dtype than the field of its name, or is not finite. Only the shapes
+        and dtypes of the fields are compared, so that the fields may be results of ``outline``.
         """
         names: set[str] = set()
         for item in fields_of(type(self)):
@@ -208,8 +207,9 @@ class Arrays:
         return [value for value in values if isinstance(value, NDARRAY)]
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate the arrays of a state file, and return their names. Subclasses also check ranges of values and
-        relations between arrays.
+        """Check the arrays of a state file for this object, and return the set of their names; ValueError for a fault.
+
+        Subclasses also check ranges of values and relations between arrays.
         """
         return self.validate(arrays)
 
@@ -244,8 +244,7 @@ class StoredRows(Arrays):
         return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + n_nonzeros
 
     def enlarge_arrays(self, n_rows: int, n_nonzeros: int) -> None:
-        """Replace the arrays by longer ones, which have space for at least `n_nonzeros` values after the first `n_rows`
-        rows.
+        """Replace the arrays by longer ones, in place, for `n_nonzeros` more values after the first `n_rows` rows.
 
         Kernel objects with pointers to the old arrays must be dropped before.
         """
@@ -301,8 +300,8 @@ class LearnedState(Arrays, ABC):
         return n_slots <= len(self.base)
 
     def make_slots(self, n_slots: int) -> None:
-        """Ensure that the arrays are long enough for `n_slots` columns. If they are not, they are replaced by longer
-        ones.
+        """Ensure that the arrays are long enough for `n_slots` columns.
+        If they are not, they are replaced by longer ones, in place.
         """
         if not self.has_slots(n_slots):
             # doubled; results do not depend on the capacity
@@ -326,8 +325,8 @@ class LearnedState(Arrays, ABC):
         raise NotImplementedError
 
     def reserve(self, n_rows: int, n_nonzeros: int) -> None:
-        """Ensure that `n_nonzeros` values fit after the first `n_rows` stored sparse rows. If they do not, the arrays
-        are replaced by longer ones.
+        """Ensure that `n_nonzeros` values fit after the first `n_rows` stored sparse rows.
+        If they do not, the arrays are replaced by longer ones, in place.
         """
         rows = cast(StoredRows, self.stored_rows)
         if not rows.has_capacity(n_rows, n_nonzeros):
@@ -335,8 +334,8 @@ class LearnedState(Arrays, ABC):
             rows.enlarge_arrays(n_rows, n_nonzeros)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Validate the arrays of one learner that were read from a state file. Return their names; ValueError if one is
-        invalid.
+        """Check the arrays of one learner that were read from a state file, and return the set of their names.
+        ValueError if one is invalid.
 
         `self` may have outlines instead of arrays.
         """
@@ -360,10 +359,9 @@ class LearnedState(Arrays, ABC):
 
     @property
     def rounds(self) -> Any:
-        """Return the compiled object that runs the updates on the arrays of this state. It is created at the first
-        call, and again after an array was replaced.
+        """Return the compiled object that runs the updates; it has pointers to the arrays of this state.
 
-        It has pointers to the arrays.
+        It is created at the first call, and again after an array was replaced.
         """
         if self.rounds_now is None:
             self.rounds_now = self.begin_rounds()
@@ -371,16 +369,14 @@ class LearnedState(Arrays, ABC):
 
     @abstractmethod
     def begin_rounds(self) -> Any:
-        """Create and return the compiled object that runs the updates. It keeps pointers to the arrays of this
-        state.
-        """
+        """Return a new compiled object that runs the updates and has pointers to the arrays of this state."""
 
     @classmethod
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        """Train k learners of this class on the same n rows, independently of each other, in place. The scores that
-        rows had before they were learned are written to `scores`.
+        """Train k learners of this class, in place, each on the same n rows, and write the scores of rows to `scores`.
+        A row's score is the one that it had before it was learned.
 
         `targets` (k, n) has the targets of each state. `scores` (k, n) receives the score of each row before it was
         learned. If a row makes the coefficients of a state overflow, its score is NaN or infinite, and that state has
@@ -389,8 +385,9 @@ class LearnedState(Arrays, ABC):
         learn([state.rounds_for(batch) for state in states], *as_flat_arrays(batch), targets, sample_weight, scores)
 
     def rounds_for(self, batch: RowBatch) -> Any:
-        """Return the compiled object that runs the updates. Subclasses first prepare the state for the rows of the
-        batch, for example by reserving memory.
+        """Return the compiled object that runs the updates, after preparing this state for the rows of the batch.
+
+        Subclasses reserve memory, for example.
         """
         return self.rounds
 
@@ -401,7 +398,7 @@ class LearnedState(Arrays, ABC):
         return rows if isinstance(rows, StoredRows) else None
 
     def totals(self) -> tuple[int, float, int]:
-        """Return (rows seen, cumulative loss, mistakes)."""
+        """Return (number of rows seen, cumulative loss, number of mistakes)."""
         return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
 
     def fade(self, factor: float) -> None:
@@ -416,7 +413,7 @@ class LearnedState(Arrays, ABC):
 
 
 def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str, Any]:
-    """Return a dict with initial values of the fields that all learner states have, for the constructors of subclasses.
+    """Return a dict with initial values of the fields that every learner's state has.
 
     `d` is the number of columns of dense rows, or for sparse rows the initial capacity in slots.
     """
