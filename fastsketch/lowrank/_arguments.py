@@ -8,8 +8,8 @@ from fastsketch.lowrank._setting import LEARNED, LEARNED_RIDGE_LOSSES, Ridge
 
 
 def as_ridge(value: Any, name: str) -> Ridge | None:
-    """Validate a ridge parameter: None, "learned", or a number that is not negative. Return it; TypeError or ValueError
-    for anything else.
+    """Check a ridge parameter, which is None, "learned" or a number that is not negative, and return it.
+    TypeError or ValueError for anything else.
     """
     if value is None or (isinstance(value, str) and value == LEARNED):
         return value
@@ -45,9 +45,7 @@ def as_steps(value: Any, name: str) -> int | None:
 
 
 def as_share(validation: Any) -> float | None:
-    """Return the argument `validation` if it is the fraction of entries to hold out. Return None if it is a validation
-    matrix or None.
-    """
+    """Return the argument `validation` if it is the fraction of entries to hold out, None if it is a matrix or None."""
     if isinstance(validation, bool):
         raise TypeError(f"validation must be a share of the entries, entries held out or None, got {validation}")
     if not isinstance(validation, Real):

@@ -32,9 +32,7 @@ KINK_SHARE = 1e-2
 
 @dataclass(frozen=True)
 class Biases:
-    """Row and column biases, fitted before the first rank. A model of biases only scores entry (i, j) as rows[i] +
-    columns[j].
-    """
+    """Row and column biases of a model: without factors, the score of entry (i, j) is rows[i] + columns[j]."""
 
     level: float
     rows: Array  # (m,) with the level added
@@ -68,7 +66,7 @@ def constant_score(observations: Entries, loss: LossSetting) -> float:
 
 
 def weighted_value_sums(data: Observed) -> tuple[float, float]:
-    """Return the total weight and the weighted sum of the observed values."""
+    """Return (total weight, weighted sum) of the observed values."""
     o, c = data.o, data.c
     if not len(c):
         return float(len(o)), float(o.sum(dtype=np.float64))
@@ -77,8 +75,8 @@ def weighted_value_sums(data: Observed) -> tuple[float, float]:
 
 
 def parameter_from_data(observations: Entries, loss: LossSetting, level: float, bias_ridge: float | None) -> float:
-    """Return a default for the parameter of the Huber or epsilon-insensitive loss: a multiple of the robust standard
-    deviation of the residuals of the biases.
+    """Return the default of the Huber or epsilon-insensitive loss's parameter, computed from the residuals of biases.
+    It is a multiple of their robust standard deviation.
 
     It is a multiple of their robust standard deviation.
 
@@ -122,8 +120,7 @@ def zero_biases(observations: Entries) -> Biases:
 
 
 def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level: float) -> Biases:
-    """Fit the global bias and the biases of rows and columns by alternating Newton steps, with an L2 penalty. Return
-    them as Biases.
+    """Fit global, row and column biases by alternating Newton steps with an L2 penalty, and return them as Biases.
 
     Losses without curvature are replaced by a parabola that touches them from above (``kink_half_width``).
 
@@ -162,8 +159,8 @@ def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level:
 
 
 def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
-    """Return the Newton step of each bias, clipped to [-limit, limit], given first and second derivatives of the loss.
-    The caller subtracts it from the bias.
+    """Return the Newton step of each bias, clipped to [-limit, limit], which the caller subtracts from the bias.
+    Slopes and curvatures are first and second derivatives of the loss.
     """
     step = (slopes + ridge * bias) / np.maximum(curvatures + ridge, TINY)
     return step.clip(-limit, limit) if limit < np.inf else step
@@ -172,8 +169,7 @@ def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, 
 def _bias_sums(
     data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array
 ) -> tuple[float, Floats, Floats, Floats, Floats]:
-    """Return the total loss at the given biases, with the sums of its first and second derivatives over each row and
-    each column.
+    """Return the loss at the given biases, and its first and second derivatives summed over each row and each column.
 
     The order is: loss, first and second derivatives of rows (m,), first and second derivatives of columns (n,).
     """
@@ -182,8 +178,8 @@ def _bias_sums(
 
 
 def subtract_outlying_offsets(observations: Entries, bias_ridge: float) -> Entries:
-    """Subtract offsets from rows and columns whose bias is an outlier, because the ridge would shrink such a bias too
-    much. Return new entries, which remember the offsets.
+    """Return entries from which the offsets of rows and columns with outlying biases are subtracted.
+    The ridge would shrink such biases too much. The new entries store the offsets.
 
     A ridge shrinks all biases by the same share. The rest of a large offset would be fitted by factors, which spoils
     the predictions of all other entries. Therefore the shrinkage is limited (limited translation: Efron and Morris,
@@ -215,8 +211,8 @@ def subtract_outlying_offsets(observations: Entries, bias_ridge: float) -> Entri
 
 
 def kink_half_width(observations: Observed, loss: LossSetting) -> float:
-    """Return the half-width of the parabola that replaces the kink of a nonsmooth loss, so that Newton steps exist.
-    Smooth losses ignore it.
+    """Return the half-width of the parabola that replaces the kink of a nonsmooth loss; smooth losses ignore it.
+    Newton steps need this replacement.
     """
     return (
         KINK_SHARE

@@ -32,8 +32,8 @@ RIDGE_CANDIDATES = (
 
 
 def power_of_two_above(mean: float) -> float:
-    """Return the smallest power of two above a mean loss. Dividing losses by it keeps their squares from overflowing,
-    without rounding.
+    """Return the smallest power of two above a mean loss, by which losses are divided before they are squared.
+    Then no square overflows, and the division does not round.
     """
     return ldexp(1.0, frexp(mean)[1]) if 0 < mean < inf else 1.0
 
@@ -67,8 +67,8 @@ class Candidate:
 def choose_ridge(
     pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None
 ) -> tuple[FactorModel, Score, list[SelectionLine]]:
-    """Fit the model once for each candidate ridge. Return the model with the smallest loss on held-out entries, that
-    loss, and a record of all candidates.
+    """Fit the model with each candidate ridge, and return the model with the smallest loss on held-out entries.
+    That loss and a record of all candidates are returned too.
 
     Parameters
     ----------

@@ -57,8 +57,8 @@ class Observed:
         return z
 
     def loss(self, loss: LossSetting, z: Array) -> tuple[float, float, float]:
-        """Return the total weighted loss at the scores `z` (nnz,), with the sums of squared first derivatives and of
-        second derivatives.
+        """Return the weighted loss at the scores `z` (nnz,), summed over entries, and two sums of its derivatives.
+        They are the sums of squared first derivatives and of second derivatives.
         """
         return entries.objective(loss.number, loss.parameter, z, self.o, self.c)
 
@@ -104,9 +104,7 @@ class Observed:
         return counts.astype(np.float64, copy=False)
 
     def subtract_offsets(self, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> "Observed":
-        """Return a copy with values reduced by an offset for each row (m,) and each column (n,), so that factors can be
-        fitted to the residuals.
-        """
+        """Return a copy of the entries, with an offset of their row (m,) and one of their column (n,) subtracted."""
         offsets = np.repeat(rows, self.counts[0]) + columns[self.indices]
         return replace(self, o=(self.o - offsets).astype(self.o.dtype))
 
@@ -226,7 +224,7 @@ def entry_position(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple
 def validate_weights(
     weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Array:
-    """Validate sample weights and return the weight of each observed entry, shape (nnz,)."""
+    """Check sample weights, and return the weight of each observed entry as an array (nnz,)."""
     sparse = is_sparse(weights)
     if not sparse:
         weights = as_array(weights, "sample_weight")

@@ -16,9 +16,7 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Entries:
-    """Training and held-out entries of a fit, with a scale for each row and column, which is 1 without degree
-    scaling.
-    """
+    """Training and held-out entries of a fit, with a scale for each row and column (1 without degree scaling)."""
 
     data: Observed
     held_out: Observed | None  # held-out entries
@@ -72,7 +70,7 @@ class Entries:
 
     @cached_property
     def count_distribution(self) -> tuple[Counts, Counts]:
-        """Return how many rows, and how many columns, have each number of training entries.
+        """Return, for rows and for columns, each number of training entries that occurs and how often it occurs.
 
         Each one is (distinct numbers of entries, how many rows or columns have them).
         """

@@ -26,7 +26,7 @@ Score = tuple[float, float]  # mean loss, and the standard error of that mean
 
 
 class HistoryLine(TypedDict):
-    """A dict with the objective, time and validation loss of the model at one rank of a fit.
+    """Dict with the objective, the time and the validation loss that a fit had at one rank.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class HistoryLine(TypedDict):
 
 
 class SelectionLine(TypedDict):
-    """A dict that describes a candidate model and its loss on held-out entries."""
+    """Dict that describes one candidate model of a selection, and its loss on held-out entries."""
 
     rank: int
     ridge: float | Literal["learned"] | None  # None: the model of biases alone
@@ -68,7 +68,7 @@ class SelectionLine(TypedDict):
 
 
 class Side(NamedTuple):
-    """Factors and biases of either all rows or all columns of a model."""
+    """Factors and biases of all rows, or of all columns, of a low-rank model."""
 
     factors: Array  # (m, t)
     biases: Array  # (m,)
@@ -178,7 +178,7 @@ class Fitted:
         return (left * row_multipliers).astype(dtype), (right * column_multipliers).astype(dtype)
 
     def score_pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
-        """Return the scores of the entries (rows[k], columns[k]). An index of -1 has no bias and no factors."""
+        """Return the scores (k,) of the entries (rows[k], columns[k]); an index of -1 has no bias and no factors."""
         z = np.asarray(
             self.level + np.where(rows >= 0, self.row[rows], 0.0) + np.where(columns >= 0, self.column[columns], 0.0)
         )
@@ -197,15 +197,14 @@ class Fitted:
         return score_block(self.row_side(rows, rank), self.column_side(columns, rank), self.left.dtype)
 
     def row_side(self, rows: NDArray[np.int64], rank: int) -> Side:
-        """Return factors and biases of the given rows, in the form in which scores are computed: factors times
-        coefficients, biases plus the global bias.
+        """Return the factors and biases of the given rows, multiplied by coefficients and with the global bias added.
 
-        An index of -1 has zero factors and the global bias only.
+        Scores are computed from them. An index of -1 has zero factors and the global bias only.
         """
         return select_side(self.left[:, :rank], self.row, rows, self.coefficients(rank), self.level)
 
     def column_side(self, columns: NDArray[np.int64], rank: int) -> Side:
-        """Return factors and biases of the given columns. An index of -1 stands for an unknown column, with zeros."""
+        """Return the factors and biases of the given columns, which are zeros for an index of -1, an unknown column."""
         return select_side(self.right[:, :rank], self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -315,12 +314,10 @@ def validate_selection_line(entry: Mapping[str, Any]) -> SelectionLine:
 
 
 def balance(row_norms: Array, column_norms: Array, coefficients: Array, aspect_ratio: float) -> tuple[Array, Array]:
-    """Split each coefficient (t,) into a multiplier of its row factor and one of its column factor, such that the
-    entries of both have similar size. Return both arrays (t,).
+    """Return multipliers (t,) of row factors and of column factors, whose products are the given coefficients (t,).
 
-    `row_norms` and `column_norms` (t,) are the norms of the factors, and `aspect_ratio` is m / n. Returns the
-    multipliers of the row factors and those of the column factors, whose products with the same index are the
-    coefficients.
+    The entries of both factors then have similar size. `row_norms` and `column_norms` (t,) are the norms of the
+    factors, and `aspect_ratio` is m / n.
     """
     size = np.sqrt(np.abs(coefficients) * row_norms * column_norms)
     row_norms, column_norms = np.where(row_norms > 0, row_norms, 1), np.where(column_norms > 0, column_norms, 1)

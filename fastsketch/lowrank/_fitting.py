@@ -30,8 +30,8 @@ Callback = Callable[[HistoryLine], object]
 def fit(
     observations: Entries, setting: FitSetting, fit_history: "FitHistory", hold_out: HoldOut = None
 ) -> tuple[Fitted, Pursuit]:
-    """Fit a low-rank model. With held-out entries, rank and ridges are chosen on them first. Return the model, and the
-    greedy pursuit, to which ranks can be added later.
+    """Fit a low-rank model, and return it with the greedy pursuit, to which ranks can be added later.
+    With held-out entries, rank and ridges are chosen on them first.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def fit(
 
 
 def fit_entries(observations: Entries, setting: FitSetting, fit_history: "FitHistory") -> tuple[Fitted, Pursuit]:
-    """Fit biases, ranks and sweeps to one set of entries. Return the model and the greedy pursuit of its ranks.
+    """Fit biases, ranks and sweeps to one set of entries, and return (model, greedy pursuit of its ranks).
 
     If there are held-out entries, and the ridge is neither given nor learned, they choose it.
     """
@@ -119,8 +119,8 @@ def resolve_bias_ridge(setting: FitSetting) -> float:
 
 
 def fit_initial_biases(observations: Entries, setting: FitSetting) -> InitialBiases:
-    """Fit the biases before the first rank. If the loss has a parameter that was not given, it is estimated from the
-    data.
+    """Fit the biases before the first rank, and return them with the loss, as InitialBiases.
+    If the loss has a parameter that was not given, it is estimated from the data.
     """
     loss, ridge = setting.loss, resolve_bias_ridge(setting)
     from_data = loss.name in DEVIATION_MULTIPLES and setting.loss_parameter is None
@@ -139,8 +139,8 @@ def fit_initial_biases(observations: Entries, setting: FitSetting) -> InitialBia
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------
 class FitHistory:
-    """Record of a fit, one entry for each rank, which also decides when to stop: by patience on the validation loss, or
-    by the user's callback.
+    """Record of a fit, with one entry for each rank, which decides when the fit stops.
+    It stops by patience on the validation loss, or by the user's callback.
     """
 
     def __init__(
@@ -210,8 +210,8 @@ def add_ranks_until(pursuit: Pursuit, rank: int, fit_history: FitHistory) -> Non
 
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
 def greedy_model(pursuit: Pursuit, fit_history: FitHistory, ridges: Ridges) -> Fitted:
-    """Return the fitted model of a pursuit that was not followed by sweeps. It stores the coefficients of every rank,
-    so that predictions can use a lower one.
+    """Return the fitted model of a greedy pursuit without sweeps, with the coefficients of every rank.
+    Predictions can therefore use a lower rank.
     """
     observations, t, rank = pursuit.observations, pursuit.rank, fit_history.selected_rank()
     path, error = np.zeros((t, t)), None
@@ -228,8 +228,8 @@ def greedy_model(pursuit: Pursuit, fit_history: FitHistory, ridges: Ridges) -> F
 def assemble_model(
     pursuit: Pursuit, fit_history: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
 ) -> Fitted:
-    """Return the fitted model with the given factors and biases. Offsets that were subtracted from the data are added
-    to the biases.
+    """Return the fitted model with the given factors and biases, as Fitted.
+    Offsets that were subtracted from the data are added to the biases.
     """
     loss, offsets = pursuit.loss, pursuit.observations.offsets
     row, column = rows.biases, columns.biases

@@ -75,11 +75,10 @@ class TableGaussian:
 
     @cached_property
     def _leave_one_out_spectrum(self) -> tuple[Floats, Floats, Floats]:
-        """Return an eigendecomposition from which the covariance without any single row follows, for each of s
-        shrinkage intensities.
+        """Return (V (d, d), eigenvalues (d, s), weights (s,)), which give the covariance without any single row.
 
-        The raw correlations without a row y are (n raw - y y') / (n - 1). Shrunk by an intensity, they are
-        V diag(eigenvalues) V' - weight y y'. The result is (V (d, d), eigenvalues (d, s), weights (s,)).
+        The raw correlations without a row y are (n raw - y y') / (n - 1). Shrunk by one of s intensities, they are V
+        diag(eigenvalues) V' - weight y y'.
         """
         values, vectors = np.linalg.eigh(self.raw)
         n = max(self.n, 2.0)
@@ -87,10 +86,10 @@ class TableGaussian:
         return vectors, np.maximum(values, 0.0)[:, np.newaxis] * (n * row_weights) + SHRINKAGE_GRID, row_weights
 
     def leave_one_out(self, completed: CompletedRows) -> Floats:
-        """Return minus twice the leave-one-out log-likelihood of completed rows, for each shrinkage intensity (s,). The
-        intensity with the smallest value is best.
+        """Return minus twice the leave-one-out log-likelihood of completed rows, for each of s shrinkage intensities.
 
-        Source: Hoffbeck and Landgrebe 1996, equations 14 to 18, with an identity as the target.
+        The result has shape (s,); the intensity with the smallest value is best. Source: Hoffbeck and Landgrebe 1996,
+        equations 14 to 18, with an identity as the target.
         """
         vectors, values, row_weights = self._leave_one_out_spectrum
         squared_lengths = (completed.rows @ vectors) ** 2 @ (1.0 / values)
@@ -113,12 +112,11 @@ class TableGaussian:
     def complete(
         self, rows: Floats, groups: list[PatternGroup] | None = None, *, variances: bool = False
     ) -> CompletedRows:
-        """Return rows (n, d) in standardised units, with missing entries (NaN) replaced by conditional means, and the
-        conditional covariances of these entries.
+        """Return rows (n, d), standardised, with conditional means for missing entries (NaN), as CompletedRows.
+        It also has the sum of the conditional covariances of the filled entries.
 
-        The result is in standardised units. `groups` is the result of ``group_by_pattern`` for these rows if it has
-        been computed. Constant columns have conditional covariance 0. With `variances` the variance of each entry is
-        returned too.
+        `groups` is the result of ``group_by_pattern`` for these rows if it has been computed. Constant columns have
+        conditional covariance 0. With `variances` the variance of each entry is returned too.
         """
         standardised, is_missing = self.standardise(rows)
         completed = complete_rows(
@@ -146,17 +144,16 @@ class TableGaussian:
         return filled, np.sqrt(completed.variances) * self.scale
 
     def distance(self, other: "TableGaussian") -> float:
-        """Return the largest difference of two Gaussians in a mean, a scale or a correlation, in standardised units."""
+        """Return the largest difference of two Gaussians in any mean, scale or correlation, in standardised units."""
         differences = (self.location - other.location, self.scale - other.scale)
         largest = max(float(np.abs(difference / self.unit).max()) for difference in differences)
         return max(largest, float(np.abs(self.correlation - other.correlation).max()))
 
 
 class PairSums(NamedTuple):
-    """Counts, sums and products for each pair of columns, over the rows in which both columns are observed. A Gaussian
-    is computed from them.
+    """Counts, sums and products for each pair of columns, over the rows in which both columns are observed.
 
-    Entries are standardised as (x - shift) / unit.
+    The means and covariances of a Gaussian are computed from them.
     """
 
     shift: Floats  # (d,)
@@ -176,7 +173,7 @@ class PairSums(NamedTuple):
         return self.counts.diagonal() > 0
 
     def rescale(self, shift: Floats, unit: Floats) -> Self:
-        """Return the same sums for columns that are standardised by another shift and unit. Rows are not read again.
+        """Return the same sums for columns standardised by another shift and unit; the rows need not be read again.
 
         A standardised entry x becomes ratio x + delta.
         """
@@ -188,7 +185,7 @@ class PairSums(NamedTuple):
         return type(self)(shift, unit, self.counts, sums + self.counts * delta[:, np.newaxis], products)
 
     def add(self, other: Self) -> Self:
-        """Return the sums over the rows of both objects. If the units of a column differ, the larger one is used."""
+        """Return new sums over the rows of both objects; if the units of a column differ, the larger one is used."""
         has_first, has_second = self.has_entries(), other.has_entries()
         use_second = has_second & (~has_first | (other.unit > self.unit))
         unit, shift = np.where(use_second, other.unit, self.unit), np.where(has_first, self.shift, other.shift)
@@ -230,8 +227,9 @@ class GapMoments(MergeableModel):
 
     @classmethod
     def for_e_step(cls, gaussian: TableGaussian, step: int = 1) -> Self:
-        """Return an empty model for one E step of EM. Its updates fill missing entries by the given Gaussian before
-        they are summed. `step` is the number of the step.
+        """Return an empty model for one E step of EM, number `step`.
+
+        Its updates fill missing entries by the given Gaussian before they are summed.
         """
         model = cls()
         model.given, model.steps = gaussian, step
@@ -279,10 +277,9 @@ class GapMoments(MergeableModel):
 
     @one_blas_thread
     def _compute_sums(self, rows: Any, groups: list[PatternGroup] | None = None) -> tuple[PairSums, Floats]:
-        """Return the sums (PairSums) over validated rows, and for an E step the leave-one-out score of each shrinkage
-        intensity. The model does not change.
+        """Return (sums over validated rows, score of each shrinkage intensity); the model does not change.
 
-        The model is not changed.
+        The sums are PairSums. The scores are leave-one-out log-likelihoods in an E step of EM, and zeros otherwise.
         """
         d = rows.shape[1]
         given, sums = self.given, self._sums
@@ -318,12 +315,11 @@ class GapMoments(MergeableModel):
 
     # -- EM --------------------------------------------------------------------------------------------------------
     def _run_em_steps(self, max_iter: int, tol: float) -> Generator["GapMoments", Any, "GapMoments"]:
-        """Run expectation maximisation (EM). This is a generator: it yields an empty model for each E step, is sent it
-        back after it has learned all rows, and returns the last one.
+        """Run expectation maximisation (EM) as a generator that yields an empty model for each E step.
 
-        The caller must send back each model after it has learned all rows. The steps end after `max_iter`, or when no
-        mean, scale or correlation has changed by more than `tol` in standardised units. There is no step if no entry is
-        missing.
+        The caller must send back each model after it has learned all rows. The generator returns the last of them. The
+        steps end after `max_iter`, or when no mean, scale or correlation has changed by more than `tol` in standardised
+        units. There is no step if no entry is missing.
         """
         model: GapMoments = self
         gaussian = model.gaussian()
@@ -440,8 +436,8 @@ class GapMoments(MergeableModel):
 
 
 def run_em(model: GapMoments, learn: Callable[[GapMoments], Any], max_iter: int, tol: float) -> GapMoments:
-    """Run expectation maximisation, starting from a model of available cases. Return the model of the last E step,
-    which is `model` itself if no entry is missing.
+    """Run expectation maximisation, starting from `model`, and return the model of the last E step.
+    It is `model` itself if no entry is missing.
 
     `learn` is called with an empty model for each E step, and must update it with all rows. See ``_run_em_steps`` for
     `max_iter` and `tol`.
@@ -481,9 +477,7 @@ def dense_blocks(rows: Any) -> Generator[Floats]:
 
 
 def group_if_one_block(rows: Any) -> list[PatternGroup] | None:
-    """Return rows grouped by their missing entries, to be reused by every E step. Return None if the rows are too many
-    for one block.
-    """
+    """Return rows grouped by which entries are missing, for use in every E step; None if they exceed one block."""
     if rows.shape[0] > rows_per_block(rows.shape[1]):
         return None
     return group_by_pattern(np.isnan(next(dense_blocks(rows))))
@@ -495,7 +489,7 @@ def rows_per_block(d: int) -> int:
 
 
 def column_means_and_deviations(rows: Any) -> tuple[Floats, Floats, Floats]:
-    """Compute the mean, the standard deviation and the number of observed entries of each column.
+    """Return (mean, standard deviation, number of observed entries) of each column.
 
     A constant column has exactly its number as the mean, and deviation 0. A column without entries has zeros. Squares
     do not overflow.
@@ -560,7 +554,7 @@ def gaussian_from_sums(sums: PairSums, shrinkage: float | None) -> TableGaussian
 
 
 def oracle_approximating_shrinkage(correlation: Floats, n: float) -> float:
-    """Compute the oracle approximating shrinkage intensity of correlations estimated from n rows.
+    """Return the oracle approximating shrinkage (OAS) intensity of correlations that were estimated from n rows.
 
     Source: Chen, Wiesel, Eldar and Hero 2010, equation 23.
 

@@ -19,8 +19,8 @@ STACK_BYTES = 1 << 21
 
 
 class PatternGroup(NamedTuple):
-    """Rows that have the same number of missing entries, sorted by which columns are missing (their pattern). They are
-    completed together.
+    """Rows with the same number of missing entries, sorted by pattern: which columns are missing.
+    They are completed together.
     """
 
     missing: NDArray[np.intp]  # (p, m) missing columns of each pattern
@@ -31,7 +31,7 @@ class PatternGroup(NamedTuple):
 
 
 class CompletedRows(NamedTuple):
-    """Rows with conditional means in place of missing entries, and the conditional covariances of these entries."""
+    """Rows with conditional means in place of missing entries, and the sum of the entries' conditional covariances."""
 
     rows: Floats  # (n, d)
     uncertainty: Floats  # (d, d) sum over the rows of the conditional covariances of missing entries
@@ -39,7 +39,8 @@ class CompletedRows(NamedTuple):
 
 
 def group_by_pattern(is_missing: NDArray[np.bool_]) -> list[PatternGroup]:
-    """Group rows by the number and the columns of their missing entries. Complete rows are in no group.
+    """Return a list of groups of rows with equal numbers of missing entries, sorted by which columns are missing.
+    Complete rows are in no group.
 
     gaps: mask (n, d) of missing entries.
     """
@@ -77,8 +78,8 @@ def iterate_groups(is_missing: NDArray[np.bool_]) -> Iterator[PatternGroup]:
 def complete_rows(
     rows: Floats, groups: list[PatternGroup], correlation: Floats, precision: Floats, *, variances: bool = False
 ) -> CompletedRows:
-    """Fill the missing entries of standardised rows with their conditional means under a Gaussian. Return the rows, and
-    the covariances of the filled entries.
+    """Return standardised rows with conditional means for missing entries under a Gaussian, as CompletedRows.
+    It also has the sum of the conditional covariances of the filled entries.
 
     Let M be the missing and O the observed columns of a row, S the correlations and K their inverse. If at most half of
     the columns are missing, the covariance is K_MM^-1 and the mean -K_MM^-1 K_MO x_O. Otherwise they are

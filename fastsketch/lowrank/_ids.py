@@ -41,18 +41,14 @@ class Ids:
         return self.columns if axis else self.rows
 
     def positions(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
-        """Convert rows (axis=0) or columns (axis=1), given by id or by position, to positions. An unknown id becomes
-        -1.
-        """
+        """Return the positions of rows (axis=0) or columns (axis=1) given by id or position; -1 for an unknown id."""
         ids = self.of_axis(axis)
         return as_indices(values, size, name) if ids is None else ids.places(values, name)
 
     def pair_positions(
         self, rows: Any, columns: Any, shape: tuple[int, int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Convert rows and columns that are given in pairs to positions. ValueError if the two have different
-        shapes.
-        """
+        """Return the positions of rows and of columns that are given in pairs; ValueError if their shapes differ."""
         row_positions, column_positions = (
             self.positions(rows, 0, shape[0], "rows"),
             self.positions(columns, 1, shape[1], "columns"),
@@ -133,7 +129,7 @@ def drop_id_arrays(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dic
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 class FitArguments(NamedTuple):
-    """Arguments of a fit, converted to matrices, with the ids of their rows and columns."""
+    """Arguments of a fit as matrices, with the ids of their rows and columns."""
 
     X: Any
     sample_weight: Any
@@ -233,7 +229,7 @@ def validate_line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
 
 
 def matrix_of_new_table(table: Any, model_ids: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
-    """Convert a table of new rows (axis=0) or columns (axis=1) to a matrix for a fitted model.
+    """Return the matrix, for a fitted model, of a table of new rows (axis=0) or columns (axis=1).
 
     `model_ids` are the ids of the model's columns (or rows). Returns (matrix, ids of the new rows or columns in order
     of appearance), or None if the argument is not a table. Entries of columns (or rows) that the model does not know
@@ -255,7 +251,7 @@ def matrix_of_new_table(table: Any, model_ids: IdMap | None, axis: int, name: st
 
 
 def exclusion_matrix(exclude: Any, rows: Any, ids: Ids) -> Any:
-    """Convert a table of entries to exclude to a CSR matrix (n_requested_rows, n_columns).
+    """Return a CSR matrix (n_requested_rows, n_columns) of the entries to exclude that a table lists.
 
     `rows` are the ids of the requested rows. Returns None if `exclude` is not a table.
     """

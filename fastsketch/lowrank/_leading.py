@@ -39,8 +39,8 @@ def leading_triplet(
     iterations: int,
     tolerance: float,
 ) -> tuple[Triplet, Array] | None:
-    """Find the leading singular value of a sparse matrix with its vectors, among right vectors orthogonal to those
-    found before. Return them, and a block from which the next search starts.
+    """Return the leading singular triplet of a sparse matrix, and a block from which the next search starts.
+    The right vector is orthogonal to `previous_vectors`.
 
     Parameters
     ----------
@@ -82,8 +82,7 @@ def leading_triplet(
 
 
 def block_start(seed: int, n_searches: int, n: int, previous_block: Array | None) -> Array:
-    """Return the eight vectors (n, 8) with which a subspace iteration starts: those of the previous search, if there
-    are any, and random ones.
+    """Return the eight vectors (n, 8) from which a subspace iteration starts.
 
     They are the seven vectors (n, 7) of the previous search and a random one, or all random if `previous_block` is
     None. `n_searches` numbers the random vector.
@@ -124,5 +123,5 @@ def orthonormal_basis(block: Array, previous_vectors: Array) -> Array:
 
 
 def project_out(orthonormal: Array, block: Array) -> Array:
-    """Subtract the projection of a block onto the columns of `orthonormal`; return the block itself if it has none."""
+    """Return a block minus its projection onto the columns of `orthonormal`; the block itself if there are none."""
     return block - orthonormal @ (orthonormal.T @ block) if orthonormal.shape[1] else block

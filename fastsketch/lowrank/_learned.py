@@ -53,14 +53,12 @@ class SideSums(NamedTuple):
 
 
 class LearnedRidges:
-    """Ridge penalties that are learned from the data, one for each row factor and column factor. They are updated after
-    every fit of rows or columns.
+    """Ridge penalties that are learned from the data, one for each row factor and each column factor.
+    They are updated after every fit of rows or columns.
     """
 
     def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
-        """Compute first ridge penalties from row and column factors whose sizes are balanced, and the first noise level
-        from the loss of that model.
-        """
+        """Set the first ridge penalties from the sizes of balanced factors, and the noise level from the loss."""
         self._observations, self._setting = observations, setting
         self._n = observations.n_observations
         self._column_weights = _column_weights(observations.data)
@@ -92,7 +90,7 @@ class LearnedRidges:
 
     @property
     def unit(self) -> float:
-        """Return the L2 penalty to which ridge=1 would correspond at the present noise level."""
+        """Return the L2 penalty that ridge=1 stands for at the present noise level."""
         return noise_unit(self._n, self._observations.n_nonempty, self._noise)
 
     def update_from_columns(self, columns: Side) -> None:
@@ -131,7 +129,7 @@ class LearnedRidges:
 def side_sums(
     side: Side, weights: Floats, other_squares: Floats, ridges: Floats, bias_penalty: float | None
 ) -> SideSums:
-    """Compute the sums over rows (or columns) from which ridge penalties are learned, after a fit of their factors.
+    """Return sums over rows (or columns), from which their ridge penalties are learned after a fit of their factors.
 
     Parameters
     ----------

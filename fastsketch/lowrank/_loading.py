@@ -26,8 +26,8 @@ MIN_HELD_OUT = 30
 
 
 def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, HoldOut]:
-    """Validate the data of a fit. Return its entries, and a function that returns them with a random part held out, or
-    None if nothing is to be held out.
+    """Check the data of a fit, and return its entries and a function that returns them with a random part held out.
+    The function is None if nothing is to be held out.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
 
 
 def make_entries(data: Observed, held_out: Observed | None, *, scaling: bool) -> Entries:
-    """Return training and held-out entries as one object, with a scale for each row and column (degree scaling)."""
+    """Return training and held-out entries as one Entries object, with a degree scale for each row and column."""
     (rows, columns), dtype = data.counts, data.o.dtype
     return Entries(
         data, held_out, degree_scale(rows, dtype, scaling, int(rows.min())), degree_scale(columns, dtype, scaling)
@@ -95,12 +95,10 @@ def check_rank(rank: int, m: int, n: int) -> None:
 def degree_scale(
     counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, smallest_count: int | None = None
 ) -> Array:
-    """Return a factor for each row or column of the gradient that is smaller the more entries the row has (degree
-    scaling).
+    """Return factors (m,) by which the rows (or columns) of the gradient are multiplied: smaller for more entries.
 
-    It is (count + DAMPING)^(-1/4), divided by its maximum, and 1 without `scaling`.
-
-    `smallest_count` is the smallest of the counts if it is known.
+    A factor is (count + DAMPING)^(-1/4), divided by the maximum, and 1 without `scaling`. `smallest_count` is the
+    smallest of the counts if it is known.
     """
     if not scaling:
         return np.ones(len(counts), dtype)
@@ -130,7 +128,7 @@ def validate_targets(matrix: Any, loss: str, *, name: str = "X", **options: Any)
 
 
 def check_squares(values: Array, loss: str, name: str) -> None:
-    """Raise ValueError if values are so large or so small that sums of their squares overflow or underflow in a fit.
+    """Raise ValueError if values are so large or so small that sums of their squares overflow or underflow.
 
     The square loss has such sums in the dtype of the values, the others only in their scale of residuals, in float64.
     """

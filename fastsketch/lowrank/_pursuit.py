@@ -31,7 +31,7 @@ MAX_UNSCALED_EXPONENT = 32
 
 
 class State(NamedTuple):
-    """Scores of the training entries, and the gradient of the loss with respect to them."""
+    """Scores of the training entries, and the gradient of the loss with respect to these scores."""
 
     z: Array  # (nnz,) scores
     a: Array  # (nnz,) gradient times the scales of rows and columns, over 2 ** Pursuit.exponent
@@ -40,9 +40,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Continuation:
-    """What ``Pursuit.resume`` needs, in addition to the fitted ranks, to add further ranks. Its arrays must not be
-    modified.
-    """
+    """Data from which ``Pursuit.resume`` adds ranks to a fitted model; its arrays must not be modified."""
 
     observations: Entries
     biases: Biases
@@ -52,8 +50,8 @@ class Continuation:
 
 
 class Pursuit:
-    """Greedy pursuit: it adds one rank after another to a low-rank model. It stores the ranks found so far, with the
-    scores and the gradient at the training entries.
+    """Greedy pursuit of a low-rank model, which adds one rank after another.
+    It stores the ranks found so far, and scores and gradient at the training entries.
 
     Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score. path[t] (t,) has the coefficients when there were t
     ranks.
@@ -99,7 +97,7 @@ class Pursuit:
         return Continuation(self.observations, self.biases, self.state.z, self.residual, self.block)
 
     def factors_and_biases(self, rank: int, coefficients: Floats | None = None) -> tuple[Side, Side]:
-        """Return the factors and biases of rows, and those of columns, for the first `rank` ranks.
+        """Return the factors and biases of rows and those of columns, for the first `rank` ranks, as two Sides.
 
         `coefficients` (rank,) multiply the row factors unless they are None.
         """
@@ -124,13 +122,13 @@ class Pursuit:
         return stack_columns(self.right_vectors[:t], self.observations.n, self.observations.dtype)
 
     def _scores(self, data: Observed, out: Array | None = None) -> Array:
-        """Compute the scores (nnz,) of observed entries from the biases and all ranks found so far."""
+        """Return the scores (nnz,) of observed entries, computed from the biases and all ranks found so far."""
         left = self._left_matrix(self.rank) * self.path[-1]
         return data.scores(left, self._right_matrix(self.rank), self.biases.rows, self.biases.columns, out=out)
 
     def _compute_gradient(self, state: State) -> State:
-        """Compute the gradient of the loss at the scores ``state.z``, and write it to ``state.a``. Return the state
-        with the new objective.
+        """Write the gradient of the loss at the scores ``state.z`` to ``state.a``, and return the state with new sums.
+        The sums are the objective and the largest magnitude of the gradient.
         """
         data, scales = self.observations.data, (self.observations.row_scale, self.observations.column_scale)
         arguments = self.loss.number, self.loss.parameter, *data.index_arrays, state.z, data.o, data.c, *scales, state.a
@@ -200,8 +198,9 @@ class Pursuit:
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
-        """Add one rank and refine the coefficients, for a smooth loss: one step of GLRL Algorithm 2. Return False, with
-        nothing added, if the gradient is zero.
+        """Add one rank and refine all coefficients, for a smooth loss: one step of GLRL Algorithm 2.
+
+        Return True, or False, with nothing added, if the gradient is zero.
         """
         triplet = self._leading_triplet([])
         if triplet is None:
@@ -256,8 +255,8 @@ class Pursuit:
         return True
 
     def _backtrack(self, u: Array, v: Array, step_length: float, s: float) -> float:
-        """Return a step length along a new rank that decreases the objective enough (Armijo's rule), found by halving.
-        It is 0 if none of 60 does.
+        """Return a step length along a new rank that decreases the objective enough (Armijo's rule), or 0 if none does.
+        At most 60 lengths are tried, each half of the one before.
 
         It is used for a loss whose derivative has no Lipschitz constant.
         """
@@ -273,8 +272,7 @@ class Pursuit:
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def add_nonsmooth(self, step: int, max_ranks: int) -> bool:
-        """Add ranks along a low-rank approximation of the subgradient, for a nonsmooth loss: one step of GLRL Algorithm
-        3. Return False, with nothing added, if the subgradient is zero.
+        """Add ranks along a low-rank approximation of the subgradient, for a nonsmooth loss (GLRL Algorithm 3).
 
         `step` is the number t of the step, from 1, and at most `max_ranks` ranks are added. Returns False if the
         subgradient is zero.

@@ -18,14 +18,14 @@ from fastsketch.lowrank._fitted import Side, score_block
 
 @dataclass(frozen=True)
 class Scale:
-    """Conversion of a model's scores to predictions: labels, probabilities, rates or numbers."""
+    """Converter of a model's scores to predictions: labels, probabilities, rates or numbers."""
 
     loss: str
     clip: tuple[float, float] | None
     level: float
 
     def to_predictions(self, z: Array) -> Array:
-        """Convert scores to predictions: labels -1 and +1, or rates or numbers that are clipped to `clip`."""
+        """Return predictions for scores: labels -1 and +1, or rates or numbers that are clipped to `clip`."""
         if LOSSES[self.loss].targets == "label":
             # a score of 0, as of an unknown row and column, is the more frequent label; without biases the level is 0
             return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if self.level >= 0 else -1.0))
@@ -39,7 +39,7 @@ class Scale:
         return np.asarray(expected(self.loss, z))
 
     def to_recommendation_values(self, z: Array) -> Array:
-        """Convert scores to the values that ``recommend`` returns: probabilities for "logistic", else predictions."""
+        """Return the values that ``recommend`` reports for scores: probabilities for "logistic", else predictions."""
         return self.to_probabilities(z) if self.loss == "logistic" else self.to_predictions(z)
 
 
@@ -72,7 +72,7 @@ def recommend_columns(
     allow: ArrayLike | None,
     n_rows: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Find the n columns of highest score for each row, among the allowed ones that are not excluded.
+    """Return the n columns of highest score for each row, and their predictions, both (k, n), best first.
 
     Parameters
     ----------

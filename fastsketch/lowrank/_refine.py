@@ -33,7 +33,7 @@ DIAGONAL_LIFT, BOUND_LIFT = 1e-10, 1e-12
 
 
 class Terms(NamedTuple):
-    """Value, gradient and Hessian of a convex function at a point."""
+    """Value, gradient, Hessian and a bound on the Hessian's diagonal of a convex function at one point."""
 
     value: float
     slope: Floats  # (t,) gradient
@@ -45,7 +45,7 @@ TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are
 
 
 class CoefficientFit:
-    """Fit of the coefficients of all rank-one terms by Newton's method, while the terms themselves are fixed."""
+    """Newton's method for the coefficients of all rank-one terms, while the terms themselves are fixed."""
 
     def __init__(self, observations: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
         self.observations, self.biases, self.loss, self.steps = observations, biases, loss, steps
@@ -70,11 +70,10 @@ class CoefficientFit:
         return self._minimise(terms, start)
 
     def fit_two(self, state: Any, u: Any, v: Any, *, first: bool) -> tuple[float, float]:
-        """Fit two coefficients: one multiplies the sum of all ranks so far, the other the new rank u v'. Return both.
+        """Return two coefficients (mu, rho) that minimise the loss of the scores biases + mu X + rho u v'.
 
-        The scores are biases + mu X + rho u v', where X is the low-rank part of `state`.
-
-        For the first rank, X = 0 and mu = 1.
+        X is the low-rank part of `state`, the sum of all ranks so far, and u v' the new rank. For the first rank, X = 0
+        and mu = 1.
         """
 
         def terms(x: Floats, curved: bool) -> Terms:
@@ -108,7 +107,7 @@ class CoefficientFit:
         return derivatives
 
     def _minimise(self, evaluate: TermsAt, initial: Floats) -> Floats:
-        """Minimise a convex function by Newton's method with a line search. Return the last point, shape (t,)."""
+        """Minimise a convex function by Newton's method with a line search, and return the last point (t,)."""
         x, max_steps = initial, MAX_NEWTON_STEPS if self.steps is None else self.steps
         current = evaluate(x, True)
         for step in range(max_steps):

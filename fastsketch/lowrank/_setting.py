@@ -48,9 +48,7 @@ class LossSetting:
 
 @dataclass(frozen=True)
 class Ridges:
-    """The parameters `ridge` and `bias_ridge` of a fit, with the units by which they are multiplied to become L2
-    penalties.
-    """
+    """Parameters `ridge` and `bias_ridge` of a fit, and the units that convert them to L2 penalties."""
 
     ridge: Ridge  # of factors, in noise levels
     bias_ridge: float  # of biases, in observations
@@ -75,9 +73,7 @@ class FitSetting(SimpleNamespace):
 
     @property
     def sweep_ridge(self) -> Ridge:
-        """Return the ridge of the sweeps: the one that was given, otherwise "learned" if the loss allows it, otherwise
-        1.
-        """
+        """Return the ridge of the sweeps: the given one, else "learned" if the loss allows it, else 1."""
         default = LEARNED if self.loss.name in LEARNED_RIDGE_LOSSES and self.sweeps else 1.0
         return default if self.ridge is None else self.ridge
 
@@ -102,7 +98,7 @@ class FitSetting(SimpleNamespace):
 
 @dataclass(frozen=True)
 class SideSetting:
-    """Settings for fitting the rows while the columns are fixed, or the columns while the rows are fixed."""
+    """Settings for a fit of the rows while the columns are fixed, or of the columns while the rows are fixed."""
 
     loss: LossSetting
     level: float  # the global bias
@@ -111,7 +107,7 @@ class SideSetting:
     biases: bool  # whether biases are fitted with the factors
 
     def ridges(self, t: int) -> NDArray[np.float64]:
-        """Return the L2 penalties of t factors, shape (2, t), with another column for the bias if it is fitted too.
+        """Return the L2 penalties (2, t) of t factors, with one more column for the bias if it is fitted too.
 
         The penalty of a row of the matrix is the first line plus the total weight of that row times the second line.
         """

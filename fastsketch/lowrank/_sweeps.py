@@ -27,8 +27,7 @@ MAX_STEPS, STEP_TOLERANCE, MAX_STEPS_EARLY_SWEEP = 60, 1e-10, 3
 def fit_side(
     data: Observed, setting: SideSetting, initial: Side, fixed: Side, kink_half_width: float, max_steps: int = MAX_STEPS
 ) -> Side:
-    """Fit the factors and biases of the rows by Newton steps, while the factors of the columns are fixed. Return them
-    as a new Side.
+    """Fit the factors and biases of the rows by Newton steps, with fixed column factors, and return a new Side.
 
     Parameters
     ----------
@@ -57,8 +56,9 @@ def fit_side(
 
 
 def append_bias_column(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple[Array, Floats]:
-    """Return factors (n, t), with a column of ones appended if biases are fitted, and the L2 penalties of these
-    columns.
+    """Return factors (n, t) and their L2 penalties, both with another column for the bias if biases are fitted.
+
+    The new column of the factors has ones.
     """
     m, t = factors.shape
     extended = np.ones((m, t + setting.biases), dtype)
@@ -67,7 +67,7 @@ def append_bias_column(factors: Array, setting: SideSetting, dtype: np.dtype[Any
 
 
 def fold_in(data: Observed, setting: SideSetting, fixed: Side) -> Side:
-    """Return factors and biases of new rows, fitted to the columns of an existing model, which do not change."""
+    """Fit the factors and biases of new rows to the fixed columns of a model, and return them as a Side."""
     dtype = data.o.dtype
     initial = Side(np.zeros((data.m, fixed.factors.shape[1]), dtype), np.zeros(data.m, dtype))
     return fit_side(data, setting, initial, fixed, kink_half_width(data, setting.loss))
@@ -93,8 +93,9 @@ class FactorModel:
 
 
 class Sweeps:
-    """Alternating fits: all columns are refitted with the rows fixed, then all rows with the columns fixed. A
-    transposed copy of the entries is stored.
+    """Alternating fits: all columns are refitted with the rows fixed, then all rows with the columns fixed.
+
+    A transposed copy of the entries is stored.
     """
 
     def __init__(self, observations: Entries, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> None:
@@ -180,25 +181,25 @@ class Sweeps:
 
 # -- what a model scores -----------------------------------------------------------------------------------------------
 def biases_only_model(observations: Entries, biases: Biases, ridges: Ridges) -> FactorModel:
-    """Return a low-rank model of rank 0, which has biases only."""
+    """Return a low-rank model of rank 0: biases, without factors."""
     dtype = observations.dtype
     rows = Side(np.zeros((observations.m, 0), dtype), (biases.rows - biases.level).astype(dtype))
     return FactorModel(rows, Side(np.zeros((observations.n, 0), dtype), biases.columns), biases.level, ridges)
 
 
 def held_out_losses(observations: Entries, loss: LossSetting, model: FactorModel) -> Floats:
-    """Return the model's weighted loss at each held-out entry."""
+    """Return the model's weighted loss at each held-out entry, as an array."""
     assert observations.held_out is not None
     return observations.held_out.entry_losses(loss, model_scores(observations.held_out, model))
 
 
 def mean_held_out_loss(losses: Floats) -> Score:
-    """Return the mean of held-out losses and its standard error. Both are infinite if the mean overflows."""
+    """Return (mean, standard error) of held-out losses, both infinite if the mean overflows."""
     return mean_and_standard_error(losses)
 
 
 def mean_held_out_gain(losses: Floats, other_losses: Floats, loss_unit: float) -> Score:
-    """Return the mean difference of the held-out losses of two models, and its standard error.
+    """Return (mean, standard error) of the difference between the held-out losses of two models.
 
     The difference is losses - other_losses, for the same entries. Losses are divided by `loss_unit`, a power of two of
     about their size, since their squares may overflow.

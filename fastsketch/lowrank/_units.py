@@ -70,8 +70,8 @@ class LossSums(NamedTuple):
 
 
 def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> float:
-    """Return the mean curvature of the loss at a constant score. The parameter ``bias_ridge`` is multiplied by it, so
-    that it counts observations.
+    """Return the mean curvature of the loss at a constant score, the unit of the parameter ``bias_ridge``.
+    Multiplied by it, the parameter counts observations.
 
     For smooth losses it is the mean second derivative. That of the Huber loss and of losses with kinks is zero almost
     everywhere, so they have sum(slope^2) / sum(slope * residual): 1 for squares, delta / (mean distance) far beyond
@@ -117,8 +117,7 @@ def robust_deviation(median: float, mean: float) -> float:
 
 # -- the unit of ridge: the noise --------------------------------------------------------------------------------------
 def noise_unit(n_observations: int, n_nonempty: tuple[int, int], mean_square: float) -> float:
-    """Return the approximate largest singular value that the gradient of pure noise has. The parameter ``ridge`` is
-    multiplied by it.
+    """Return the approximate largest singular value of a gradient of pure noise, the unit of the parameter ``ridge``.
 
     For N observations in m nonempty rows and n nonempty columns it is s (sqrt(N / m) + sqrt(N / n)), where s^2 is
     `mean_square`.
@@ -131,8 +130,7 @@ Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and their po
 
 
 class NoiseLevel:
-    """Estimate of the noise in the data, by which the parameter `ridge` is multiplied, so that factors of pure noise
-    vanish at ridge=1.
+    """Estimate of the noise in the data, the unit of the parameter `ridge`: at ridge=1 factors of pure noise vanish.
 
     ``unit`` is the first estimate, from the residuals of the biases. If ``is_updated`` is True, ``current_unit``
     estimates it again from the model before each sweep.
@@ -177,8 +175,7 @@ class NoiseLevel:
         return squares / max(len(data.o), 1)
 
     def current_unit(self, rows: Side, columns: Side, level: float, penalty: float) -> float:
-        """Return a new estimate of the noise, from the residuals of the present model. It is at most the first
-        estimate.
+        """Return a new estimate of the noise from the residuals of the present model, at most the first estimate.
 
         The noise is estimated by generalised cross-validation: the mean square of the slopes divided by the square of
         the remaining share of degrees of freedom, of which at least one is left. `penalty` is the L2 penalty of the
@@ -204,9 +201,7 @@ class NoiseLevel:
 
 @one_blas_thread
 def gram_eigenvalues(factors: Array, shares: Floats) -> Floats:
-    """Return the eigenvalues (t,), ascending, of the weighted Gram matrix sum_i shares_i a_i a_i' of factors a_i, the
-    rows of (n, t).
-    """
+    """Return the ascending eigenvalues (t,) of sum_i shares_i a_i a_i', where a_i are the rows of `factors` (n, t)."""
     scaled = (factors.astype(np.float64) * np.sqrt(shares)[:, None]).T
     product = blas.dgemm(1.0, scaled, scaled, trans_b=True)
     values, _, info = lapack.dsyevd(product, compute_v=False, lwork=2 * len(product) + 1, liwork=1)
