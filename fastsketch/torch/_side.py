@@ -27,16 +27,12 @@ def sketched(
     basis: Tensor, values: Tensor, lost: Tensor, gradient: Tensor, *, keep: float, step: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (basis (m, k), eigenvalues (k,), error bound ()) of a low-rank sketch of keep M + (1 - keep) G G'.
+    M is the decayed sum of G G' over all gradients G before, of which the arguments are a sketch; they are not changed.
 
-    M is the decayed sum of G G' over earlier gradients, given by its sketch. The arguments are not changed.
-
-    Return the new basis (m, k), eigenvalues (k,) and error bound (), of keep M + (1 - keep) G G'. The arguments are not
-    changed.
-
-    A sketch of M has U diag(values) U' <= M <= U diag(values) U' + lost I. Here M is the decayed sum of all G G'
-    before. The matrix keep U diag(values) U' + (1 - keep) G G' is multiplied by U and some random directions. Its
-    Nystrom approximation N is too small by at most the difference of the traces. As in Frequent Directions, the
-    (k+1)-th eigenvalue of N is subtracted from the first k. The new `lost` adds both to keep times the old one.
+    A sketch of M has U diag(values) U' <= M <= U diag(values) U' + lost I. The matrix keep U diag(values) U' +
+    (1 - keep) G G' is multiplied by U and some random directions. Its Nystrom approximation N is too small by at most
+    the difference of the traces. As in Frequent Directions, the (k+1)-th eigenvalue of N is subtracted from the first
+    k. The new `lost` adds both to keep times the old one.
     """
     rank = len(values)
     # S = qr([U, random]); Z = M S
