@@ -34,8 +34,8 @@ def ridge_grid(smallest_value: float, largest_value: float, n: int) -> Matrix:
 
 
 class GeneralisedCrossValidation:
-    """Generalised cross-validation (GCV) of a ridge regression: the score of every penalty of a grid, from one
-    eigendecomposition of X'X.
+    """Generalised cross-validation (GCV) of a ridge regression: scores of a grid of penalties.
+    All of them are computed from one eigendecomposition of X'X.
 
     If a sample of rows is available, its leverages can correct the scores.
 
@@ -86,10 +86,10 @@ class GeneralisedCrossValidation:
         return np.divide(residual_squares, (trace / self._moments.n_effective) ** 2, out=scores, where=trace > 0)
 
     def leave_one_out(self, target_weights: Matrix, rows: Rows) -> Matrix:
-        """Estimate the leave-one-out error of every ridge penalty in the grid, from the leverages of a sample of rows.
-        It corrects the GCV scores where leverages differ.
+        """Return an estimate (p,) of the leave-one-out error of every ridge penalty in the grid.
+        It corrects the GCV scores by the leverages of a sample of rows.
 
-        The errors (p,) are summed over targets with the weights `target_weights` (c,).
+        The errors are summed over targets with the weights `target_weights` (c,).
 
         This is a ratio estimate (Cochran 1977, Sampling Techniques, chapter 6): the mean squared residual of all rows,
         known exactly, times the ratio of leave-one-out errors to residuals in the sample. It is exact for a sample of
@@ -114,8 +114,9 @@ class GeneralisedCrossValidation:
         return self._residual_squares(target_weights) * ratios
 
     def _left(self) -> Matrix:
-        """Return penalty / (eigenvalue + penalty) for p penalties and k eigenvalues, shape (p, k): the fraction of each
-        component of the targets that the fit leaves as residual.
+        """Return penalty / (eigenvalue + penalty) for p penalties and k eigenvalues, shape (p, k).
+
+        It is the fraction of each component of the targets that the fit leaves as residual.
         """
         ridges = self.ridges[:, np.newaxis] / self._unit
         return ridges / (self._values + ridges)
@@ -133,8 +134,7 @@ class GeneralisedCrossValidation:
 
 
 class LeaveOneOut:
-    """Exact leave-one-out predictions of a ridge regression at any penalty. One decomposition of all rows is enough, so
-    no model is refitted.
+    """Exact leave-one-out predictions of a ridge regression at any penalty, from one decomposition of all rows.
 
     X are the weighted, centred rows, D is the diagonal penalty, U are the eigenvectors of X D^-1 X' that are orthogonal
     to the mean, and S are their eigenvalues. At ridge r the leave-one-out residual of row i is its residual
@@ -173,7 +173,7 @@ class LeaveOneOut:
         self.ridges = ridge_grid(max(smallest_value, max(n, d) * EPS * largest), largest, max(n, d))
 
     def predict(self, ridge: float) -> Matrix:
-        """Predict the target of every row by the ridge regression on all other rows. Return an array (n, c).
+        """Return predictions (n, c) of every row's targets by the ridge regression on all other rows.
 
         Predictions that the other rows do not determine are infinite, which can happen at ridge 0 only.
         """
@@ -197,8 +197,8 @@ class LeaveOneOut:
         return np.stack([scorer.errors(self.predict(float(ridge)), rows) for ridge in self.ridges])
 
     def residuals(self, scorer: Scorer, rows: Rows) -> Matrix:
-        """Return leave-one-out residuals (n, c) for prediction intervals. Each row's residual is measured at the ridge
-        penalty that is best for the other rows.
+        """Return leave-one-out residuals (n, c) for prediction intervals.
+        The residual of a row is measured at the ridge penalty that is best for the other rows.
 
         If a row took part in the choice of the ridge, its residual would be too small: for ten rows, prediction
         intervals would cover a tenth less.

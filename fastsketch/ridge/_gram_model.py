@@ -46,8 +46,8 @@ class GramSum(NamedTuple):
 
 
 class GramModel(NamedTuple):
-    """Approximation Z Q Z' + diag(lost) of the Gram matrix X'X, made from a sketch, and a solver for ridge equations
-    with it. No d x d matrix is formed.
+    """Approximation Z Q Z' + diag(lost) of the Gram matrix X'X, made from a sketch, with a solver of ridge equations.
+    No d x d matrix is formed.
 
     All arrays are in stored units: one of these is `unit` squared units of the rows.
     """
@@ -84,7 +84,7 @@ class GramModel(NamedTuple):
 
 
 def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
-    """Divide a diagonal by its mean. Return the quotients, with MIN_DIAGONAL_SHARE as their lower limit, and the mean.
+    """Return a diagonal divided by its mean, with MIN_DIAGONAL_SHARE as lower limit, and the mean.
 
     The quotients neither overflow in float32 nor are zero.
     """
@@ -95,7 +95,7 @@ def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
 
 
 def inverse_weighted_gram(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
-    """Compute the matrix Z' diag(1 / diagonal) Z (t, t) in float64, or Z'Z without a diagonal."""
+    """Return the matrix Z' diag(1 / diagonal) Z (t, t) in float64, or Z'Z without a diagonal."""
     gram = np.zeros((z.shape[1], z.shape[1]))
     weights = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
     for start in range(0, len(z), BLOCK_ROWS):
@@ -120,8 +120,8 @@ def quadratic_forms(z: NDArray[Any], matrix: NDArray[Any], *, squared: bool = Fa
 
 
 def inner_inverse(gram: Matrix, root: Matrix) -> Matrix:
-    """Return (Q^-1 + G)^-1, the small inverse in Woodbury's identity, for G = `gram` and Q = root root'. Q may be
-    singular.
+    """Return (Q^-1 + G)^-1, the small inverse in Woodbury's identity, for G = `gram` and Q = root root'.
+    Q may be singular.
     """
     # root (I + root' G root)^-1 root'
     inner = root.T @ gram @ root

@@ -42,14 +42,14 @@ class HeldOutLearner(MergeableModel, abstract=True):
         raise NotImplementedError
 
     def _faded_attributes(self, factor: float) -> dict[str, Any]:
-        """Return {name: new value} of the attributes that ``fade`` must replace when all earlier weights are multiplied
-        by `factor`. The model does not change.
+        """Return {name: new value} of the attributes that change when ``fade`` multiplies earlier weights by `factor`.
+        The model does not change.
         """
         raise NotImplementedError
 
     def _sketch_rows(self, reservoir: HeldOut) -> Any:
-        """Return the rows of a reservoir in the form in which the sketch learns them. Subclasses remove the columns
-        that are only targets.
+        """Return the rows of a reservoir as the sketch learns them.
+        Subclasses remove columns that are only targets.
         """
         return reservoir.rows
 
@@ -60,8 +60,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._n
 
     def _commit_update(self, attributes: dict[str, Any], rows: Any, weights: Any) -> None:
-        """Store the result of a batch in this model, and let its sketch learn rows. If the sketch refuses the rows, the
-        model is unchanged.
+        """Set this model's attributes after a batch, and let its sketch learn rows; all or nothing.
 
         `attributes` maps names of attributes to values, and has the sketch as "_sketch". If the sketch raises an error
         before it has learned the rows, all attributes are restored.
@@ -113,9 +112,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self
 
     def _learn_held_out_rows(self, sketch: FrequentDirections, held: HeldOut) -> FrequentDirections:
-        """Let a sketch learn held-out rows, in place, at their present weights, so that it contains them too. Return
-        the sketch.
-        """
+        """Let a sketch learn held-out rows, in place, at their present weights, and return the sketch."""
         rows = self._sketch_rows(held)
         if self.decay == 1.0:
             return sketch.update(rows, held.weight) if len(held) else sketch
@@ -146,11 +143,10 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._held.apply_decay(self.decay, self._n, row_number=row_number)
 
     def _merged_attributes(self, other: Self) -> tuple[dict[str, Any], HeldOut]:
-        """Merge the sketches and the reservoirs of two models. Return the attributes of the merged model, and the
-        held-out rows that do not fit into its reservoir. Neither model changes.
+        """Return ({name: value} of the merge of two models, held-out rows that exceed its reservoir).
+        Neither model changes.
 
-        Return the attributes of the merged model by name, and a reservoir of the held-out rows that exceed its
-        `reservoir_size`. The caller adds these to the merged sketch.
+        The caller adds these rows to the merged sketch.
         """
         n = self._n + other._n
         rows = held_out.merge_reservoirs([model._decayed_reservoir(row_number=n - 1) for model in (self, other)])

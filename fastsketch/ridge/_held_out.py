@@ -49,7 +49,7 @@ class HeldOut:
 
     @property
     def n_events(self) -> int:
-        """Return the number of stored entries of the held-out rows. The rows must be CSR.
+        """Return the number of stored entries of the held-out rows, which must be CSR.
 
         This is ten times as fast as scipy's ``nnz``.
         """
@@ -74,8 +74,8 @@ class HeldOut:
         return replace(self, weight=self.weight * factor)
 
     def apply_decay(self, decay: float, n_rows: int, *, row_number: int | None = None) -> "HeldOut":
-        """Return a reservoir in which every weight is multiplied by decay**age. The age of a row is the number of rows
-        that came after it, out of `n_rows`.
+        """Return a reservoir in which the weight of each row is multiplied by decay**age.
+        The age of a row is the number of the rows, out of `n_rows`, that came after it.
 
         Return a new reservoir whose rows all have the number of that last row, so that the decay is not applied twice.
         `row_number` is the number to use instead if the rows are to continue in another stream.
@@ -85,8 +85,9 @@ class HeldOut:
         return replace(self, weight=self.weight * decay**ages, row_number=row_numbers)
 
     def renumber_items(self, new_columns: NDArray[np.int64], width: int) -> "HeldOut":
-        """Return a reservoir whose item columns are moved: column j becomes column new_columns[j] of `width` columns.
-        Used when a model gets new items.
+        """Return a reservoir in which column j is moved to column new_columns[j] of `width` columns.
+
+        It is used when a model gets new items.
         """
         rows, indices = self.rows, new_columns[self.rows.indices].astype(np.int32)
         renumbered: Any = type(rows)((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
@@ -109,8 +110,8 @@ def empty_csr(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
 def update_reservoir(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
 ) -> tuple[HeldOut, HeldOut]:
-    """Decide which new CSR rows are held out, by reservoir sampling. Return two HeldOut objects: the new reservoir, and
-    the rows that the sketch must learn because they are not held out.
+    """Sample rows for the reservoir from new CSR rows, and return (new reservoir, rows for the sketch to learn).
+    Both are HeldOut objects; a row is in one of the two.
 
     The rows have the numbers `first`, `first` + 1, ... in the stream. Each new row that enters the reservoir evicts a
     row, or none if the reservoir is not full. Evicted rows and rows that do not enter are for the sketch, in the order
@@ -154,10 +155,11 @@ def update_reservoir(
 def sample_bottom_k(
     held_keys: Keys, batch_keys: Keys, eligible: NDArray[np.bool_], *, size: int, sketch_sources: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Choose which rows a reservoir contains after a new batch: those of the smallest keys (bottom-k sampling).
+    """Return the source indices of the rows that a reservoir has after a new batch, by bottom-k sampling.
+    `sketch_sources` is changed in place.
 
-    Return their source indices, in ascending order of keys: i < r is row i of the old reservoir of r rows, and r + j is
-    row j of the batch. `sketch_sources` is changed in place.
+    The rows with the smallest keys are chosen, in ascending order of keys: i < r is row i of the old reservoir of r
+    rows, and r + j is row j of the batch.
 
     Parameters
     ----------
@@ -213,9 +215,7 @@ def sample_bottom_k(
 
 
 def stack_csr(matrices: Sequence[Any]) -> Any:
-    """Stack CSR matrices of the same width vertically, and return the result. For short ones it takes a tenth of the
-    time of scipy's ``vstack``.
-    """
+    """Return CSR matrices of the same width stacked vertically, as scipy's ``vstack`` but in a tenth of the time."""
     offsets: NDArray[np.int64] = np.cumsum([0, *(matrix.indptr[-1] for matrix in matrices)])
     indptr = np.concatenate(
         [matrices[0].indptr[:1], *(matrix.indptr[1:] + end for matrix, end in zip(matrices, offsets, strict=False))]
@@ -236,7 +236,7 @@ def take_csr_rows(rows: Any, positions: NDArray[np.int64]) -> Any:
 
 
 def concatenate(reservoirs: Sequence[HeldOut]) -> HeldOut:
-    """Concatenate reservoirs of held-out rows, in the given order.
+    """Return one reservoir with the held-out rows of all given ones, in their order.
 
     The rows stay dense if all of them are, else they become CSR.
     """
@@ -268,17 +268,15 @@ def as_csr(reservoir: HeldOut) -> Any:
 
 
 def split_into_rows(rows: NDArray[np.float64]) -> NDArray[Any]:
-    """Split a dense matrix into an object array that has a copy of each row, so that a reservoir can replace single
-    rows.
-    """
+    """Return an object array of copies of a dense matrix's rows, in which a reservoir can replace single rows."""
     separate_rows = np.empty(len(rows), object)
     separate_rows[:] = [row.copy() for row in rows]
     return separate_rows
 
 
 def merge_reservoirs(reservoirs: Sequence[HeldOut]) -> HeldOut:
-    """Merge reservoirs into one that contains all their rows, sorted by key. It may exceed the size limit, to which the
-    caller cuts it.
+    """Return one reservoir with the rows of all given ones, sorted by key.
+    It may exceed the size limit; the caller then drops the rows of the largest keys.
 
     The result does not depend on the order of the reservoirs: rows with equal keys, which are rows of equal content at
     the same position of two streams, are ordered by their values and weights.
@@ -292,8 +290,8 @@ def merge_reservoirs(reservoirs: Sequence[HeldOut]) -> HeldOut:
 
 
 def rows_per_decay_block(decay: float) -> int:
-    """Return how many rows can be weighted by powers of 1 / decay before precision is lost: the largest n for which
-    decay**-n stays below MAX_DECAY_RATIO.
+    """Return the largest number n of rows for which decay**-n stays below MAX_DECAY_RATIO.
+    So many rows can be weighted by powers of 1 / decay before precision is lost.
 
     Weights of so many rows can be divided by powers of the decay without loss of precision.
     """
@@ -385,8 +383,7 @@ def validate_state_arrays(
     n_rows: int,
     dtype: np.dtype[Any],
 ) -> None:
-    """Validate the arrays of a reservoir that were read from a state file. ValueError unless they can come from a
-    stream of `n_rows` rows.
+    """Raise ValueError unless the arrays of a reservoir, read from a state file, can come from `n_rows` rows.
 
     The reservoir must have at most `max_rows` rows, each with at least `min_entries` positive entries. If `min_entries`
     is 0, entries may be any finite numbers.

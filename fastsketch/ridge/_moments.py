@@ -116,9 +116,7 @@ class Moments(NamedTuple):
         )
 
     def without(self, other: Self) -> Self:
-        """Return the moments of the rows of this object without those of `other`, which must be among them (a
-        downdate).
-        """
+        """Return the moments of this object's rows without those of `other`, which must be among them (a downdate)."""
         weight_norm = sqrt(max(self.weight_norm - other.weight_norm, 0.0) * (self.weight_norm + other.weight_norm))
         return self.plus(other.faded(-1.0))._replace(weight_norm=weight_norm)
 
@@ -169,14 +167,14 @@ class Moments(NamedTuple):
 
 
 def column_lengths(matrix: Matrix) -> Matrix:
-    """Compute the Euclidean norm of each column, without overflow or underflow of the squares."""
+    """Return the Euclidean norm of each column; squares neither overflow nor underflow."""
     largest = np.maximum(np.abs(matrix).max(axis=0, initial=0.0), TINY)
     return largest * np.linalg.norm(matrix / largest, axis=0)
 
 
 class ExcludedRowsGram:
-    """Linear operator for the part of a centred Gram matrix X'X that some rows contribute, so that a fit can exclude
-    these rows.
+    """Linear operator that multiplies by the part of a centred Gram matrix X'X that some rows contribute.
+    A fit can thus exclude these rows.
 
     Let H be X'X of all rows, centred on their mean mu, and let the remaining rows have the mean mu' and the weight W'.
     Their X'X, centred on mu', is H - sum w (x - mu)(x - mu)' - W' (mu' - mu)(mu' - mu)', where the sum is over the
@@ -188,7 +186,7 @@ class ExcludedRowsGram:
         self._weighted_mean_shift: Matrix = remaining_moments.weight**0.5 * (remaining_moments.mean - all_moments.mean)
 
     def times(self, vectors: Matrix) -> Matrix:
-        """Multiply vectors (d, c) by the part of X'X that the excluded rows contribute. Return the product."""
+        """Return the product of the excluded rows' part of X'X with vectors (d, c)."""
         weighted_products = self._weights * (times(self._rows, vectors) - self._mean @ vectors)
         out = transposed_times(self._rows, weighted_products)
         out -= self._mean[:, np.newaxis] * weighted_products.sum(axis=0)

@@ -21,8 +21,7 @@ def hill_climb(
     first_step: float = 0.0,
     min_relative_gain: float = 0.0,
 ) -> dict[float, Values]:
-    """Search for the ridge penalty with the best mean score, step by step on a logarithmic grid. Return the scores of
-    all steps that were tried.
+    """Search for the ridge penalty with the best mean score on a logarithmic grid; return {step: scores} of all tried.
 
     Parameters
     ----------
@@ -55,9 +54,7 @@ def hill_climb(
 
 
 def best_step(scores_by_step: dict[float, Values]) -> float:
-    """Return the grid step with the highest mean score. Among equal ones it is the largest step, that is, the largest
-    penalty.
-    """
+    """Return the grid step with the highest mean score; among equal ones the largest step, or largest penalty."""
     return max(scores_by_step, key=lambda step: (scores_by_step[step].mean(), step))
 
 

@@ -72,7 +72,7 @@ class Coefficients(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Held-out rows with targets and weights, on which predictions are judged."""
+    """Held-out rows with targets and weights, on which predictions are measured."""
 
     x: Any  # array or CSR (n, d)
     y: Matrix  # (n, c)
@@ -83,10 +83,10 @@ class Rows(NamedTuple):
         return type(self)(*(array[:n] for array in self))
 
     def clipped_weights(self) -> Matrix:
-        """Return the weights (n,) with which held-out rows judge ridge penalties. The largest weights are clipped, so
-        that a few rows cannot decide, and the mean is 1.
+        """Return the weights (n,) of held-out rows in the choice of a ridge penalty, with mean 1.
 
-        The MIN_ROWS largest weights are clipped to the smallest of them. With at most so many rows all weights are 1.
+        The MIN_ROWS largest weights are clipped to the smallest of them, so that a few rows cannot decide. With at most
+        so many rows all weights are 1.
         """
         if len(self.weight) <= MIN_ROWS:
             return np.ones(len(self.weight))
@@ -114,8 +114,7 @@ class NormalEquations(NamedTuple):
         return self.gram.solver(penalty)
 
     def preconditioner(self, ridge: float, *, n_rows: int) -> Solver:
-        """Return a function that solves the normal equations of all rows approximately, as a preconditioner for
-        conjugate gradients.
+        """Return a function that solves the normal equations approximately, as a preconditioner of conjugate gradients.
 
         If the ridge is far below the squares that a sketch has lost, and there are few rows, the diagonal of these
         squares makes convergence slow, since it leads into directions that the rows do not determine. Then their mean
@@ -129,21 +128,21 @@ class NormalEquations(NamedTuple):
         return self.solver(ridge)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
-        """Solve the normal equations at a ridge penalty. Return the coefficients, reduced to `rank` if it is given, and
-        the intercepts.
+        """Solve the normal equations at a ridge penalty, and return coefficients and intercepts as ``Coefficients``.
+        The coefficients are reduced to `rank` if it is given.
         """
         return with_intercepts(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the Gram matrix contains all of X'X, so that predictions need no correction. False for a
-        sketch that has lost a part.
+        """Return True if the Gram matrix has all of X'X, and False if it is a sketch that has lost a part.
+        Predictions need no correction in the first case.
         """
         return isinstance(self.gram, GramSum) or not self.gram.lost.any()
 
 
 class Scorer(NamedTuple):
-    """Error measure by which ridge penalties are compared, for predictions on held-out rows."""
+    """Error measure, squared error or log loss, by which ridge penalties are compared on held-out rows."""
 
     scoring: str
     moments: Moments  # of the rows learned
@@ -152,8 +151,7 @@ class Scorer(NamedTuple):
     def score_factor(self, predicted: Matrix, rows: Rows) -> float:
         """Return the factor on predictions that minimises the squared error of held-out rows; 1 if X'X is complete.
 
-        It is needed because a sketch loses a part of X'X while X'Y is complete, so that coefficients are too long. The
-        factor is 1 if X'X is complete.
+        It is needed because a sketch loses a part of X'X while X'Y is complete, so that coefficients are too long.
         """
         if self.is_complete:
             return 1.0
@@ -179,7 +177,7 @@ class Scorer(NamedTuple):
         return errors * rows.clipped_weights()
 
     def relative_target_weights(self) -> Matrix:
-        """Return the weights (c,) of the targets' errors if these are already divided by the target's variance.
+        """Return the weights (c,) of the targets for errors that are divided by the targets' variances.
 
         They are 1 / (number of targets that vary), and 0 for constant targets.
         """
@@ -196,12 +194,9 @@ class Scorer(NamedTuple):
 
 
 def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
-    """Return the log loss (n,) of each row, given scores and labels. All scores are first multiplied by the factor that
-    minimises the mean loss.
+    """Return the log loss (n,) of each row, for scores that are first multiplied by the best common factor.
 
-    Scores and labels have the shape (n, c), labels are -1 or 1, and the losses have the shape (n,). If c > 1 and each
-    row of labels has exactly one 1, the loss is that of the softmax of the scores. Otherwise it is the mean of c
-    logistic losses. The factor is found by Newton's method, with `weights` (n,) in the mean.
+    The factor is the one that minimises the mean loss.
     """
     n, c = labels.shape
     if c == 1 or ((labels > 0).sum(axis=1) != 1).any():  # each column has two classes
@@ -237,14 +232,14 @@ def penalty_diagonal(moments: Moments, *, scaled: bool) -> Matrix:
 
 
 def with_intercepts(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
-    """Return coefficients (d, c), reduced to `rank` unless it is None, with the intercepts that belong to them."""
+    """Return the coefficients (d, c), reduced to `rank` unless it is None, and their intercepts as ``Coefficients``."""
     coef = coef if rank is None else reduce_rank(coef, moments.cross, rank)
     return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
 def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
-    """Return an approximation of X'X, made of a sketch and of a diagonal. The diagonal restores the exact sums of
-    squares of the columns (d,).
+    """Return an approximation of X'X made from a sketch and a diagonal, as a ``GramModel``.
+    The diagonal restores the exact sums of squares of the columns (d,).
     """
     decomposition = sketch._read()
     z, columns = decomposition.vt.T * decomposition.s, columns_of(sketch._seen_engine())
@@ -261,7 +256,7 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
 
 
 class Choice(NamedTuple):
-    """Result of choosing a ridge penalty: the penalty, and the errors of all that were tried."""
+    """Result of choosing a ridge penalty: the penalty, and the errors of all penalties that were tried."""
 
     ridge: float
     path: RidgePath | None
@@ -270,9 +265,7 @@ class Choice(NamedTuple):
 
 
 def choose_least_error(ridges: Matrix, errors: Matrix, standard_errors: Matrix, n_rows: int) -> RidgePath:
-    """Return a RidgePath that chooses the penalty with the least error, and the largest of several with equal
-    errors.
-    """
+    """Return a RidgePath whose choice is the penalty with the least error; among equal ones the largest."""
     best_ridge = float(ridges[np.flatnonzero(errors == errors.min())[-1]])
     return RidgePath(best_ridge, ridges, errors, standard_errors, n_rows)
 
@@ -286,7 +279,7 @@ def search_ridge(
     low_ridge: float,
     min_ratio: float = MIN_RIDGE_RATIO,
 ) -> Choice:
-    """Search for the ridge penalty with the least error on held-out rows.
+    """Search for the ridge penalty with the least error on held-out rows, and return it as a ``Choice``.
 
     The search starts at the best ridge of a coarse grid. It goes up or down by factors of RIDGE_RATIO until the error
     rises, and then tries half a step to both sides.
@@ -348,11 +341,10 @@ def search_ridge(
 
 
 def reduce_rank(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
-    """Return coefficients of lower rank that fit the targets best (reduced-rank regression), given full coefficients W
-    (d, c).
+    """Return coefficients (d, c) of lower rank that fit the targets best (reduced-rank regression).
 
-    W is projected onto the leading eigenvectors of W'Z, where Z = `cross` (d, c) is X'Y. With more targets than columns
-    these eigenvectors are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
+    The full coefficients W are projected onto the leading eigenvectors of W'Z, where Z = `cross` (d, c) is X'Y. With
+    more targets than columns these eigenvectors are Q U, where Z' = Q R, and U are the eigenvectors of R (W Q).
     """
     if rank >= min(coef.shape):
         return coef
@@ -370,12 +362,11 @@ def leading_eigenvectors(matrix: Matrix, rank: int) -> Matrix:
 
 
 def conformal_quantile(residuals: Matrix, weights: Matrix, coverage: float, *, decayed: bool = False) -> Matrix:
-    """Return the half-width (c,) of a prediction interval for each target: the split-conformal quantile of its absolute
-    residuals.
+    """Return the half-width (c,) of a prediction interval for each target, a split-conformal quantile of residuals.
 
-    The quantile of level `coverage` is taken over the rows' residuals (n, c) and that of one new row, which may have
-    any size. The new row has the expected weight of a row drawn in proportion to the weights (n,), or with `decayed`
-    the largest weight.
+    The quantile of level `coverage` is taken over the absolute residuals (n, c) of the rows and that of one new row,
+    which may have any size. The new row has the expected weight of a row drawn in proportion to the weights (n,), or
+    with `decayed` the largest weight.
 
     Raises
     ------

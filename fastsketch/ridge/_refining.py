@@ -88,8 +88,7 @@ class ConjugateGradients(NamedTuple):
 
 
 def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, largest_penalty: float) -> Matrix:
-    """Return an upper bound (c,) on the difference between the residual that conjugate gradients update and the true
-    one, which rounding causes.
+    """Return a bound (c,) on how far the residual that conjugate gradients update is from the true one by rounding.
 
     Greenbaum (1997, SIAM J. Matrix Anal. Appl. 18:535): conjugate gradients update the solution and the residual
     separately, and the two drift apart by the rounding of every update and of every product with A = X'X + penalty. A
@@ -111,9 +110,7 @@ def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, large
 
 
 class Refined(NamedTuple):
-    """Result of refining a ridge regression: the state of conjugate gradients, which has the coefficients, and the
-    chosen penalty.
-    """
+    """Result of refining a ridge regression: the chosen penalty, and conjugate gradients with the coefficients."""
 
     steps: ConjugateGradients
     choice: Choice
@@ -126,8 +123,8 @@ class Refined(NamedTuple):
 
 
 class LanczosIteration:
-    """Lanczos iteration on X'X that needs one product with X'X per step. Its solutions predict held-out rows at every
-    ridge penalty, so that one can be chosen.
+    """Lanczos iteration on X'X that predicts held-out rows at every ridge penalty, so that one can be chosen.
+    Each step takes one product with X'X.
 
     Let D be the diagonal penalty, S = D^(-1/2), and z a target's column of X'Y. Each step adds a vector to the
     orthonormal basis V of a Krylov space of S H S, which starts with S z. In this basis S H S is a tridiagonal matrix
@@ -150,11 +147,7 @@ class LanczosIteration:
         return self._root * self._v
 
     def step(self, image: Matrix) -> None:
-        """Make one Lanczos step, in place. `image` is the product of X'X with ``direction``, which the caller has
-        computed.
-
-        The state is changed in place.
-        """
+        """Make one Lanczos step, in place, given `image`, the product of X'X with ``direction``."""
         # r = S H S v - b v_before; a = v'r; r -= a v; b = |r|; v = r / b
         self._row_products.append(times(self._rows, self.direction) - self._moments.mean @ self.direction)
         remainder = self._root * image - self._off_diagonal[-1] * self._previous_v
@@ -164,9 +157,7 @@ class LanczosIteration:
         self._previous_v, self._v = self._v, remainder / np.maximum(self._off_diagonal[-1], TINY)
 
     def solutions(self) -> "LanczosSolutions":
-        """Return the ridge solutions after the steps so far, as an object that predicts the held-out rows at any
-        penalty.
-        """
+        """Return the ridge solutions after the steps so far: an object that predicts held-out rows at any penalty."""
         k, off_diagonal = len(self._diagonal), np.array(self._off_diagonal[1:])
         tridiagonal = np.zeros((self._v.shape[1], k, k))
         index = np.arange(k)
@@ -198,8 +189,9 @@ class LanczosSolutions(NamedTuple):
         return self.target_mean + np.einsum("ncj,cj->nc", self.row_products, self._solution(ridge))
 
     def residual(self, ridge: float) -> float:
-        """Return the norm of the residual of the normal equations at a penalty, relative to their right-hand side,
-        averaged over targets.
+        """Return the relative norm of the residual of the normal equations at a penalty, averaged over targets.
+
+        It is relative to the norm of the right-hand side.
         """
         last_component = np.einsum("cj,cj->c", self.vectors[:, -1], self._solution(ridge))
         return float((np.abs(last_component) * (self.next_off_diagonal / np.maximum(self.length, TINY))).mean())
@@ -222,8 +214,7 @@ class LanczosSolutions(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentCheckingProduct(StoredForm):
-    """Product of X'X with vectors, computed while the rows are read again. The first pass also checks that these are
-    the rows that were learned.
+    """Products of X'X with vectors, computed while the rows are read again.
 
     The moments of the rows are computed during the first pass, and compared with those of the rows learned.
     """
@@ -234,7 +225,7 @@ class MomentCheckingProduct(StoredForm):
     def multiply(
         self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0, out: Matrix | None = None
     ) -> Product:
-        """Compute X'W X q for a block X of rows, centred, with weights W (n,) or none, and vectors q (d, m).
+        """Return the product X'W X q for a block X of rows, centred, with weights W (n,) or none, and vectors q (d, m).
 
         Return the product and the number of rows. During the first pass the block's moments are added to
         ``moments_read``. Sparse rows stay sparse.
@@ -256,8 +247,7 @@ class MomentCheckingProduct(StoredForm):
         return result
 
     def check_same_rows(self, learned: Moments, n_rows: int, n_read: int) -> None:
-        """Compare the moments of the rows read in the first pass with those of the rows learned. ValueError if number,
-        means or deviations differ.
+        """Raise ValueError if the rows read in the first pass differ from those learned in number or moments.
 
         `learned` are the moments of the n_rows rows learned, and n_read is the number of rows read. The moments of the
         first pass are then discarded, so that later calls check nothing.

@@ -56,8 +56,8 @@ DOUBLE = np.dtype(np.float64)
 
 
 class RidgeLearner(HeldOutLearner, abstract=True):
-    """Base class of SketchedRidge that learns. It accumulates the Gram matrix or a sketch, the moments, and held-out
-    rows, in one pass over rows and targets.
+    """Base class of SketchedRidge for learning: it sums X'X or a sketch of it, moments and held-out rows.
+    It takes one pass over rows and targets.
     """
 
     sketch_size: int = integer(default=128, at_least=2, below=1 << 16, kw_only=False)
@@ -290,8 +290,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _hold_out(
         self, reservoir: HeldOut, x: Any, y: NDArray[np.float64], weights: NDArray[np.float64], *, exact: bool
     ) -> tuple[HeldOut, Any, NDArray[np.float64]]:
-        """Offer rows to the reservoir of held-out rows. Return the new reservoir, and the rows that the sketch must
-        learn with their weights.
+        """Offer rows to the reservoir, and return (new reservoir, rows for the sketch to learn, their weights).
 
         An exact sum learns all rows as they are. A sketch learns only rows that are not in the reservoir. In place of a
         row that enters the reservoir it learns the row that is evicted, at its decayed weight. If none is evicted, the
@@ -517,7 +516,9 @@ def join_targets(rows: Any, targets: NDArray[np.float64]) -> Any:
 
 
 def replace_rows(rows: Any, positions: NDArray[np.int64], new_rows: Any) -> Any:
-    """Replace the rows at the given positions by `new_rows`. Return the matrix; a dense one may be changed in place."""
+    """Return a matrix whose rows at the given positions are replaced by `new_rows`.
+    A dense matrix may be changed in place.
+    """
     if not is_sparse(rows):
         replaced = rows.astype(np.float64, copy=False)
         replaced[positions] = new_rows.toarray() if is_sparse(new_rows) else new_rows

@@ -398,8 +398,8 @@ class SketchedRidge(RidgeLearner):
         return self._measure_refinement(tolerance)
 
     def _measure_refinement(self, tolerance: float) -> Refinement:
-        """Return the residuals and error bounds of the refined coefficients. They have converged if all residuals are
-        within `tolerance`.
+        """Return the residuals and error bounds of the refined coefficients as a ``Refinement``.
+        It has converged if all residuals are within `tolerance`.
         """
         moments, refined = self._known_moments(), self._refined
         assert refined is not None
@@ -436,7 +436,7 @@ class SketchedRidge(RidgeLearner):
     def _solve(
         self, ridge: float, *, exclude_residual_rows: bool = False, trial: NormalEquations | None = None
     ) -> Coefficients:
-        """Solve the normal equations for the coefficients and intercepts at a ridge penalty.
+        """Solve the normal equations at a ridge penalty, and return coefficients and intercepts as ``Coefficients``.
 
         Parameters
         ----------
@@ -462,8 +462,8 @@ class SketchedRidge(RidgeLearner):
         return with_intercepts(factor * fit.coef, equations.moments, None)
 
     def _cached_fit(self) -> FittedRidge:
-        """Return the coefficients at the chosen ridge penalty. They are computed at the first call after an update, and
-        then cached.
+        """Return the coefficients at the chosen ridge penalty, with the choice, as FittedRidge.
+        They are computed at the first call after an update, and then cached.
         """
         if self._last is None:
             moments = self._require_rows()
@@ -477,7 +477,9 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _choose_and_solve(self) -> FittedRidge:
-        """Choose the ridge penalty and compute the coefficients, from the sketch or the exact X'X."""
+        """Choose the ridge penalty, and return it with its coefficients as FittedRidge.
+        The coefficients are computed from the sketch or the exact X'X.
+        """
         choice, trial = self._choose_without_held_out_rows(), None
         if choice is None:
             trial = self._normal_equations(slice(0, self._residual_slice().stop))
@@ -492,8 +494,8 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _choose_on_held_out_rows(self, trial: NormalEquations) -> Choice:
-        """Return the ridge penalty with the least error on held-out rows. `trial` are the normal equations of all other
-        rows.
+        """Return the ``Choice`` of the ridge penalty with the least error on held-out rows.
+        `trial` are the normal equations of all other rows.
         """
         rows, scorer = self._held_out_rows(slice(0, self._residual_slice().stop)), self._scorer(trial)
         first_ridge, low_ridge = self._first_ridge(trial.moments), self._low_ridge(trial.moments)
@@ -512,8 +514,8 @@ class SketchedRidge(RidgeLearner):
         return self._known_moments()
 
     def _choose_without_held_out_rows(self) -> Choice | None:
-        """Return a ridge penalty that is given or chosen by exact methods, leave-one-out or GCV. Return None if it must
-        be chosen on held-out rows.
+        """Return the ``Choice`` of a ridge penalty that is given, or chosen by exact leave-one-out errors or by GCV.
+        Return None if it must be chosen on held-out rows.
 
         The result is the ridge given as a parameter, or is chosen by leave-one-out or generalised cross-validation. If
         there are too few rows for these and for held-out rows, it is ``_first_ridge``.
@@ -554,7 +556,7 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _choose_by_gcv(self, excluded: slice) -> Choice:
-        """Choose the ridge penalty by generalised cross-validation, on all rows but those in a reservoir slice."""
+        """Return the ``Choice`` of a ridge penalty by generalised cross-validation on all but some held-out rows."""
         n = self._n - (excluded.stop - excluded.start)
         problem = self._normal_equations(excluded)
         assert isinstance(problem.gram, GramSum)
@@ -586,7 +588,7 @@ class SketchedRidge(RidgeLearner):
 
     def _rows_if_all_held(self) -> Rows | None:
         """Return all learned rows with their targets if the reservoir still has every one of them, else None.
-        Leave-one-out is exact in that case.
+        Leave-one-out is exact in the first case.
 
         Rows of negligible weight are dropped. The result is also None with decay, with a rank, with fewer than
         MIN_ROWS_LEAVE_ONE_OUT rows, and if a sketch may have lost a part of X'X.
@@ -601,14 +603,12 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _leave_one_out(self, rows: Rows) -> LeaveOneOut:
-        """Return an object that computes exact leave-one-out predictions. `rows` must be all rows that the model has
-        learned.
-        """
+        """Return a LeaveOneOut object for exact leave-one-out predictions of `rows`, which must be all rows learned."""
         moments = self._known_moments()
         return LeaveOneOut(rows, moments, penalty_diagonal(moments, scaled=self._scaled), center=self.fit_intercept)
 
     def _scorer(self, trial: NormalEquations) -> Scorer:
-        """Return the error measure for predictions that are made from the given normal equations."""
+        """Return the Scorer, an error measure, for predictions made from the given normal equations."""
         return Scorer(self.scoring, trial.moments, trial.is_complete)
 
     def _first_ridge(self, moments: Moments) -> float:
@@ -636,8 +636,8 @@ class SketchedRidge(RidgeLearner):
         return float(share) * self._first_ridge(moments)
 
     def _residual_slice(self) -> slice:
-        """Return the slice of the reservoir with the rows that measure residuals for prediction intervals. The rows
-        before it choose the ridge penalty.
+        """Return the slice of the reservoir with the rows that measure residuals for prediction intervals.
+        The rows before it choose the ridge penalty.
 
         Each part has up to a tenth of all rows. Both are empty if together they have fewer than MIN_ROWS rows.
         """
@@ -666,9 +666,7 @@ class SketchedRidge(RidgeLearner):
         return NormalEquations(gram_of_sketch(sketch, remaining_moments.squares), remaining_moments, self._scaled)
 
     def _moments_excluding(self, excluded: slice) -> tuple[Moments, ExcludedRowsGram]:
-        """Return the moments of all rows without a slice of the reservoir, and an operator for the part of X'X that
-        this slice contributes.
-        """
+        """Return the moments of all rows but a slice of the reservoir, and an operator for this slice's part of X'X."""
         moments, rows = self._known_moments(), self._held_out_rows(excluded)
         remaining_moments = moments
         if len(rows.weight):
@@ -685,7 +683,7 @@ class SketchedRidge(RidgeLearner):
         return self._residuals
 
     def _compute_residuals(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute the residuals (m, c) and weights (m,) for prediction intervals.
+        """Return the residuals (m, c) and weights (m,) of held-out rows, from which intervals are computed.
 
         They are leave-one-out residuals of all rows if the reservoir has them all, otherwise residuals of held-out rows
         in a fit without them.
@@ -743,11 +741,10 @@ class SketchedRidge(RidgeLearner):
     def _refine_by_conjugate_gradients(
         self, passes: int, tolerance: float, *, if_better: bool
     ) -> Generator[Matrix, Matrix, Refined | None]:
-        """Refine the coefficients by conjugate gradients. This is a generator: it yields vectors, is sent their
-        products with X'X, and returns the result.
+        """Refine the coefficients by conjugate gradients, as a generator that returns the refined state.
 
-        It yields vectors (d, m), and its caller must send their products with X'X of all rows. It returns the refined
-        state. With `if_better` it returns None if the sketch's coefficients have no larger error on held-out rows.
+        It yields vectors (d, m), and its caller must send their products with X'X of all rows. With `if_better` it
+        returns None if the sketch's coefficients have no larger error on held-out rows.
         """
         moments, refined, n_choosing, problem = self._known_moments(), self._refined, 0, None
         choice = sketch_choice = self._choose_without_held_out_rows() if refined is None else refined.choice
@@ -796,7 +793,7 @@ class SketchedRidge(RidgeLearner):
         return Refined(steps, choice, n_choosing if refined is None else refined.to_choose)
 
     def _errors_on_residual_rows(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
-        """Compute the errors (n,) on the held-out rows that have not chosen the ridge penalty.
+        """Return the errors (n,) on the held-out rows that have not chosen the ridge penalty.
 
         The predictions use the coefficients `coef` (d, c), or if it is None those of the sketch at `ridge`.
         """
@@ -813,11 +810,10 @@ class SketchedRidge(RidgeLearner):
         return Scorer(self.scoring, remaining_moments, is_complete=True).errors(fit.predict(rows.x), rows)
 
     def _choose_by_lanczos(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
-        """Choose the ridge penalty by Lanczos steps. This is a generator: it yields vectors, is sent their products
-        with X'X, and returns the number of products and the choice.
+        """Choose the ridge penalty by Lanczos steps, as a generator that returns (number of products, choice).
 
-        It yields vectors (d, c), and its caller must send their products with X'X of all rows. It returns the number of
-        products that were requested, at most `passes`, and the choice.
+        It yields vectors (d, c), and its caller must send their products with X'X of all rows. The number of products
+        is at most `passes`.
         """
         n = self._residual_slice().stop
         if self.is_exact or not passes:
@@ -850,8 +846,7 @@ class SketchedRidge(RidgeLearner):
                 return n_made, choice
 
     def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:
-        """Refine the coefficients in at most `passes` passes of a distributed job. This is a generator: it yields a
-        SecondPass for each pass, is sent it back complete, and returns self.
+        """Refine the coefficients in at most `passes` passes of a distributed job, as a generator that returns self.
 
         It yields a ``SecondPass`` for each pass over the rows, and the job sends it back with the products of all rows.
         Since a job multiplies orthonormal vectors, the requested vectors are replaced by their QR decomposition.
