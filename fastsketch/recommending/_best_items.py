@@ -26,7 +26,7 @@ class Recommendations(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Contribution of each item in a row to the score of one target item.
+    """How much each item of a row contributes to the score of one target item.
 
     The score of the target is the sum of the contributions.
 
@@ -42,9 +42,7 @@ class Explanation(NamedTuple):
 
 
 class ItemFilter(NamedTuple):
-    """Which items may be recommended: those with events, an optional list of allowed items, and items to exclude for
-    each row.
-    """
+    """The items that may be recommended: those with events, an optional list, and exclusions for each row."""
 
     open_items: NDArray[np.bool_]  # items with events
     allowed: NDArray[np.int32] | None  # items of `allow` that are open, ascending; None: all open items
@@ -60,8 +58,7 @@ def recommend(
     popularity: NDArray[np.float64],
     exclude_seen: bool,
 ) -> Recommendations:
-    """Find the n items with the highest scores for every CSR row, best first. A row without known items gets the most
-    popular ones.
+    """Return the n items with the highest scores for every CSR row, best first, as Recommendations.
 
     A row without any item of positive `popularity` (items,) gets the most popular items, at score 0. With
     `exclude_seen` the items of the row are not recommended.
@@ -97,7 +94,7 @@ def _mark_rows_with_items(events: Any, is_known: NDArray[np.bool_]) -> NDArray[n
 def find_similar(
     weights: ItemWeights, query_items: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]
 ) -> Recommendations:
-    """Find for each query item the n items to whose scores it contributes most, best first.
+    """Return for each query item the n items to whose scores it contributes most, best first, as Recommendations.
 
     `query_items` (k,) are column indices. Query items without events get -1 and NaN.
     """

@@ -76,15 +76,14 @@ def _raise_entry_error(csr: Any, data: NDArray[Any], name: str, largest_allowed:
 
 
 def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
-    """Convert column indices of items to int64. Raise IndexError if one is outside [0, n_items)."""
+    """Return column indices of items as int64; IndexError if one is outside [0, n_items)."""
     out: NDArray[Any] = np.atleast_1d(as_array(values, name))
     as_subset(out, n_items, name)
     return out.astype(np.int64)
 
 
 def csr_structure(matrix: Any, row_of_query: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
-    """Return the row pointers and column indices of a CSR matrix in the form in which kernels take items to exclude,
-    with `row_of_query`.
+    """Return (row pointers, column indices, `row_of_query`) of a CSR matrix, by which kernels exclude items.
 
     Row pointers are int64 and column indices int32, contiguous. A kernel excludes the items of row row_of_query[i] from
     the results of query i, or those of row i if `row_of_query` is None. It is returned unchanged.
@@ -101,7 +100,7 @@ class Squares(NamedTuple):
 
 
 def entry_squares(events: Any) -> Squares:
-    """Compute the square of every stored entry of a CSR matrix. Return it with the row and column indices."""
+    """Return the square of every stored entry of a CSR matrix, with its row and column index, as Squares."""
     return Squares(row_indices(events), events.indices, np.square(events.data, dtype=np.float64))
 
 
@@ -124,8 +123,8 @@ def column_square_sums(
     previous_sums: NDArray[np.float64] | None = None,
     squares: Squares | None = None,
 ) -> NDArray[np.float64]:
-    """Add the weighted, decayed squares of new CSR rows to the sums of squares of the columns. Return the new sums; the
-    old ones do not change.
+    """Return the sums of squares of columns (items,) after the weighted squares of new CSR rows are added.
+    The old sums do not change.
 
     The result (items,) must be multiplied by ``column_decay_factor`` to get decayed sums. Instead of decaying all
     earlier rows, every row is weighted by an inverse power of the decay. Whenever the row number is a multiple of
@@ -161,9 +160,7 @@ def column_square_sums(
 
 
 def column_decay_factor(decay: float, n_rows: int) -> float:
-    """Return the factor by which a result of ``column_square_sums`` must be multiplied to become the decayed sums of
-    squares after n_rows rows.
-    """
+    """Return the factor that makes a result of ``column_square_sums`` the decayed sums of squares after n_rows rows."""
     return decay ** ((n_rows - 1) % rows_per_decay_block(decay))
 
 
@@ -173,8 +170,7 @@ ITEM_IDS = "item_ids"
 
 
 def check_item_ids(rows: Any, item_ids: Any, model_ids: IdMap | None, n_items: int | None) -> IdMap:
-    """Validate the ids that the user gives for the columns of a matrix, and return them as an IdMap. They must agree
-    with the ids that the model has.
+    """Return the ids that the user gives for the columns of a matrix, as an IdMap, after checking them.
 
     ValueError if they differ from `model_ids`, those of earlier rows, or if earlier rows had no ids. `n_items` is the
     number of items of the model, None before the first rows.
@@ -199,8 +195,7 @@ def convert_events(
     match_columns: Callable[[Any, str], list[int] | None],
     name: str = "rows",
 ) -> tuple[Any, IdMap | None]:
-    """Convert the rows of users, given as a matrix or a table with ids, to validated CSR rows over the model's items.
-    Return (events, user_ids).
+    """Return (events, user_ids): users' rows, from a matrix or a table with ids, as CSR over the model's items.
 
     events have shape (k, n_items). `user_ids` is None if the rows are a matrix. Unknown items of a table are ignored.
     `match_columns(rows, name)` matches the named columns of a matrix with the items, as ``column_order`` does.

@@ -60,9 +60,7 @@ RETAINED_PREFIX = "kept"
 
 
 class FittedItems(NamedTuple):
-    """Result of fitting the item weights: the weights, the ridge penalty with the record of its choice, and the weight
-    of random walks.
-    """
+    """Result of fitting the item weights: weights, ridge penalty, how it was chosen, and weight of random walks."""
 
     weights: ItemWeights
     ridge: float
@@ -71,8 +69,8 @@ class FittedItems(NamedTuple):
 
 
 class ItemLearner(HeldOutLearner, abstract=True):
-    """Base class of SketchedEASE that learns. It accumulates a sketch, exact sums and samples of users in one pass over
-    users' rows, and can be merged and saved.
+    """Base class of SketchedEASE for learning: it accumulates a sketch, exact sums and samples of users' rows.
+    It takes one pass over the rows, and can be merged and saved.
     """
 
     sketch_size: int = integer(default=256, at_least=2, below=MOST_SIZE, kw_only=False)
@@ -272,9 +270,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return weights
 
     def _faded_attributes(self, factor: float) -> dict[str, Any]:
-        """Return {name: new value} of the attributes that ``fade`` must replace when all earlier weights are multiplied
-        by `factor`.
-        """
+        """Return {name: new value} of the attributes that change if ``fade`` multiplies earlier weights by `factor`."""
         assert self._squares is not None
         return {
             "_squares": self._squares * factor,
@@ -341,8 +337,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return self._squares * column_decay_factor(self.decay, self._n)
 
     def _decayed_retained_users(self, *, arrival: int | None = None) -> tuple[HeldOut, ...]:
-        """Return the users that are retained for random walks, with weights decayed to the present, as a tuple of
-        reservoirs.
+        """Return the users that are retained for random walks, as a tuple of reservoirs with weights decayed to now.
 
         `arrival` replaces their row numbers, if the rows continue in another stream.
         """
@@ -383,7 +378,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @one_blas_thread
     def _read_out(self, squares: NDArray[np.float64], reservoir: HeldOut) -> FittedItems:
-        """Choose the ridge penalty and the walk weight, then compute the item weights. Return all of them.
+        """Choose the ridge penalty and the weight of walks, and return them with the item weights, as FittedItems.
 
         `squares` (items,) are the decayed sums of squares of the columns, and `reservoir` holds the held-out users.
         """
@@ -396,19 +391,18 @@ class ItemLearner(HeldOutLearner, abstract=True):
         return FittedItems(weights, ridge, path, weight)
 
     def _walks(self, groups: Sequence[HeldOut]) -> Walks:
-        """Return the random walks over all users of the given groups, as a pair of transition matrices."""
+        """Return the random walks over all users of the given groups, as a ``Walks`` with two transition matrices."""
         users = held_out.merge_reservoirs(groups)
         return compute_walks(users, activity_power=self.activity_power, popularity_power=self.popularity_power)
 
     def _choose_ridge_and_walk_weight(
         self, squares: NDArray[np.float64], reservoir: HeldOut, retained: Sequence[HeldOut]
     ) -> tuple[float, RidgePath | None, float]:
-        """Choose the ridge penalty and the weight of random walks that rank the hidden items of held-out users best (by
-        NDCG).
+        """Return (ridge, path of tried ridges or None, walk weight) that rank hidden items of held-out users best.
+        The measure is NDCG.
 
-        These users are excluded from the sums and the sketch meanwhile. Return (ridge, path of tried ridges or None,
-        walk weight). A ridge that the caller has set is kept, and with too few held-out users the starting ridge and
-        weight 0 are returned.
+        The held-out users are excluded from the sums and the sketch meanwhile. A ridge that the caller has set is kept,
+        and with too few held-out users the starting ridge and weight 0 are returned.
 
         Parameters
         ----------
@@ -445,8 +439,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     @one_blas_thread
     def _choose_ridge(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
-        """Choose the ridge penalty by held-out users: some of their items are hidden, and the penalty with the best
-        NDCG for these items is chosen. Return a RidgePath, which has all penalties with their scores.
+        """Return a RidgePath of ridge penalties, with the one that ranks hidden items of held-out users best (NDCG).
 
         Candidates are `ridges`, or the grid of ``search_ridge`` if they are None.
         """
@@ -462,8 +455,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         )
 
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
-        """Return an approximation of X'X by a low-rank matrix plus a diagonal, made from the sketch and the given
-        held-out users. The model does not change.
+        """Return an approximation of X'X by a low-rank matrix plus a diagonal, as a GramModel.
+        It is made from the sketch and the given held-out users; the model does not change.
 
         The diagonal of the approximation equals `squares` (items,), the exact sums of squares of the columns, plus the
         term of dropout.

@@ -44,8 +44,8 @@ from fastsketch.sketching._read_out import reads_by_feature
 
 # -- a model of X'X ----------------------------------------------------------------------------------------------------
 def approximate_gram(engine: AnyEngine, squares: Matrix) -> GramModel:
-    """Return an approximation of X'X by a low-rank matrix plus a diagonal, made from the sketch in an engine. The
-    engine is changed and must not be used afterwards.
+    """Return an approximation of X'X, low-rank plus diagonal, made from the sketch in an engine, as a GramModel.
+    The engine is changed and must not be used afterwards.
 
     `squares` (items,) are the exact sums of squares of the columns, which the approximation has as its diagonal.
     """
@@ -65,8 +65,8 @@ def approximate_gram(engine: AnyEngine, squares: Matrix) -> GramModel:
 
 
 def transposed_sketch(engine: AnyEngine) -> NDArray[Any]:
-    """Return the transposed sketch (items, t), with one row per item. The engine is changed and must not be used
-    afterwards.
+    """Return the transposed sketch (items, t), with one row per item.
+    The engine is changed and must not be used afterwards.
     """
     if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
         return np.ascontiguousarray(by_column(engine, engine.reduce()).T)
@@ -126,8 +126,8 @@ def top_scores(scores: NDArray[Any], n: int, exclusions: Sequence[Any] = (), **o
 
 
 class ItemWeights(NamedTuple):
-    """Item-to-item weights of the recommender EASE. They are stored as factors of low rank, so that no items x items
-    matrix is formed, with optional random walks.
+    """Item-to-item weights of the recommender EASE as factors of low rank, with optional random walks.
+    No items x items matrix is formed.
 
     The weight of item i in the score of item j is inverse_diagonal_i (Z_i' M Z_j) gain_j, plus that of walks, and 0
     for i = j.
@@ -145,16 +145,15 @@ class ItemWeights(NamedTuple):
         return len(self.z)
 
     def project(self, rows: Any) -> NDArray[Any]:
-        """Project CSR rows of events to the low-dimensional space in which item scores are inner products. Return the
-        projections.
+        """Return the projections (k, t) of CSR rows of events, in which item scores are inner products.
 
-        For X (k, items) it is X D^-1 Z M (k, t); scores are its products with Z', times gain.
+        For X (k, items) they are X D^-1 Z M; scores are their products with Z', times gain.
         """
         indptr, indices, _ = csr_structure(rows)
         return kernel.project(indptr, indices, rows.data * self.inverse_diagonal[indices], self.z, self.inner)
 
     def scores(self, rows: Any) -> NDArray[Any]:
-        """Compute the scores of all items for CSR rows. An item in the row does not contribute to its own score."""
+        """Return the scores (k, items) of all items for CSR rows; an item in the row does not add to its own score."""
         out = kernel.scores(self.project(rows), self.z, self.gain)
         own_weights = self.gain - 1
         if self.walks is not None:
@@ -255,9 +254,7 @@ class RidgePath(NamedTuple):
 
 
 class RidgeTrial(NamedTuple):
-    """Data with which ridge penalties are compared: held-out users, each with shown and hidden items, and the X'X of
-    all other users.
-    """
+    """Data on which ridge penalties are compared: held-out users with shown and hidden items, and X'X of others."""
 
     gram: GramModel
     shown: Any  # CSR (k, items)
@@ -265,7 +262,7 @@ class RidgeTrial(NamedTuple):
     open_items: NDArray[np.int32]
 
     def scores(self, ridge: float) -> NDArray[np.float64]:
-        """Return the NDCG@20 with which the hidden items of every held-out user are ranked at a ridge penalty."""
+        """Return, for each held-out user, the NDCG@20 with which the hidden items are ranked at a ridge penalty."""
         weights = item_weights(self.gram, ridge)
         projected, shown_structure = weights.project(self.shown), csr_structure(self.shown)
         items, _ = top_products(
@@ -292,10 +289,9 @@ class RidgeTrial(NamedTuple):
 
 
 def split_items(users: HeldOut, share: float) -> Split:
-    """Split each user's items at random into shown and hidden ones, with at least one of both. Recommendations from the
-    shown items are judged by the hidden ones.
+    """Split each user's items at random, and return Split(shown, hidden) with at least one item of both per user.
 
-    `share` is that of the hidden items. Return Split(shown, hidden).
+    Recommendations from the shown items are judged by the hidden ones. `share` is that of the hidden items.
     """
     rows, user_index = users.rows, row_indices(users.rows)
     random_keys = hash_integers(rows.indices.astype(np.uint64) ^ users.key[user_index])
@@ -306,15 +302,16 @@ def split_items(users: HeldOut, share: float) -> Split:
 
 
 def evaluate_ridges(trial: RidgeTrial, ridges: Sequence[float]) -> RidgePath:
-    """Return the mean NDCG of each given ridge penalty, and choose the best one. Of equal ones it is the largest."""
+    """Return the mean NDCG of each given ridge penalty, as a RidgePath whose choice is the best one.
+    Of equal ones the largest is chosen.
+    """
     evaluated = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
     best = max(range(len(evaluated)), key=lambda i: (evaluated[i][1].mean(), i))
     return _ridge_path(evaluated, best)
 
 
 def search_ridge(trial: RidgeTrial, unit: float) -> RidgePath:
-    """Search for the ridge penalty with the best NDCG by hill climbing on a geometric grid. Return all penalties that
-    were tried.
+    """Search for the ridge penalty with the best NDCG by hill climbing, and return a RidgePath of all tried.
 
     The grid has steps of sqrt(10) and starts at three times `unit`. The ridge with the best NDCG is chosen; ties go to
     the largest.
@@ -332,8 +329,8 @@ def search_ridge(trial: RidgeTrial, unit: float) -> RidgePath:
 
 
 def _ridge_path(evaluated: list[tuple[float, NDArray[np.float64]]], best_index: int) -> RidgePath:
-    """Return pairs (ridge, NDCG of each user) as a RidgePath with means and standard errors. The pair at `best_index`
-    is the choice.
+    """Return a RidgePath with means and standard errors, given pairs (ridge, NDCG of each user).
+    The pair at `best_index` is the choice.
     """
     ridges, values = zip(*evaluated, strict=True)
     scores, errors = np.array([v.mean() for v in values]), np.array([standard_error(v) for v in values])

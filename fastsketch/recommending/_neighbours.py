@@ -26,8 +26,7 @@ MAX_GROUPS = 128
 
 @dataclass(frozen=True, eq=False)
 class RetainedUsers:
-    """Random sample of users whose rows are stored completely, for random walks. It is a bottom-k sample: the users
-    with the smallest random keys.
+    """Random sample of users whose rows are stored completely, for random walks: those with the smallest random keys.
 
     The rows are stored in several groups. The random keys of all users are below `limit`. Immutable: methods return new
     objects, and arrays are never written to.
@@ -38,8 +37,7 @@ class RetainedUsers:
     n_events: int = 0  # of all groups
 
     def add_users(self, users: HeldOut, max_events: int) -> "RetainedUsers":
-        """Return a sample that also contains the given users with keys below the limit. It is truncated if it has
-        become too large.
+        """Return a sample that also has the given users with keys below the limit, truncated if it is too large.
 
         The sample is truncated to `max_events` events once it has more than twice as many. The given rows are copied.
         """
@@ -80,8 +78,8 @@ Steps = tuple[Array, Array, Array, Array, Array, Array]
 
 
 class Walks(NamedTuple):
-    """Random walks from the items of a user to other users, and on to their items, as two sparse transition matrices.
-    They score items (RP3beta).
+    """Random walks from a user's items to other users and on to their items, which score items (RP3beta).
+    They are stored as two sparse transition matrices.
     """
 
     to_users: Any  # T (items, users)
@@ -109,7 +107,7 @@ class Walks(NamedTuple):
 
 
 def create_walks(to_users: Any, to_items: Any, diagonal: NDArray[Any]) -> Walks:
-    """Return Walks with the given transition matrices, in the form that the compiled kernel reads.
+    """Return ``Walks`` with the given transition matrices, whose arrays are converted for the compiled kernel.
 
     `diagonal` is the diagonal of the product of the matrices.
     """

@@ -330,7 +330,7 @@ def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Indi
 
 
 def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, int]]:
-    """Return the users and the items of all entries that are not zero, and the shape of the matrix.
+    """Return (users, items) of all entries that are not zero, and the shape of the matrix.
 
     Entries are ordered by user and item.
     """
@@ -344,7 +344,7 @@ def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tup
 
 
 def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return a boolean mask of the recommendations that are relevant, and the number of relevant items of each user.
+    """Return (mask (users, k) of relevant recommendations, number of relevant items of each user).
 
     The mask is (users, k).
     """

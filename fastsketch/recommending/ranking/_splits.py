@@ -356,8 +356,7 @@ def row_indices(csr: Any) -> Indices:
 
 
 def select_smallest_in_rows(csr: Any, keys: NDArray[np.uint64], n_selected: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return a mask of the stored entries of a CSR matrix that selects, in each row i, the n_selected[i] entries with
-    the smallest keys.
+    """Return a mask (nnz,) of a CSR matrix's stored entries: in row i, the n_selected[i] entries of smallest keys.
 
     keys has shape (nnz,). Return a mask (nnz,).
     """
@@ -368,7 +367,7 @@ def select_smallest_in_rows(csr: Any, keys: NDArray[np.uint64], n_selected: NDAr
 
 
 def split_entries(csr: Any, is_test: NDArray[np.bool_]) -> Split:
-    """Split the stored entries of a CSR matrix. Return those where `is_test` is False, and those where it is True."""
+    """Return (training, test) CSR matrices: the stored entries where `is_test` is False, and where it is True."""
     return Split(_select_entries(csr, ~is_test), _select_entries(csr, is_test))
 
 

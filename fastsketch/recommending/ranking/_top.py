@@ -89,7 +89,7 @@ def top_items(
 
 
 def _best_items(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
-    """Return the `number` given items with the highest scores, ascending. No other item can be recommended."""
+    """Return those `number` of the given items that have the highest scores, in ascending order of item."""
     items = np.arange(len(scores)) if items is None else items
     item_scores = scores[items].astype(np.float64)
     item_scores[np.isnan(item_scores)] = -np.inf
