@@ -13,7 +13,7 @@ RANK = 1e-10
 
 
 class Normals(Protocol):
-    """Type of a random generator that draws standard normal numbers."""
+    """Protocol of a random generator that draws standard normal numbers."""
 
     def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
 
@@ -36,8 +36,7 @@ def solve(a: Array, v: Array) -> Array:
 
 
 def singular_values(a: Array) -> tuple[Array, Array]:
-    """Compute singular values in descending order, and right singular vectors as rows, in the precision of the
-    matrix."""
+    """Return (singular values, descending; right singular vectors as rows) of a matrix, in its precision."""
     if a.dtype != np.longdouble:
         return np.linalg.svd(a, full_matrices=False)[1:]
     rows, rotated = a.copy(), True
@@ -61,7 +60,7 @@ def singular_values(a: Array) -> tuple[Array, Array]:
 
 
 class Curvature:
-    """Base class of the matrices H = B'B + alpha I of online Newton methods. By default H does not decay."""
+    """Base class of the matrices H = B'B + alpha I of online Newton methods; by default H does not decay."""
 
     b: Array
     alpha: float

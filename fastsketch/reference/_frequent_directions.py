@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def svd_of(b_hat: Array, m: int) -> tuple[Array, Array]:
-    """Compute the singular values of a matrix and its first m - 1 right singular vectors, both padded with zeros."""
+    """Return the singular values of a matrix and its first m - 1 right singular vectors, both padded with zeros."""
     _, s, vt = np.linalg.svd(b_hat, full_matrices=False)
     sigma = np.zeros(max(m, len(s)))
     sigma[: len(s)] = s
@@ -24,7 +24,7 @@ def svd_of(b_hat: Array, m: int) -> tuple[Array, Array]:
 
 
 def shrunk(b_hat: Array, m: int, *, spared: int = 0) -> tuple[Array, float]:
-    """Subtract the m-th squared singular value of a sketch from the others. Return m - 1 rows and that value.
+    """Return (m - 1 rows of a shrunk sketch, the m-th squared singular value), which is subtracted from the others.
 
     The first `spared` rows keep their length. The others are sqrt(S^2 - sigma_m^2 I) V'.
     """
@@ -35,7 +35,7 @@ def shrunk(b_hat: Array, m: int, *, spared: int = 0) -> tuple[Array, float]:
 
 
 def shrink_rows(a: Array, m: int, *, limit: int, alpha0: float = 0.0, spared: int = 0) -> tuple[Array, float, float]:
-    """Sketch a matrix by Frequent Directions, with a shrink whenever the sketch has `limit` rows.
+    """Return the Frequent Directions sketch of a matrix, which is shrunk whenever it has `limit` rows.
 
     Returns (B, alpha, Delta): the sketch, the multiple of the identity, and the sum of the squares removed. These are
     Algorithms 1, 2, 4, 5 and 8.

@@ -7,7 +7,7 @@ Matrix = NDArray[np.float64]
 
 
 def expectation_step(rows: Matrix, *, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
-    """Fill missing entries with conditional means under a Gaussian, and sum their conditional covariances.
+    """Return rows whose missing entries are conditional means under a Gaussian, and the sum of their covariances.
 
     For a row with observed columns O and missing columns M the conditional mean is mu_M + S_MO S_OO^-1 (x_O - mu_O),
     the conditional covariance S_MM - S_MO S_OO^-1 S_OM.

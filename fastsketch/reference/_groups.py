@@ -8,7 +8,7 @@ from fastsketch.reference._frequent_directions import Array, fast_robust_frequen
 def group_sketches(
     a: Array, keys: Sequence[Hashable], *, m: int, alpha0: float = 0.0
 ) -> dict[Hashable, tuple[Array, float, float]]:
-    """Sketch the rows of each group separately, by Fast Robust Frequent Directions.
+    """Return a separate Fast Robust Frequent Directions sketch of each group of rows.
 
     Parameters
     ----------

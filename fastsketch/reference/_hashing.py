@@ -54,7 +54,7 @@ def hadamard(m: int) -> Array:
 
 
 def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) -> Array:
-    """Mix rows by a randomised Hadamard transform, and return a sample of the mixed rows.
+    """Return a sample of the rows that a randomised Hadamard transform makes of the rows `f`.
 
     Phi F = sqrt(m / q) S H D F.
 
@@ -98,7 +98,7 @@ def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) 
 
 
 def _shrunk(b: Array, k: int) -> Array:
-    """Lower all squared singular values of a sketch by the k-th one, and return the new sketch.
+    """Return a sketch whose squared singular values are all lowered by the k-th one.
 
     Its smaller directions become rows of zeros.
     """
@@ -170,7 +170,7 @@ def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state
 
 
 def _centred(blocks: Iterable[Array], take: Callable[[Array], None]) -> tuple[Array, int]:
-    """Subtract from each block of rows its mean and pass it to `take`. Return the mean and the number of all rows.
+    """Call `take` with each block of rows, less its mean, and return the (mean, number) of all rows.
 
     From the second block on, a row is added that corrects for the difference of the means (Algorithm 1, steps 2 to 10).
     """

@@ -180,7 +180,7 @@ def _best_combination(
     parts: Sequence[_Array], start: _Array, value: Callable[[_Array], float], slopes: Callable[[_Array], _Array]
 ) -> _Array:
     """Return the coefficients of the linear combination of the matrices `parts` that minimises the function `value`.
-    The method is L-BFGS, with the gradient `slopes`.
+    They are found by L-BFGS, with the gradient `slopes`.
     """
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
     q: Any = np.stack(parts) * unit[:, None, None]

@@ -45,14 +45,14 @@ def excess(z: Any) -> Any:
 
 
 def _spectrum(h: Array) -> tuple[Array, Array]:
-    """Return the nonzero eigenvalues of H, and their eigenvectors as columns."""
+    """Return (nonzero eigenvalues, their eigenvectors as columns) of H."""
     values, vt = singular_values(h)
     large = values > RANK * values[0]
     return values[large], vt[large].T
 
 
 def _solve(h: Array, alpha: Any, v: Array) -> Array:
-    """Solve H w = v, with the pseudoinverse of H if alpha is 0."""
+    """Return the solution w of H w = v, by the pseudoinverse of H if alpha is 0."""
     if alpha > 0:
         return solve(h, v)
     values, vectors = _spectrum(h)
@@ -60,7 +60,7 @@ def _solve(h: Array, alpha: Any, v: Array) -> Array:
 
 
 def _project(u: Array, x: Array, h: Array, alpha: Any) -> Array:
-    """Project weights u in the norm of H onto the weights whose score of x is in [-1, 1].
+    """Return weights u projected, in the norm of H, onto the weights whose score of x is in [-1, 1].
 
     Algorithm 6, line 17.
     """
@@ -108,7 +108,7 @@ class RobustScale:
         self.weights: Any = 0.0
 
     def with_residual(self, r: Any, weight: Any) -> Any:
-        """Add a residual of given weight, and return the updated scale."""
+        """Return a new estimate of the scale, after one more residual of given weight."""
         self.weights += weight
         gain = 2 * weight / (self.weights + weight)
         whole = (1 - gain) * self.variance + gain * r * r / WINSORIZED
@@ -130,7 +130,7 @@ def newton_rounds(
     decay: float = 1.0,
     sample_weight: Array | None = None,
 ) -> Learned:
-    """Run an online Newton method over all examples. Return the weights, and the loss and score of each round.
+    """Run an online Newton method over all examples, and return (weights, loss of each round, score of each round).
 
     These are Algorithms 3 and 6, in the precision of xs.
     """

@@ -24,8 +24,7 @@ class SmallFloat(NamedTuple):
 
 
 def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
-    """Project centred, scaled rows onto a basis in float32. Return the projections and the squared lengths of those
-    rows.
+    """Return (projections, squared lengths) of centred, scaled rows on a basis, in float32.
 
     Every product and sum is rounded to float32, columns in order.
     """
@@ -40,7 +39,7 @@ def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tupl
 
 
 def project_sparse(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
-    """Project centred, scaled CSR rows onto a basis. Return the projections and the squared lengths of those rows.
+    """Return (projections, squared lengths) of centred, scaled CSR rows on a basis.
 
     Only stored entries are read. Sums are in float64 and rounded once.
     """
@@ -77,7 +76,8 @@ def _half_square(words: Any, weights: Any) -> Any:
 
 
 def nibbles(z: Floats, groups: Sequence[Group], weights: Floats) -> NDArray[np.uint8]:
-    """Return the 4-bit indices of the nearest codewords, by weighted squared distance. Ties have the lowest index.
+    """Return the 4-bit indices of the codewords nearest to each row by weighted squared distance.
+    Of equal distances, the lowest index is returned.
 
     The result is (n, number of nibbles).
     """
@@ -98,7 +98,7 @@ def nibbles(z: Floats, groups: Sequence[Group], weights: Floats) -> NDArray[np.u
 
 
 def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
-    """Decode 4-bit indices to their codewords. Directions that belong to no group are zero."""
+    """Return the codewords that 4-bit indices select; directions that belong to no group are zero."""
     out: Any = np.zeros((len(codes), r), np.float32)
     j = 0
     for start, words in groups:
@@ -111,7 +111,7 @@ def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
 
 
 def sums(z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats) -> NDArray[np.float64]:
-    """Compute the four numbers of each row from which the offset in its code is a linear combination.
+    """Return four numbers (n, 4) of each row, of which the offset in its code is a linear combination.
 
     They are 1, |row - mean|^2, |z|^2, and the sum of slope z (z - word) by group.
     """
@@ -134,7 +134,7 @@ def _weighed(coefficients: Any, values: Any) -> Any:
 
 
 def small_float(kind: SmallFloat, values: Any) -> NDArray[np.uint8]:
-    """Encode numbers as small floats of 0, 1 or 2 bytes, with the low byte first."""
+    """Return numbers encoded as small floats of 0, 1 or 2 bytes, with the low byte first."""
     with np.errstate(over="ignore"):
         ratio: Any = np.asarray(values).astype(np.float32) / np.float32(kind.unit)
     shift = 23 - kind.mantissa_bits

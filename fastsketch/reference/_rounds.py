@@ -49,15 +49,12 @@ def as_penalty(name: str | None, strength: float) -> Penalty:
 
 
 def solved(g: Array, v: Array, s: Array, delta: float) -> Array:
-    """Solve (delta I + V diag(s) V') x = g by the Woodbury identity."""
+    """Return the solution x of (delta I + V diag(s) V') x = g, by the Woodbury identity."""
     return (g - v @ (s / (delta + s) * (v.T @ g))) / delta
 
 
 def prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
-    """Return the minimiser of a separable quadratic function plus a penalty.
-
-    The function is sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta).
-    """
+    """Return the minimiser of sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta), with a penalty phi."""
     if penalty is None:
         return b / h
     name, strength = penalty
@@ -67,10 +64,7 @@ def prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
 
 
 def argmin(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
-    """Return the minimiser of a quadratic function plus a penalty.
-
-    The function is beta'H beta / 2 - b'beta + amount phi(beta).
-    """
+    """Return the minimiser of beta'H beta / 2 - b'beta + amount phi(beta), with a penalty phi."""
     if penalty is None:
         return np.linalg.solve(h, b)
     name, strength = penalty
@@ -91,7 +85,7 @@ class GradientSketch(Protocol):
     def fade(self, decay: float) -> None: ...
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Add a gradient to the sketch. Return the sketch's right singular vectors (as columns) and singular values."""
+        """Add a gradient to the sketch, and return its (right singular vectors as columns, singular values)."""
         ...
 
 
@@ -106,7 +100,7 @@ class FD:
         self.s *= np.sqrt(decay)
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Add a gradient and shrink the sketch. Return its right singular vectors (as columns) and singular values."""
+        """Add a gradient, shrink the sketch, and return its (right singular vectors as columns, singular values)."""
         self.s[-1] = g
         _, sigma, vt = np.linalg.svd(self.s, full_matrices=False)
         sigma = np.concatenate([sigma, np.zeros(self.tau - len(sigma))])
@@ -134,7 +128,7 @@ class FFD:
         self.m = decay * self.m
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Add a gradient. Return the sketch's right singular vectors and singular values before a shrink.
+        """Add a gradient, and return the sketch's (right singular vectors as columns, singular values) before a shrink.
 
         The sketch is shrunk afterwards if it is full.
         """
@@ -188,7 +182,7 @@ def adaptive_rounds(
     decay: float = 1.0,
     fade: bool = False,
 ) -> Play:
-    """Run an adaptive subgradient method with a given sketch of the gradients. Return the weights and the losses.
+    """Run an adaptive subgradient method with a given sketch of the gradients, and return (weights, losses).
 
     fade: use H = delta I + S'S with gradients divided by t^(1/4), as FD-SON does.
     """

@@ -64,17 +64,17 @@ class Tracked:
         return np.sqrt(self.squares)[:, None] * self.v
 
     def read_out(self) -> tuple[Array, Array]:
-        """Estimate the leading eigenvalues of A'A in descending order, and their eigenvectors as rows."""
+        """Return estimates of the leading eigenvalues of A'A, in descending order, and their eigenvectors as rows."""
         values, u = np.linalg.eigh(self.seen + self.leaked)
         return values[::-1], u[:, ::-1].T @ self.v
 
     def faded(self, factor: float) -> "Tracked":
-        """Return a copy of the sketch, in which the weight of all rows so far is multiplied by `factor`."""
+        """Return a copy of the sketch, in which the weight of all rows before is multiplied by `factor`."""
         return Tracked(**{name: value if name == "v" else factor * value for name, value in vars(self).items()})
 
 
 def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:
-    """Convert a sketch's mass estimates to new directions, and return them as (seen, leaked).
+    """Return a sketch's mass estimates (seen, leaked) in other directions, the rows of `v`.
 
     See the attributes of ``Tracked``.
     """
@@ -113,7 +113,7 @@ def tracked_empty(d: int) -> Tracked:
 
 
 def tracked_merge(parts: Iterable[Tracked], m: int, *, x: Array, beta: float, flush: bool = True) -> Tracked:
-    """Merge sketches and further rows into one sketch of m - 1 rows.
+    """Return the merge of sketches and further rows, a sketch of m - 1 rows.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def growing_frequent_directions(
     """
 
     def fits(squares: NDArray[Any], size: int, part: float) -> bool:
-        """Return True if a shrink to size - 1 rows keeps the error bound within a given part of the tolerance."""
+        """Return True if a shrink to size - 1 rows keeps the error bound within the share `part` of the tolerance."""
         removed = squares[size - 1] if size <= len(squares) else 0.0
         whole = max(squares[0] - removed, 0.0) if of_largest else norm
         return counts * (delta + removed) <= part * tolerance * whole

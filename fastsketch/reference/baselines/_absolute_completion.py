@@ -152,8 +152,7 @@ class WibergL1(Completion):
             yield Step(a, b, value)
 
     def _step(self, data: Observed, a: Floats, b: Floats, active: list[Places], reach: float) -> Floats:
-        """Return the change of the column factors that minimises the linearised residuals. Its entries are at most
-        `reach`."""
+        """Return the change of the column factors that minimises the linearised residuals, with entries <= `reach`."""
         one_of = sparse.eye_array(data.n, format="csr")
         blocks: list[Any] = []
         residuals: list[Floats] = []
@@ -177,7 +176,9 @@ def _row(data: Observed, i: int) -> tuple[Places, Floats]:
 
 
 def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
-    """Solve a least absolute deviations problem with coefficients in [-reach, reach], by a linear program."""
+    """Return the solution of a least absolute deviations problem with coefficients in [-reach, reach].
+    It is solved as a linear program.
+    """
     from scipy import optimize
 
     linprog = cast("Any", optimize.linprog)  # takes sparse matrices too, which its types do not say
@@ -197,8 +198,7 @@ def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
 
 
 def _rows_by_lp(data: Observed, b: Floats) -> tuple[Floats, list[Places]]:
-    """Fit row factors to fixed column factors by linear programs. Return them and the entries that each row fits
-    exactly."""
+    """Fit row factors to fixed column factors by linear programs, and return (factors, entries fitted exactly)."""
     a = np.zeros((data.m, b.shape[1]))
     active: list[Places] = []
     for i in range(data.m):

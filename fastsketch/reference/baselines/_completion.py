@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, integer, parameter, real, seed))
 class Declared(Parametrized, abstract=True):
-    """Base class that lets type checkers see constructor arguments declared as class attributes."""
+    """Base class through which type checkers see constructor arguments that are declared as class attributes."""
 
 
 class Completion(Declared, abstract=True):
@@ -73,7 +73,7 @@ class Completion(Declared, abstract=True):
     bias_ridge: float | None = real(default=None)
 
     def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
-        """Yield the result of each iteration, without end."""
+        """Yield the result of each iteration as a Step, without end."""
         raise NotImplementedError
 
     def _loss_name(self) -> LossName:
@@ -124,7 +124,7 @@ class Completion(Declared, abstract=True):
         return self
 
     def _fit_biases(self, X: Rows, data: Observed) -> tuple[BiasTerms, float | None]:
-        """Fit biases as LowRankModel does and return them with their ridge. Without biases return zeros and None."""
+        """Return (biases, their ridge), fitted as LowRankModel does; without biases (zeros, None)."""
         if not self.biases:
             return BiasTerms(0.0, np.zeros(data.m), np.zeros(data.n)), None
         options: dict[str, Any] = {"bias_ridge": self.bias_ridge, "dtype": np.dtype(np.float64)}
@@ -132,7 +132,7 @@ class Completion(Declared, abstract=True):
         return BiasTerms(*model.bias_terms()), model.resolved["bias_ridge"]
 
     def _most(self) -> int:
-        """Return the limit on the number of history entries."""
+        """Return the largest number of history entries."""
         return self.max_iterations
 
     def _settled(self, before: float, after: float) -> bool:
@@ -224,7 +224,7 @@ def residual(data: Observed, biases: BiasTerms) -> Observed:
 
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
-    """Return the total loss at given scores, and the derivative of the loss at each entry."""
+    """Return (total loss at the given scores, derivative of the loss at each entry)."""
     ones, a = np.ones(1), np.empty_like(o)
     indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)
     total, _ = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)

@@ -20,7 +20,7 @@ BLOCK = 256
 
 
 class _Total(NamedTuple):
-    """Sum and number of the rows learned."""
+    """Sum of the rows learned, and their number."""
 
     rows: NDArray[np.float64]
     n_rows: int

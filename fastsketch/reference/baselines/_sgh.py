@@ -121,7 +121,7 @@ class SGH(Hasher):
         return self
 
     def _directions(self, x: Array, k: Array) -> Array:
-        """Learn the hash function of each bit in turn, then refit them in random order (Algorithm 1)."""
+        """Return the hash functions, learned one bit after another and then refitted in random order (Algorithm 1)."""
         from scipy.linalg import eigh
 
         rho, e = 2.0, math.e
@@ -244,7 +244,7 @@ def _validate(state: dict[str, Any], arrays: Arrays, n_bases: int, n_bits: int) 
 
 
 def _unit(x: Array) -> Array:
-    """Return rows normalised to length 1. Rows of zeros are unchanged."""
+    """Return rows divided by their lengths; rows of zeros are unchanged."""
     length = np.linalg.norm(x, axis=1, keepdims=True)
     return x / np.where(length > 0, length, 1.0)
 

@@ -188,7 +188,7 @@ class AltMin(Completion):
     def _descend(
         self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
     ) -> tuple[Floats, float]:
-        """Run ``inner_steps`` gradient steps on one factor matrix. Return the new matrix and its objective."""
+        """Run ``inner_steps`` gradient steps on one factor matrix, and return (new matrix, its objective)."""
         bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + penalty
         step = 1.0 / bound
         value, slopes = self._objective(side, factors, other, below, penalty)
