@@ -21,12 +21,10 @@ _APART = 0.8
 
 @one_blas_thread
 def decompose(rows: Matrix) -> tuple[Matrix, Matrix]:
-    """Compute the singular values and right singular vectors of a sketch's rows. Singular values that are only rounding
-    error are dropped, with their vectors.
+    """Return the singular values (r,), descending, and right singular vectors (r, d) of a sketch's rows (m, d).
 
-    Returns s (r,), descending, and vt (r, d) for rows (m, d).
-
-    The rows of a sketch are nearly orthogonal after a shrink, which makes this six times as fast as an SVD.
+    Singular values that are only rounding error are left out, with their vectors. The rows of a sketch are nearly
+    orthogonal after a shrink, which makes this six times as fast as an SVD.
 
     Raises
     ------
@@ -57,8 +55,8 @@ def _rank(s: Matrix) -> int:
 
 
 def _orthonormalised(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | None:
-    """Factorise nearly orthogonal rows as L V, with L triangular (r, r) and V orthonormal (r, d), to speed up their
-    SVD. Return (L, V), or None if the rows are far from orthogonal.
+    """Return (L, V) with rows = L V, where L is (r, r) and V has orthonormal rows (r, d), to speed up their SVD.
+    Return None if the rows are far from orthogonal.
 
     Returns matrices (r, r) and (r, d); the rows are sorted by length, the longest first.
 
@@ -91,10 +89,10 @@ MISSED = 1e-3
 
 
 def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
-    """Compute the k largest eigenvalues of a symmetric matrix, in descending order, with their eigenvectors. The
-    Lanczos method is tried first for few pairs of a large matrix.
+    """Return the k largest eigenvalues (k,) of a symmetric matrix, in descending order, and their eigenvectors (k, n).
 
-    `lower` is the matrix's column-major lower triangle. Returns values (k,) and vectors (k, n).
+    The Lanczos method is tried first for few pairs of a large matrix. `lower` is the matrix's column-major lower
+    triangle.
 
     `overwrite`: the array may be overwritten, which saves a copy where Lanczos is not used.
     """
@@ -113,10 +111,10 @@ def takes_lanczos(n: int, k: int) -> bool:
 
 @one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
-    """Compute the k largest eigenvalues of a positive semidefinite matrix, with their eigenvectors, by the Lanczos
-    method. Return None if some pairs did not converge or may have been missed.
+    """Return the k largest eigenvalues and the eigenvectors of a positive semidefinite matrix, as ``leading`` does.
 
-    `times` multiplies the n x n matrix by a vector. Returns values and vectors as ``leading`` does.
+    They are found by the Lanczos method. The result is None if some pairs did not converge or may have been missed.
+    `times` multiplies the n x n matrix by a vector.
     """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # slow to import
 
@@ -145,9 +143,7 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
 
 def steps(n: int, k: int) -> int:
-    """Return the number of basis vectors that ``lanczos`` stores to find k eigenpairs of an n x n matrix. Callers
-    estimate memory from it.
-    """
+    """Return the number of basis vectors that ``lanczos`` stores, from which memory is estimated."""
     return min(n, max(2 * k + 20, 40))
 
 

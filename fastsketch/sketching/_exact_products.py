@@ -52,9 +52,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class ExactSketch(NamedTuple):
-    """Result of sketching all rows in memory exactly: the sketch engine, guaranteed upper bounds of the leading
-    eigenvalues of A'A, and the sum of squares of each column.
-    """
+    """Result of an exact sketch: the engine, bounds of the leading eigenvalues of A'A, and squares of the columns."""
 
     engine: DenseEngine | SparseEngine
     certain_high: Matrix | None  # upper bounds of the leading eigenvalues of A'A, in squared units of the rows
@@ -62,8 +60,9 @@ class ExactSketch(NamedTuple):
 
 
 class _Rows:
-    """Validated rows in memory, dense or CSR, with their weights. Methods read them in blocks, converted to float64,
-    divided by a power of two, centred and weighted, so that no copy of all rows is made.
+    """Validated rows in memory, dense or CSR, which are read in blocks, so that no copy of all rows is made.
+
+    The blocks are converted to float64, divided by a power of two, centred and weighted.
     """
 
     def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
@@ -146,8 +145,9 @@ class _Rows:
         return np.maximum(plain - self.weight * self.mean**2, 0.0)
 
     def put_into(self, engine: DenseEngine | SparseEngine) -> None:
-        """Write the total weight, the number of rows, the scale and the mean of these rows into a sketch engine, in
-        place. The rows of the sketch are set by the caller.
+        """Set the weight, number, scale and mean of these rows in a sketch engine, in place.
+
+        The caller sets the rows of the sketch.
         """
         state: SketchState = engine.state
         state.weight, state.n_rows = self.weight, self.n
@@ -158,7 +158,7 @@ class _Rows:
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
-        """Convert squared values of the scaled rows to the original units: multiply them by the square of the scale."""
+        """Return squared values of the scaled rows in the units of the original rows."""
         back = ldexp(1.0, self.exponent)
         with np.errstate(over="ignore", under="ignore"):
             return squares * back * back
@@ -169,15 +169,15 @@ def _largest(values: Any) -> float:
 
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:
-    """Convert dense rows to float32 or float64 with each row contiguous, without a copy where possible."""
+    """Return dense rows as float32 or float64 with each row contiguous, without a copy where possible."""
     if rows.dtype.type not in (np.float32, np.float64) or not rows.flags.aligned:
         rows = rows.astype(np.float64)
     return rows if rows.strides[1] == rows.itemsize and rows.strides[0] >= 0 else np.ascontiguousarray(rows)
 
 
 def rounding_of_sums(length: int, block: int, size: float) -> float:
-    """Return a bound on the rounding error of a sum of `length` products that is accumulated in blocks. `size` is the
-    sum of the products' magnitudes.
+    """Return a bound on the rounding error of a sum of `length` products, accumulated in blocks of `block`.
+    `size` is the sum of the products' magnitudes.
     """
     return (0.5 * min(block, length) + length / max(1, block) + 4.0) * _EPS * size
 
@@ -251,10 +251,9 @@ class RowProducts:
 
 
 def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> ExactSketch:
-    """Compute the exact matrix A'A of validated rows A in float64. Return it in an ExactEngine, with the sum of squares
-    of each column.
+    """Return the exact matrix A'A of validated rows A in an ExactEngine, with the squares of each column.
 
-    Takes memory d^2 in addition to the rows, and a copy of the nonzeros of CSR rows.
+    The result is an ExactSketch, computed in float64.
     """
     source = _Rows(rows, weights, center=setting.center)
     engine = ExactEngine(setting.resolved("exact"), source.d, dtype=np.dtype(np.float64))
@@ -281,8 +280,7 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
 
 
 def columns_by_density(rows: Any) -> tuple[NDArray[np.intp], int]:
-    """Plan the product X'X of CSR rows X. Return the column indices, the densest first, and how many of these columns
-    are multiplied faster as a dense matrix.
+    """Return (columns of CSR rows X, the densest first; how many of them X'X multiplies faster as a dense matrix).
 
     The m densest columns take m^2 steps of a dense product for each row, or INDEXED_STEP times the square of the number
     of their entries, whose mean is taken as the square of the mean number. Densities are those of evenly spaced rows.
@@ -326,8 +324,8 @@ def permute(matrix: Matrix, rank: NDArray[np.int32]) -> None:
 
 
 def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> ExactSketch | None:
-    """Compute a sketch of CSR rows from their k leading singular values and vectors, which the Lanczos method finds
-    exactly. Return None if it does not converge.
+    """Return a sketch of CSR rows made from their k leading singular pairs, as an ExactSketch.
+    The Lanczos method finds the pairs; the result is None if it does not converge.
 
     Memory 2 k + 20 vectors of length min(n, d), and a copy of the nonzeros. The certificate is the square of the next
     singular value. None if the steps do not converge, as on a flat spectrum.
@@ -363,7 +361,8 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
 def krylov_pairs(
     rows: Any, weights: Matrix | None, setting: EngineSetting, k: int, *, tol: float, most_steps: int
 ) -> ExactSketch | None:
-    """Compute a sketch of the k leading singular values of CSR rows, by a block Krylov method from random directions.
+    """Return a sketch of CSR rows made from their k leading singular pairs, as an ExactSketch.
+    A block Krylov method finds the pairs from random directions.
 
     The space of all blocks is orthogonalised and kept, which is the block Lanczos method with full orthogonalisation.
     Its blocks may be smaller than k: Meyer, Musco, Musco, *On the unreasonable effectiveness of single vector Krylov
@@ -436,8 +435,9 @@ def _of_pairs(
     delta: float,
     allowance: float,
 ) -> ExactSketch:
-    """Return a sketch (ExactSketch) made from exact singular values `s` and directions `vt` of the rows. `delta`, the
-    largest squared singular value left out, becomes its error bound.
+    """Return an ExactSketch made from exact singular values `s` and directions `vt` of the rows.
+
+    `delta`, the largest squared singular value left out, becomes its error bound.
     """
     setting = setting.resolved("gram")
     kind = SparseEngine if rows.sparse and stays_sparse(rows.rows) else DenseEngine

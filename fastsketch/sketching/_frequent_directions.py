@@ -302,8 +302,9 @@ class FrequentDirections(MergeableModel):
         certain_high: NDArray[np.float64] | None = None,
         estimates: NDArray[np.float64] | None = None,
     ) -> None:
-        """Set the sketch's engine and the results of a second pass together, so that an interrupt leaves a consistent
-        state. The cached results are cleared.
+        """Set the engine and the results of a second pass in one step, and clear the cached results.
+
+        An interrupt therefore leaves a consistent state.
         """
         bounds = regained, certain_high, estimates
         (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), bounds
@@ -435,10 +436,10 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Set the state of this sketch to an engine that was made from all rows at once. No shrink may have shortened a
-        retained row.
+        """Set the state of this sketch to an engine that was made from all rows at once.
 
-        certain_high: upper bounds of the leading eigenvalues of A'A, if they are known.
+        No shrink may have shortened a retained row. certain_high: upper bounds of the leading eigenvalues of A'A, if
+        they are known.
         """
         unit = ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
@@ -665,10 +666,9 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def _overview(self, most: int | None = None) -> SpectrumOverview:
-        """Return the estimated eigenvalues of A'A together with the norm, shrinkage, rounding error, rank and mean of
-        the sketch. The sketch does not change.
+        """Return estimated eigenvalues of A'A with further results of the sketch, as a SpectrumOverview.
 
-        `most`: number of eigenpairs to compute with solver="exact".
+        The sketch does not change. `most`: number of eigenpairs to compute with solver="exact".
         """
         return overview_of(
             self._seen_engine(),
@@ -873,8 +873,10 @@ class FrequentDirections(MergeableModel):
     def _refine_leading(
         self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, tol: float
     ) -> KrylovSpace | None:
-        """Refine the sketch by at most `most_passes` block Krylov passes over its rows, until k leading eigenvalues are
-        accurate to `tol`. Return the Krylov space, or None, after a warning, if the rows are not those seen.
+        """Refine the sketch, in place, by at most `most_passes` passes over its rows, for k leading eigenvalues.
+
+        A block Krylov method is used until they are accurate to `tol`. Return the Krylov space, or None, after a
+        warning, if the rows are not those seen.
         """
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
@@ -890,11 +892,11 @@ class FrequentDirections(MergeableModel):
         return by_column(engine, engine.summary().vt)
 
     def _take_products(self, vt: NDArray[np.float64], reread: Product, refined: AnyEngine | None = None) -> bool:
-        """Replace the sketch by a nearly exact one, made from products of A'A with directions `vt` (r, d) in a second
-        pass over the rows A. Return True, or False if the rows were not those seen.
+        """Replace this sketch by a nearly exact one, made from products of A'A with directions; return True if done.
 
-        Does nothing but warn, and returns False, if the products cannot be those of the rows seen. `refined` is what
-        ``copy_to_read`` returns for this sketch, if that is known; it is changed.
+        The products with `vt` (r, d) come from a second pass over the rows A. Nothing changes but for a warning, and
+        the result is False, if they cannot be those of the rows seen. `refined` is what ``copy_to_read`` returns for
+        this sketch, if that is known; it is changed.
         """
         refined = copy_to_read(self._seen_engine()) if refined is None else refined
         summary, unit = refined.summary(), ldexp(1.0, refined.exponent)
@@ -1001,8 +1003,9 @@ class FrequentDirections(MergeableModel):
         *,
         vt: NDArray[np.float64] | None = None,
     ) -> bool:
-        """Check that rows that were read again are those that the sketch has seen, by their number, squared norm and
-        products. Return False, after a warning, if they are not. ValueError if there were no rows.
+        """Return True if rows that were read again are those that the sketch has seen, else warn and return False.
+
+        They are compared by number, squared norm and products. ValueError if there were no rows.
 
         `engine`: a clone that has been reduced to `summary`. `vt`: the directions whose products `reread` has; along
         them B'B and A'A may differ by no more than the certificate. `what` and `then` begin and end the warning.
@@ -1039,8 +1042,8 @@ class FrequentDirections(MergeableModel):
             raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
 
     def _basis_view(self) -> StoredForm:
-        """Return how the sketch converts rows: their dtype, the mean that is subtracted, and a scale. A second pass
-        converts the rows alike.
+        """Return the dtype, mean and scale by which the sketch converts rows, as a StoredForm.
+        A second pass converts the rows in the same way.
         """
         engine, reading = self._seen_engine(), self._last_reading()
         mean = np.zeros(engine.n_features) if reading.mean is None else by_column(engine, reading.mean)
@@ -1064,8 +1067,10 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _merge_in_order(self, others: Sequence[Self]) -> None:
-        """Merge several sketches into this one, in the given order, bitwise identical to repeated calls of ``merge``
-        but without its copies. If an error occurs, some may have been merged.
+        """Merge several sketches into this one, in the given order, without the copies that ``merge`` makes.
+
+        The result is bitwise identical to that of repeated calls of ``merge``. If an error occurs, some may have been
+        merged.
         """
         for other in others:
             other._join(self)

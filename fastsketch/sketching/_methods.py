@@ -13,9 +13,7 @@ MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
 
 @dataclass(frozen=True)
 class Method:
-    """Settings of one variant of Frequent Directions: which rows a shrink shortens, and how error bound and result
-    follow from the shrinkage.
-    """
+    """One variant of Frequent Directions: which rows a shrink shortens, and how results follow from the shrinkage."""
 
     share_lowered: float = 1.0  # share of the rows that a shrink shortens, unless a beta is given
     takes_beta: bool = False
@@ -24,8 +22,9 @@ class Method:
     regularises: bool = False  # alpha = alpha0 + Delta / 2 replaces half of what was removed
 
     def error_bound(self, shrinkage: float) -> float:
-        """Return the bound on the spectral norm of A'A - B'B that this method guarantees, given the total that shrinks
-        have subtracted.
+        """Return the bound on the spectral norm of A'A - B'B that this method guarantees.
+
+        `shrinkage` is the total that shrinks have subtracted.
         """
         return shrinkage / 2 if self.regularises else shrinkage
 

@@ -12,8 +12,8 @@ from fastsketch.sketching._frequent_directions import FrequentDirections
 
 
 def with_columns(sketch: FrequentDirections, places: NDArray[np.int64], width: int) -> FrequentDirections:
-    """Return a copy of a sketch for wider rows, as a model with new columns needs it: column j moves to places[j], and
-    all other columns are zero.
+    """Return a copy of a sketch for wider rows, in which column j has moved to places[j] and others are zero.
+    A model with new columns needs it.
 
     For sketches without centring and compressor, whose only arrays with columns are the rows of the buffer.
     """

@@ -67,8 +67,7 @@ _SIGNS, _PLACES = 0, 1
 
 
 class MapNumbers(NamedTuple):
-    """Random numbers that define the map of one block of rows (signs, output positions), in arrays for the compiled
-    kernel.
+    """Random signs and output positions that define the map of one block of rows, as the compiled kernel reads them.
 
     Their meaning is described in _kernels/sketching/random_map.pyx.
     """
@@ -81,8 +80,9 @@ class MapNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class SizedMap:
-    """A random map that compresses blocks of `block_rows` rows to `rows_out` rows, for example a subsampled Hadamard
-    transform. The parameters are not validated.
+    """A random map, such as a subsampled Hadamard transform, of blocks of `block_rows` rows to `rows_out` rows.
+
+    The parameters are not validated.
     """
 
     kind: str
@@ -124,9 +124,7 @@ class SizedMap:
         return max(LEAST_STEP, -(-(self.rows_out + 1) // 8) * 8)
 
     def most(self, dtype: np.dtype[Any]) -> float:
-        """Return the largest allowed magnitude of an entry. With larger ones, sums over a block could overflow the
-        dtype.
-        """
+        """Return the largest magnitude of an entry with which sums over a block do not overflow the dtype."""
         return float(np.finfo(dtype).max) / (4 * self.padded_rows)
 
     def space(self, dtype: np.dtype[Any]) -> int:
@@ -137,7 +135,7 @@ class SizedMap:
         return p * SPARSE_SIGNS
 
     def numbers(self, index: int, dtype: np.dtype[Any]) -> MapNumbers:
-        """Draw the random numbers that map block `index`. The same index always gives the same numbers."""
+        """Return the random numbers that map block `index`; the same index always has the same numbers."""
         q, m = self.rows_out, self.padded_rows
         value, target, hi, s = np.empty(0, dtype), np.empty(0, np.int32), np.empty(0, np.int64), 0
         if self.kind == "srht":
@@ -172,8 +170,8 @@ class SizedMap:
         return raw_numbers(self.seed, _KEYS[self.kind], index, stream, n)
 
     def _sample(self, index: int, m: int) -> NDArray[np.int64]:
-        """Draw `rows_out` distinct integers from 0 to m - 1, in random order. They depend on the seed and the block's
-        index only.
+        """Return `rows_out` distinct integers from 0 to m - 1, in random order.
+        They depend on the seed and the block's index only.
         """
         q = self.rows_out
         if 4 * q >= m:
@@ -218,8 +216,8 @@ class Mapped(NamedTuple):
 
 
 class MappedBlock:
-    """The current block of a stream, which a random map compresses while its rows arrive. ``close`` returns the
-    compressed rows.
+    """The current block of a stream, whose rows a random map compresses as they arrive.
+    ``close`` returns the compressed rows.
     """
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool, index: int) -> None:
@@ -253,7 +251,7 @@ class MappedBlock:
         }
 
     def _need_numbers(self) -> None:
-        """Draw the random numbers of the block's map, if they have not been drawn yet, and pass them to the kernel.
+        """Draw the random numbers of this block's map, unless that was done, and pass them to the kernel.
 
         They are drawn when a row is added or mapped; loading a file needs none.
         """
@@ -270,8 +268,9 @@ class MappedBlock:
         return self.map.block_rows - self.state.n_rows
 
     def fits_step(self, n: int) -> bool:
-        """Return True if n more rows fit into the current step of the map. ``add`` then checks them before anything
-        changes, so that the caller needs no copy of the state.
+        """Return True if n more rows fit into the rows that the map collects before it maps them together.
+
+        ``add`` then checks them before anything changes, so that the caller needs no copy of the state.
         """
         return n <= self.map.rows_per_call - self.state.pending_rows
 
@@ -295,8 +294,7 @@ class MappedBlock:
         return taken
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
-        """Check the largest magnitude of a slice of rows. ValueError if such entries may make sums over a block
-        overflow.
+        """Raise ValueError if `largest`, the largest magnitude of some rows, may make sums over a block overflow.
 
         NaN and infinity are left to the kernel.
         """
@@ -414,9 +412,7 @@ def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np
 
 
 def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
-    """Apply a random map to one block of validated rows, dense or CSR. Return the compressed rows; nothing is centred
-    or weighted.
-    """
+    """Return one block of validated rows, dense or CSR, compressed by a random map; not centred or weighted."""
     n, d = rows.shape
     dtype = natural_dtype(rows.dtype)
     block = MappedBlock(sized_map, d, dtype=dtype, center=False, index=index)
@@ -532,8 +528,9 @@ class Compressor:
 
 
 def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap:
-    """Return the random map of a compressor with every size set. `rows_out` is used if the compressor itself has no
-    number of output rows.
+    """Return the random map of a compressor with every size set, as a SizedMap.
+
+    `rows_out` is used if the compressor itself has no number of output rows.
     """
     q = compressor.rows_out or rows_out
     m = compressor.block_rows or max(ROWS_PER_FEATURE * n_features, 2 * q)
@@ -541,8 +538,8 @@ def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap
 
 
 def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
-    """Validate a compressor given as a Compressor, the name of a kind, or a dict of parameters. Return a Compressor or
-    the name.
+    """Return a Compressor made from a Compressor, a name or a dict of parameters; or the name of a kind.
+    TypeError or ValueError for anything else.
 
     TypeError for anything else.
     """

@@ -23,12 +23,9 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class DirectionsByFeature(NamedTuple):
-    """Singular values and directions of a sketch of sparse rows. The directions are stored with one row per feature, as
-    the sparse engine stores them, which saves memory.
+    """Singular values and directions of a sketch of sparse rows; directions have one row per feature.
 
-    B'B = directions diag(squares) directions'. Squares are in squared units of the rows. Used for float32 sketches of
-    sparse rows, whose engine stores rows like this: in addition to the engine's clone it takes a few blocks of features
-    in double.
+    The sparse engine stores them so, which saves memory.
     """
 
     squares: Matrix  # (r,) descending
@@ -47,11 +44,10 @@ def reads_by_feature(engine: AnyEngine) -> bool:
 
 @one_blas_thread
 def columns_of(engine: AnyEngine) -> DirectionsByFeature:
-    """Compute the singular values and directions of a sketch of sparse rows, with less memory than ``read_out`` takes.
-    The engine does not change.
+    """Return singular values and directions of a sketch of sparse rows, in less memory than ``read_out`` takes.
 
-    For engines for which ``reads_by_feature`` is true. The singular values come from the Gram matrix of the rows,
-    summed up in double.
+    For engines for which ``reads_by_feature`` is true; they do not change. The singular values come from the Gram
+    matrix of the rows, summed up in double.
     """
     assert isinstance(engine, SparseEngine)
     engine = engine.clone()
@@ -90,8 +86,9 @@ def columns_of(engine: AnyEngine) -> DirectionsByFeature:
 
 
 def fix_column_signs(directions: NDArray[Any]) -> None:
-    """Flip the signs of the columns of `directions`, in place, so that the entry of largest magnitude in each is
-    positive. This makes the sign of singular vectors unique.
+    """Flip the signs of columns of `directions`, in place, so that each column's largest entry is positive.
+
+    This makes the sign of singular vectors unique.
     """
     r = directions.shape[1]
     largest, sign = np.zeros(r, directions.dtype), np.ones(r, directions.dtype)
@@ -123,10 +120,9 @@ class SketchReadOut(NamedTuple):
 
 
 def fix_row_signs(vt: NDArray[Any]) -> NDArray[Any]:
-    """Return rows with signs flipped, so that the entry of largest magnitude in each is positive. This makes the sign
-    of singular vectors unique.
+    """Return rows with signs flipped so that the entry of largest magnitude in each is positive.
 
-    All solvers then agree.
+    This makes the sign of singular vectors unique.
     """
     if not vt.size:
         return vt
@@ -134,21 +130,21 @@ def fix_row_signs(vt: NDArray[Any]) -> NDArray[Any]:
 
 
 def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
-    """Return the rounding error that the error bound must include, from that of shrinks and that of reading the result.
+    """Return the rounding error that the error bound must include, from that of shrinks and that of reading.
+
     `longest` is the largest squared singular value, in the engine's scale.
     """
     return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 
 
 def remaining_shrinkage(shrinkage: float, regained: float) -> float:
-    """Return the shrinkage that still affects the sketch: the total minus `regained`, the part that a second pass has
-    restored.
-    """
+    """Return the shrinkage that still affects the sketch: the total minus what a second pass has restored."""
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
 
 
 def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> SketchReadOut:
-    """Compute the singular values, directions and error terms of a sketch. The engine itself does not change.
+    """Return the singular values, directions and error terms of a sketch, as a SketchReadOut.
+    The engine itself does not change.
 
     `compensates`: add Delta - `regained` to the squared singular values, as method "cfd" does.
     """
@@ -175,8 +171,8 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
 
 
 def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> SketchReadOut:
-    """Compute the results of a float32 sketch of sparse rows, as ``read_out`` does, but in less memory. The engine does
-    not change.
+    """Return the results of a float32 sketch of sparse rows as ``read_out`` does, but in less memory.
+    The engine does not change.
 
     The result is rounded to float32.
     """

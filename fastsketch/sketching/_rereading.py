@@ -42,8 +42,9 @@ class OtherRows(UserWarning):
 
 
 class Product(NamedTuple):
-    """The product A'A Q for some rows A and vectors Q, with the number and the squared norm of these rows. Products of
-    different rows can be added.
+    """Product A'A Q of some rows A with vectors Q, and the number and squared norm of these rows.
+
+    Products of different rows can be added.
     """
 
     product: Matrix  # A'A Q (d, r)
@@ -53,16 +54,16 @@ class Product(NamedTuple):
 
     @classmethod
     def none(cls, q: Matrix) -> Self:
-        """Return a product of zero rows, to which others are added. Its shape is that of `q`."""
+        """Return a product of zero rows, of the shape of `q`, to which others are added."""
         return cls(np.zeros(q.shape), 0.0, 0, 0.0)
 
     def plus(self, other: Self) -> Self:
-        """Return the sum of two products, that of the rows of both, as a new object. Neither is changed."""
+        """Return a new product, of the rows of both products together; neither is changed."""
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Add another product to this one's array, in place, and return the sum with updated counts. If both share one
-        array, it contains the sum already.
+        """Return the product of the rows of both, whose array is this one's, changed in place.
+        If both share one array, it is the sum already.
         """
         if other.product is not self.product:
             np.add(self.product, other.product, out=self.product)
@@ -76,8 +77,9 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The dtype, mean and scale by which a sketch converts rows before it stores them. A second pass uses it to
-    multiply the same converted rows.
+    """Dtype, mean and scale by which a sketch converts rows before it stores them.
+
+    A second pass multiplies rows converted in the same way.
     """
 
     n_features: int
@@ -126,9 +128,7 @@ class StoredForm:
 
 
 class RowsAgain:
-    """The rows of a sketch, in memory or in files, opened for a second pass. Every call of ``multiply`` reads all rows
-    once.
-    """
+    """The rows of a sketch, in memory or in files, which each call of ``multiply`` reads once."""
 
     def __init__(
         self,
@@ -166,8 +166,8 @@ class RowsAgain:
 
 
 def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
-    """Split validated rows into blocks for products with `width` vectors, to limit memory. Yield tuples (block, its
-    weights or None, index of its first row).
+    """Yield (block of rows, its weights or None, index of its first row) for products with `width` vectors.
+    The blocks limit memory.
 
     A block has at least as many rows as there are vectors, so that the vectors are not read more often than the rows.
     """
@@ -183,8 +183,8 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
 def _chunks_of(
     rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
 ) -> "WeightedChunks | tuple[Any, Matrix | None]":
-    """Open files as a source of weighted chunks, or validate rows in memory. Return the chunks, or the pair (rows,
-    weights). ValueError if the columns are not those of the sketch.
+    """Return the rows of a second pass: weighted chunks of files, or (rows, weights) in memory.
+    ValueError if the columns are not those of the sketch.
     """
     source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
@@ -209,9 +209,7 @@ CERTAIN = ("regained", "certain_high", "estimates")
 
 
 class Refined(NamedTuple):
-    """Result of a second pass: the Nystrom approximation of A'A, with estimates and guaranteed upper bounds of the
-    eigenvalues.
-    """
+    """Result of a second pass: the Nystrom approximation of A'A, with estimates and bounds of its eigenvalues."""
 
     squares: Matrix  # (r,) eigenvalues, descending: at most those of A'A
     vt: Matrix  # (r, d)
@@ -225,8 +223,8 @@ class Refined(NamedTuple):
 
 @one_blas_thread
 def nystrom(products: Product, vt: Matrix, *, shrinkage: float, most: int) -> Refined:
-    """Compute the Nystrom approximation of A'A from its product with a sketch's directions `vt`. Return it with
-    estimates and upper bounds of the eigenvalues of A'A.
+    """Return the Nystrom approximation of A'A, with estimates and bounds of its eigenvalues, as Refined.
+    It is computed from the product of A'A with a sketch's directions `vt`.
 
     The result has at most `most` eigenpairs of Y (V Y)^-1 Y' with Y = A'A V'. No inverse is formed.
 
@@ -278,9 +276,7 @@ def _bordered(core: Matrix, border: NDArray[Any], rest: NDArray[Any]) -> NDArray
 
 
 def _root(core: Matrix) -> Matrix:
-    """Return the lower Cholesky factor of a positive semidefinite matrix. If it is singular, a tiny multiple of the
-    identity is added first.
-    """
+    """Return the lower Cholesky factor of a positive semidefinite matrix, slightly shifted if it is singular."""
     tiny = float(np.trace(core)) * np.finfo(np.float64).eps
     for _ in range(20):
         try:
@@ -324,8 +320,8 @@ class KrylovSpace(NamedTuple):
 def block_krylov(
     multiply: Callable[[Matrix], Product], start: Matrix, k: int, *, width: int, most_passes: int, tol: float
 ) -> KrylovSpace:
-    """Find the k leading eigenpairs of A'A by a block Krylov method. Each step calls `multiply`, which reads the rows A
-    once, until the eigenvalues are accurate to `tol`.
+    """Find the k leading eigenpairs of A'A by a block Krylov method, and return a KrylovSpace.
+    Each step calls `multiply`, which reads the rows A once, until the eigenvalues are accurate to `tol`.
 
     Each block after the first consists of the residuals of the leading Ritz pairs, orthogonalised against all earlier
     directions. The Ritz values lie below the eigenvalues, and are as close as in any space that these passes can reach
@@ -381,8 +377,7 @@ def block_krylov(
 
 
 def ritz_errors(ritz: Matrix, residuals: Matrix, k: int) -> Matrix:
-    """Estimate how far the k leading Ritz values (approximate eigenvalues) of a matrix are below its true eigenvalues.
-    Return one error for each.
+    """Return estimates (k,) of how far the k leading Ritz values of a matrix are below its eigenvalues.
 
     The j leading Ritz pairs, with residuals of the joint norm e, make the matrix [[Ritz values, e'], [e, G]]. If no
     eigenvalue of G exceeds the next Ritz value, the i-th eigenvalue is at most 2 e^2 / (g + sqrt(g^2 + 4 e^2)) above
@@ -397,11 +392,6 @@ def ritz_errors(ritz: Matrix, residuals: Matrix, k: int) -> Matrix:
     residuals : ndarray (w,)
         Norms of the residuals of the w <= r leading ones.
     k : int
-
-    Returns
-    -------
-    ndarray (min(k, w),)
-        An estimate, since the largest eigenvalue of G is not known.
     """
     squares = np.cumsum(residuals * residuals)
     following = np.append(ritz, 0.0)[1 : len(squares) + 1]
@@ -445,8 +435,7 @@ class Audit(NamedTuple):
 def spectral_norm(
     multiply: Callable[[Matrix], Matrix], d: int, *, accuracy: float, floor: float = 0.0
 ) -> tuple[float, float, int]:
-    """Estimate the spectral norm of a symmetric d x d matrix from products with it. Return (norm, relative accuracy
-    reached, number of products).
+    """Return (spectral norm of a symmetric d x d matrix, relative accuracy, number of products), an estimate.
 
     Block Lanczos from random directions with full orthogonalization; the basis is all that is stored. It stops when the
     residual of the largest |Ritz value| is at most `accuracy` of it and the last step has raised that value by at most

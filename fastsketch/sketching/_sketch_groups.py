@@ -36,8 +36,8 @@ _TEXT = "key_text", "key_ends", "surrogatepass"
 
 
 def keys_at(values: Any, source: Source, first: int) -> list[Any]:
-    """Convert the column of group keys of one chunk to a list of Python ints or of strings. `first` is the index of the
-    chunk's first row, for error messages.
+    """Return the group keys of one chunk as a list of Python ints or of strings.
+    `first` is the index of the chunk's first row, for error messages.
 
     ValueError names the row if a key is missing, is neither, or has another type than the first.
     """
@@ -60,8 +60,8 @@ def kind_of(keys: Iterable[Key]) -> str:
 
 
 def key_arrays(keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
-    """Convert group keys to named arrays for a state file: integers to one array, strings to UTF-8 bytes and their end
-    positions.
+    """Return group keys as named arrays for a state file.
+    Integers are one array, strings are UTF-8 bytes and their end positions.
     """
     if kind_of(keys) == "int":
         return {"keys": np.array(keys, np.int64)}
@@ -78,10 +78,9 @@ Keyed = Iterator[tuple[Any, list[Any], int, int]]
 
 
 class KeyedRows:
-    """Rows of a source that are read in chunks, each row with the key of its group. The argument `by` of
-    ``sketch_groups`` is interpreted here.
+    """Rows of a source, read in chunks with the key of each row's group.
 
-    The keys come from a column, which is then not part of the rows, or from an array.
+    The argument `by` of ``sketch_groups`` is interpreted here.
     """
 
     def __init__(self, x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> None:
@@ -314,9 +313,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         }
 
     def _tail_size(self, state: dict[str, Any]) -> int:
-        """Return the number of floats that a state file stores for each shrunk group in addition to the rows of its
-        sketch.
-        """
+        """Return the number of floats that a state file stores for each shrunk group besides its sketch's rows."""
         return 2 * (self.sketch_size + 1 + (state["n_features"] if self.center else 0))
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -489,8 +486,8 @@ def sketch_groups(
 def _update(
     groups: GroupSketches, batch: Any, numbers: NDArray[np.int64], keys: list[Any], dtype: np.dtype[Any]
 ) -> None:
-    """Sort the rows of one chunk by group, and add them to the sketches of their groups. ValueError names a row that is
-    not finite. `numbers` has the group of each row.
+    """Add the rows of one chunk, sorted by group, to the sketches of their groups, in place.
+    ValueError names a row that is not finite. `numbers` has the group of each row.
     """
     check_finite(batch)
     with np.errstate(over="ignore"):

@@ -42,7 +42,7 @@ class Spectrum(NamedTuple):
 
 
 class SpectrumOverview(NamedTuple):
-    """A spectrum together with the norm, shrinkage, rounding error, rank and mean of the same sketch.
+    """A spectrum, with the norm, shrinkage, rounding error, rank and mean of the same sketch.
 
     All in squared units of the rows, except the mean.
     """
@@ -64,8 +64,8 @@ def overview_of(
     estimates: Matrix | None = None,
     most: int | None = None,
 ) -> SpectrumOverview:
-    """Compute the estimated eigenvalues of A'A from a sketch engine, together with its norm, shrinkage, rounding error,
-    rank and mean. The engine does not change.
+    """Return the estimated eigenvalues of A'A and further results of a sketch engine, as a SpectrumOverview.
+    The engine does not change.
 
     `most`: number of leading pairs to read from an exact sum, by default as many as the sketch keeps. Results of a
     second pass, in squared units of the rows: `regained`, the part of Delta that was given back to the retained
@@ -102,7 +102,7 @@ def _spectrum(
     rounding: float,
     second_pass: tuple[float, Matrix | None, Matrix | None],
 ) -> Spectrum:
-    """Compute estimates of the eigenvalues of A'A, each with a guaranteed interval, from the `summary` of a sketch.
+    """Return estimates of the eigenvalues of A'A, each with a guaranteed interval, from a sketch's `summary`.
     Results of a second pass make the intervals narrower.
 
     `rounding` is in the scale of the engine. `second_pass` has the results of one: (regained, certain_high, estimates).
@@ -133,8 +133,7 @@ def _spectrum(
 
 @one_blas_thread
 def _estimates(summary: SketchSummary, spent: float, method: Method) -> tuple[Matrix, Matrix]:
-    """Estimate the eigenvalues of A'A in descending order, and their directions, from the summary of a sketch. Return
-    both.
+    """Return (estimated eigenvalues of A'A in descending order, their directions) from the summary of a sketch.
 
     `spent`: what Frequent Directions subtracted from every retained direction.
     """
@@ -146,8 +145,7 @@ def _estimates(summary: SketchSummary, spent: float, method: Method) -> tuple[Ma
 
 
 def _from_log(summary: SketchSummary) -> tuple[Matrix, Matrix | None]:
-    """Estimate eigenvalues and eigenvectors of A'A as those of two matrices together: the squares that were observed,
-    and those that shrinks removed. Return both.
+    """Return estimated (eigenvalues, eigenvectors) of A'A: those of observed squares plus squares that shrinks removed.
 
     Directions are in the basis of `summary`, and None if they are the same as those of `summary`.
     """
@@ -168,8 +166,7 @@ def _sum_rounding(engine: AnyEngine) -> float:
 
 
 def _trace_bound(low: Matrix, total: float) -> Matrix:
-    """Return upper bounds (r,) of eigenvalues, given lower bounds in descending order and an upper bound `total` on
-    their sum.
+    """Return upper bounds (r,) of eigenvalues, given lower bounds and an upper bound `total` on their sum.
 
     If the i-th eigenvalue is x, those before it are at least x: the sum of max(low_j, x) over j <= i, and of low_j over
     j > i, is at most `total`. The largest such x is reached by raising the last of the first i bounds to one level.
@@ -186,8 +183,8 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def observed_spectrum(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """Return eigenvalues and eigenvectors of the part of A'A that the sketch has recorded along its directions, without
-    estimates for what it missed. The engine does not change.
+    """Return (eigenvalues, eigenvectors) of what a sketch recorded of A'A along its directions.
+    Nothing is added for what it missed, and the engine does not change.
 
     The engine must have a log of removed mass. Returns the values (r,) in descending order, and the vectors (r, d).
     Mass that was removed before a direction was retained is not included.

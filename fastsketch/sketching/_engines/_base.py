@@ -54,18 +54,16 @@ SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
 
 
 def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
-    """Return the exponent e for a sketch whose rows are stored divided by 2**e, so that squares of entries neither
-    overflow nor underflow. `top` is the binary exponent of the largest entry so far. The result is 0 if no scaling is
-    needed.
+    """Return the exponent e by which a sketch stores its rows divided by 2**e; 0 if no scaling is needed.
+
+    Squares of entries then neither overflow nor underflow. `top` is the binary exponent of the largest entry so far.
     """
     low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
     return 0 if low <= top <= high else max(-limit, min(limit, top))
 
 
 def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
-    """Validate the scale factors of retained rows, read from a state file. ValueError if a row of `kept` times its
-    factor in `gain` has a squared norm that overflows. The result is None.
-    """
+    """Raise ValueError if a retained row times its factor in `gain`, read from a file, has an overflowing square."""
     most = float(np.finfo(kept.dtype).max)
     for i in np.flatnonzero(gain[: len(kept)] > 1.5):  # with smaller factors rows in range cannot overflow
         with np.errstate(over="ignore"):
@@ -80,8 +78,9 @@ Piece = TypeVar("Piece")
 
 
 class SketchEngine(ABC, Generic[State, Piece]):
-    """Base class of sketch engines. An engine stores a buffer of rows, updates it with batches of rows, and merges it
-    with the buffers of other engines. Subclasses define how rows are stored: dense, sparse, or as a matrix A'A.
+    """Base class of sketch engines, which store a buffer of rows, add batches to it, and merge it with others.
+
+    Subclasses define how rows are stored: dense, sparse, or as a matrix A'A.
     """
 
     kind: ClassVar[str]
@@ -122,7 +121,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
     @classmethod
     @abstractmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
-        """Return the number of rows for which the buffer of an engine with these settings is allocated."""
+        """Return the number of rows for which an engine with these settings allocates its buffer."""
 
     @classmethod
     @abstractmethod
@@ -141,25 +140,25 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def measure(self, rows: Any) -> tuple[bool, int]:
-        """Return (can_read, n_bytes): whether the compiled kernel can read these rows without a copy, and the number of
-        bytes of an average row. ``step`` uses both to choose the size of slices.
+        """Return (whether the compiled kernel reads these rows without a copy, bytes of an average row).
+
+        ``step`` uses both to choose the size of slices.
         """
 
     @abstractmethod
     def cut(self, rows: Any) -> Piece:
-        """Convert a slice of a batch to the arrays that the compiled kernel reads, and return them."""
+        """Return a slice of a batch as the arrays that the compiled kernel reads."""
 
     @abstractmethod
     def scan(self, piece: Piece) -> tuple[int, float]:
-        """Search a converted slice for a row that contains NaN or infinity. Return the index of the first one, or -1,
-        and the largest absolute entry of the rows before it.
-        """
+        """Return (index of the first row with NaN or infinity, or -1; largest absolute entry of the rows before it)."""
 
     @abstractmethod
     def largest_weighted(self, piece: Piece, root: NDArray[np.float64]) -> float:
-        """Return the largest absolute entry that a converted slice would have if its rows were multiplied by the given
-        square roots of their weights. The scale of the sketch is chosen from it before the rows are added. The slice
-        does not change.
+        """Return the largest absolute entry that a converted slice has when its rows are weighted.
+
+        `root` are the square roots of the weights. The scale of the sketch is chosen from the result before the rows
+        are added. The slice does not change.
         """
 
     @abstractmethod
@@ -193,9 +192,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def new_rows(self) -> slice:
-        """Return the slice at which the rows added since the last shrink are stored, in ``root`` and, for dense
-        engines, in the buffer.
-        """
+        """Return the slice of ``root``, and of the buffer of dense engines, that has the rows since the last shrink."""
 
     @abstractmethod
     def new_values(self) -> NDArray[Any]:
@@ -248,20 +245,20 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return bool(rows.shape[0] >= self.room())
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Return a copy of all arrays that adding these rows may change, so that ``update`` can roll a failed batch
-        back.
+        """Return a copy of all arrays that adding these rows may change.
+        With it ``update`` rolls a failed batch back.
         """
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return True if an interrupted batch had already been added completely, so that ``update`` must keep it
-        instead of rolling it back. Here it is always False.
+        """Return True if an interrupted batch had already been added completely, which here is never so.
+        Then ``update`` keeps the batch instead of rolling it back.
         """
         return False
 
     def step(self, rows: Any) -> int:
-        """Return how many rows of a batch ``update`` passes to the kernel at a time. It is all rows, unless they fill
-        more than a few buffers.
+        """Return how many rows of a batch ``update`` passes to the kernel at a time.
+        These are all rows, unless they fill more than a few buffers.
         """
         n = rows.shape[0]
         if n <= self.capacity:
@@ -271,8 +268,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return n if n <= most else min(most, max(1, SLICE_BYTES // row_bytes))
 
     def checked(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> Piece:
-        """Convert a slice of rows for the kernel, after checking that all entries are finite. If an entry is far larger
-        than all before, the stored rows are rescaled in place. Return the converted slice.
+        """Return a slice of rows converted for the kernel; ValueError if an entry is not finite.
+
+        If an entry is far larger than all before, the stored rows are rescaled in place.
         """
         piece = self.cut(rows)
         bad, largest = self.scan(piece)
@@ -282,9 +280,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return piece
 
     def resized(self, sketch_size: int) -> Self:
-        """Return a copy of the engine with another sketch size, for example a larger one to meet a tolerance. All
-        retained rows must fit into it.
-        """
+        """Return a copy of the engine with another sketch size, into which all retained rows must fit."""
         other = type(self)(self.setting.of_size(sketch_size), self.n_features, dtype=self.dtype)
         arrays = self.arrays()
         for name, fill in (("lam", 0.0), ("gain", 1.0)):
@@ -295,8 +291,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return other
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Return the squared singular values of the buffer's rows, descending, and True if no value is missing. A
-        sparse engine may return only the leading ones.
+        """Return (squared singular values of the buffer's rows, descending; True if none is missing).
+
+        A sparse engine may return only the leading ones.
         """
         return squares_of(self.settled_rows()), True
 
@@ -305,8 +302,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.capacity - self.setting.center - self.state.fill
 
     def _fit_scale(self, piece: Piece, largest: float, weights: NDArray[np.float64] | None) -> None:
-        """Rescale the stored rows in place, by a power of two, if a new slice has an entry so large that its square
-        could overflow. `largest` is its largest absolute entry before weighting.
+        """Rescale the stored rows in place, by a power of two, if a square of the new slice could overflow.
+
+        `largest` is the largest absolute entry of the slice before weighting.
         """
         if weights is not None and weights.size:
             root, low, high = float(np.sqrt(weights.max())), 0.0, 1e150
@@ -471,7 +469,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return summarise_buffer(new, old, self.ledger, n_features=self.n_features)
 
     def reduce(self) -> NDArray[Any]:
-        """Shrink the buffer, in place, if it has more rows than the sketch may have. Return the rows of the sketch.
+        """Return the rows of the sketch, after shrinking the buffer, in place, if it has too many.
 
         Changes the state, though not the matrix that it represents. Callers work on a clone; with a tolerance, on the
         result of ``copy_to_read``.
@@ -482,8 +480,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.settled_rows()
 
     def align(self, other: "AnyBuffer") -> None:
-        """Prepare two engines for a merge: rescale the stored rows of the one with smaller entries, in place, so that
-        both use the same power of two as scale.
+        """Rescale the stored rows of this or another engine, in place, so that both have the same scale.
+        A merge needs this. The scale is a power of two, and the rows with smaller entries change.
         """
         first, second = (self, other) if self.state.top >= other.state.top else (other, self)
         second._rescale_to(first.exponent, first.state.top)
@@ -513,8 +511,9 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return correction
 
     def joint_rounding(self, other: float) -> float:
-        """Return the squared rounding error bound of this engine merged with other rows, whose squared bound is
-        `other`. The errors add up, not their squares.
+        """Return the squared rounding error bound of this engine after it is merged with other rows.
+
+        `other` is the squared bound of these. The errors add up, not their squares.
         """
         allowance = sqrt(self.state.rounding) + sqrt(other)
         return allowance * allowance

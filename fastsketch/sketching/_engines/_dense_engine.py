@@ -98,8 +98,8 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.capacity - self.state.fill :]
 
     def absorb_engine(self, other: "DenseEngine") -> None:
-        """Merge another engine of equal settings and scale into this one: its rows and sums are added in place. This is
-        the fast path of ``merge_engines``.
+        """Add the rows and sums of another engine of equal settings and scale to this one, in place.
+        This is the fast path of ``merge_engines``.
 
         For engines without decay, centring and log of removed mass; the other engine does not change.
         """
@@ -178,13 +178,13 @@ class ExactEngine(DenseEngine):
     # -- reading and merging ---------------------------------------------------------------------------------------
     @property
     def accumulated(self) -> bool:
-        """Return True if any rows have been added to A'A. If False, the buffer still has all rows seen."""
+        """Return True if rows have been added to A'A, and False if the buffer still has all rows seen."""
         return self.state.age > 0
 
     @property
     def is_settled_sum(self) -> bool:
-        """Return True if results can be read without a copy of the engine, because reading changes nothing: the buffer
-        is empty and there is no tolerance.
+        """Return True if results can be read without a copy of the engine, because reading changes nothing.
+        This is so if the buffer is empty and there is no tolerance.
         """
         return self.accumulated and not self.state.fill and self.setting.tolerance is None
 
@@ -222,8 +222,9 @@ class ExactEngine(DenseEngine):
         return rows.astype(self.dtype)
 
     def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute all eigenvalues of A'A, ascending, and the k leading eigenvectors as rows. The state's rounding error
-        bound is increased by that of the computation.
+        """Return all eigenvalues of A'A, ascending, and the k leading eigenvectors as rows.
+
+        The state's rounding error bound is increased by that of the computation.
         """
         state = self.state
         values, vectors = top_eigh(self.cov.copy(), k)
@@ -233,8 +234,7 @@ class ExactEngine(DenseEngine):
         return values, vectors
 
     def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64], EngineSetting]:
-        """Compute what a sketch of A'A needs. Return the eigenvalues, ascending, the leading eigenvectors, and settings
-        with the sketch size that the tolerance requires.
+        """Return (eigenvalues of A'A, ascending; leading eigenvectors; settings of the size that the tolerance needs).
 
         There are as many eigenvectors as the sketch has rows. With a tolerance the settings have the smallest sketch
         size that meets it.

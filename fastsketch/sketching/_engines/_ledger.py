@@ -27,9 +27,7 @@ MOST = 1e300
 
 
 class SketchSummary(NamedTuple):
-    """Summary of a sketch of rows A: its singular directions V, an estimate of V A'A V', and an estimate of the sum of
-    squares outside of these directions.
-    """
+    """Singular directions V of a sketch of rows A, with estimates of V A'A V' and of the squares outside of them."""
 
     squares: Matrix  # (r,) of B, descending
     vt: Matrix  # (r, d) orthonormal
@@ -39,8 +37,9 @@ class SketchSummary(NamedTuple):
     n_features: int  # d: vt may be without columns that are zero
 
     def in_basis(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the estimates `seen` and `leaked` in another orthonormal basis, the rows of vt (r, d). Outside of this
-        sketch's directions, squares are assumed to be spread evenly.
+        """Return the estimates `seen` and `leaked` (r, r) in another orthonormal basis, the rows of vt (r, d).
+
+        Outside of this sketch's directions, squares are assumed to be spread evenly.
         """
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T
@@ -48,9 +47,7 @@ class SketchSummary(NamedTuple):
 
     @property
     def density(self) -> float:
-        """Return the mean sum of squares per dimension outside of the sketch's directions; 0 if there is none
-        outside.
-        """
+        """Return the mean sum of squares per dimension outside of the sketch's directions, or 0 if they span all."""
         outside = self.n_features - len(self.vt)
         return self.lost / outside if outside > 0 else 0.0
 
@@ -89,8 +86,8 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
 
 
 def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
-    """Return the arrays of a sketch's ledger for another sketch size `side`, cut or padded with zeros. The ledger
-    itself does not change.
+    """Return the arrays of a sketch's ledger cut, or padded with zeros, to another sketch size `side`.
+    The ledger itself does not change.
     """
     arrays = ledger_arrays(ledger)
     for name in arrays.keys() - {"lost"}:
@@ -101,8 +98,8 @@ def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
 
 
 def weaken(ledger: Ledger | None, factor: float) -> None:
-    """Multiply all sums in a sketch's ledger by a factor, in place, when earlier rows lose weight. Nothing happens if
-    there is no ledger (None).
+    """Multiply all sums in a sketch's ledger by a factor, in place, when earlier rows lose weight.
+    If there is no ledger (None), nothing happens.
     """
     if ledger is not None:
         np.asarray(ledger.seen)[:] *= factor
@@ -112,10 +109,10 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 @one_blas_thread
 def summarise_buffer(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> SketchSummary:
-    """Compute the singular directions of a buffer's rows, with an estimate of the stream's sum of squares along each.
-    `new` are the rows since the last shrink, `kept` the retained ones.
+    """Return the singular directions of a buffer's rows and the stream's squares along each, as a SketchSummary.
 
-    Retained rows are orthogonal, and in the order of the ledger.
+    `new` are the rows since the last shrink, and `kept` the retained ones, which are orthogonal, and in the order of
+    the ledger.
     """
     s, vt = decompose(np.vstack([new, kept]))
     if ledger is None:
@@ -136,8 +133,9 @@ def summarise_buffer(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_feat
 def merge_summaries(
     mine: SketchSummary, theirs: SketchSummary, extra: Matrix, *, most: int, n_keep: int, n_spare: int
 ) -> tuple[SketchSummary, float]:
-    """Merge the summaries of two sketches and further rows into one, with a shrink if more than `most` rows remain.
-    Return the summary, and the value that the shrink subtracted from squared singular values, or 0.
+    """Return (summary of two sketches and further rows, value that a shrink subtracted from squared singular values).
+
+    There is a shrink if more than `most` rows remain; otherwise the value is 0.
     """
     stack = [np.sqrt(summary.squares)[:, np.newaxis] * summary.vt for summary in (mine, theirs)]
     s, vt = decompose(np.vstack([*stack, extra]))

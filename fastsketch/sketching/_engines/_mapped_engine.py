@@ -151,7 +151,7 @@ class MappedEngine:
             self._settle_block()
 
     def reduce(self) -> NDArray[Any]:
-        """Complete the current block, and return the rows of the sketch, at most sketch_size. The state changes.
+        """Complete the current block, and return the rows of the sketch, at most sketch_size; the state changes.
 
         Callers work on a clone.
         """
@@ -159,8 +159,7 @@ class MappedEngine:
         return self.inner.reduce()
 
     def summary(self, most: int | None = None) -> SketchSummary:
-        """Complete the current block, and return the summary of the sketch of compressed rows: its singular directions
-        and squared singular values. The state changes.
+        """Complete the current block, and return the SketchSummary of the compressed rows' sketch; the state changes.
 
         Callers work on a clone.
         """

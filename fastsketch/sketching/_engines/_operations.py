@@ -72,11 +72,10 @@ Weights = NDArray[np.float64] | None
 
 
 def add_rows(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Add a batch of rows to a sketch. Return the engine that contains them: the given one, changed in place, or a
-    larger one if a tolerance requires it.
+    """Add a batch of rows to a sketch engine, and return the engine that has them, all or none.
 
-    All rows are added, or none. If they may cause a shrink that exceeds the tolerance, the returned engine is a new
-    one, and the given one does not change.
+    That is the given engine, changed in place. If the rows may cause a shrink that exceeds the tolerance, it is a new
+    and perhaps larger one, and the given one does not change.
     """
     if isinstance(engine, MappedEngine) or not engine.setting.grows or rows.shape[0] < engine.room():
         engine.update(rows, weights)
@@ -95,11 +94,9 @@ def add_rows(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
 
 
 def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
-    """Add n validated rows, given as a converted slice, and enlarge the sketch where the tolerance requires it. Return
-    the engine that contains them, which may be a new one.
+    """Add n validated rows, a converted slice, and return the engine that has them.
 
-    Rows are added in steps of at most one shrink. A shrink that removes too much for the tolerance is rolled back, and
-    an engine of a larger sketch size continues.
+    The sketch is enlarged where the tolerance requires it, in which case the engine is a new one.
     """
     start = 0
     while start < n:
@@ -123,23 +120,23 @@ def _rule(engine: Buffer) -> Tolerance:
 
 
 def _exceeds_tolerance_share(engine: Buffer) -> bool:
-    """Return True if the sketch size must grow: the error of shrinks exceeds its share of the tolerance, and a larger
-    size is allowed.
+    """Return True if the sketch must grow: shrinks have caused more than their share of the allowed error.
+    A larger size must be allowed.
     """
     tolerance, size = _rule(engine), engine.setting.sketch_size
     return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
 
 
 def misses_tolerance(engine: AnyEngine) -> bool:
-    """Return True if the error that shrinks have caused so far exceeds the tolerance, for example because
-    ``max_sketch_size`` does not allow a larger sketch.
+    """Return True if the error that shrinks have caused so far exceeds the tolerance.
+    The reason may be that ``max_sketch_size`` does not allow a larger sketch.
     """
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _rule(engine).spent(engine.state, 1.0)
 
 
 def _add_with_larger_size(engine: Buffer, part: Any, weights: Weights) -> Buffer:
-    """Add rows after enlarging the sketch, because a shrink at the present size would remove too much. Return the new
-    engine; the given one does not change.
+    """Return a new engine that is larger and has the given rows too; the given engine does not change.
+    At the present size a shrink would remove too much.
     """
     tolerance, d = _rule(engine), engine.n_features
     larger = engine.resized(tolerance.bounded(tolerance.next_size(engine.setting.sketch_size), d))
@@ -167,8 +164,9 @@ def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def copy_to_read(engine: AnyEngine) -> AnyEngine:
-    """Copy an engine, so that results can be read without changing the original. With a tolerance, the copy is reduced
-    to the smallest sketch size that meets it.
+    """Return a copy of an engine from which results are read, so that the original does not change.
+
+    With a tolerance, the copy is reduced to the smallest sketch size that meets it.
     """
     clone = engine.clone()
     if isinstance(clone, MappedEngine) or not clone.setting.grows:
@@ -205,8 +203,8 @@ AnyBufferT = TypeVar("AnyBufferT", bound=AnyBuffer)
 def merge_engines(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> DenseEngine | SparseEngine | MappedEngine:
-    """Merge two engines, and return one that contains the rows of both. It may be `mine`, changed in place; `theirs`
-    does not change.
+    """Return an engine that has the rows of both engines: `mine`, changed in place, or a new one.
+    `theirs` does not change.
 
     Without decay, centring and log of removed mass, the rows of the second pass through the buffer of the first.
     Otherwise both are reduced and stacked, with the correction row of FROSH Algorithm 3 between two means, and one
@@ -276,8 +274,8 @@ def merges_in_place(
 
 
 def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
-    """Overwrite the buffer of an engine with other rows, in place, and return the engine. The rows are shrunk first if
-    there are more than fit into the sketch.
+    """Overwrite the buffer of an engine with other rows, in place, and return the engine.
+    More rows than the sketch may have are shrunk first.
     """
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
@@ -288,10 +286,10 @@ def _with_rows(mine: AnyBufferT, rows: NDArray[Any]) -> AnyBufferT:
 def _in_common_columns(
     mine: DenseEngine | SparseEngine, theirs: DenseEngine | SparseEngine
 ) -> tuple[DenseEngine | SparseEngine, DenseEngine | SparseEngine]:
-    """Prepare two engines for a merge: return both with the same stored columns in the same order. Sparse engines are
-    copied if their columns change.
+    """Return two engines with the same stored columns in the same order, as a merge needs them.
 
-    The columns of `mine` come first; an engine of dense rows has all columns.
+    Sparse engines are copied if their columns change. The columns of `mine` come first; an engine of dense rows has all
+    columns.
     """
     if isinstance(mine, SparseEngine) and isinstance(theirs, SparseEngine):
         columns = mine.columns_with(theirs)
@@ -303,8 +301,8 @@ def _in_common_columns(
 
 
 def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> AnyBufferT:
-    """Merge two engines that have a tolerance. The result gets the sketch size that the tolerance requires for the rows
-    of both. Return the merged engine.
+    """Return the merge of two engines that have a tolerance.
+    It has the sketch size that the tolerance requires for the rows of both.
     """
     summary: tuple[SketchSummary, ...] = ()
     if mine.ledger is not None:
@@ -326,8 +324,9 @@ def merge_growing(mine: AnyBufferT, theirs: AnyBuffer, tolerance: Tolerance) -> 
 
 
 def _put_merged(mine: AnyBuffer, summary: Sequence[SketchSummary], correction: NDArray[Any] | None) -> None:
-    """Overwrite the engine `mine` with the merge of two sketch summaries and a correction row for their different
-    means. The error sums include the shrink of the merge.
+    """Overwrite the engine `mine` with the merge of two sketch summaries and a row for their different means.
+
+    The error sums include the shrink of the merge.
     """
     extra = np.empty((0, mine.width)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
@@ -371,8 +370,9 @@ def with_columns_multiplied(
 
 
 def put_summary(engine: AnyBuffer, summary: SketchSummary) -> None:
-    """Overwrite an engine with a sketch that is given by its summary: the rows of the buffer, and the ledger of removed
-    squares. The summary must have at most sketch_size rows.
+    """Overwrite an engine's rows and its ledger of removed squares with those of a sketch summary, in place.
+
+    The summary must have at most sketch_size rows.
     """
     size = engine.setting.sketch_size
     k = len(summary.squares)
@@ -385,9 +385,7 @@ def put_summary(engine: AnyBuffer, summary: SketchSummary) -> None:
 
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
-    """Shrink a matrix once by Frequent Directions. Return the remaining rows, at most sketch_size - 1, and the value
-    subtracted from their squared norms.
-    """
+    """Return (at most sketch_size - 1 rows, the value subtracted from squared norms) after one shrink of a matrix."""
     exponent = exponent_for(frexp(float(np.abs(rows).max(initial=0.0)))[1], rows.dtype)
     if exponent:
         rows = np.ldexp(rows, -exponent)
@@ -409,9 +407,7 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _flushed(rows: NDArray[Any], setting: EngineSetting) -> tuple[NDArray[Any], DenseEngine]:
-    """Shrink rows once in a temporary engine. Return the remaining rows, and that engine, from which the caller reads
-    the shrinkage and the rounding error.
-    """
+    """Return (rows after one shrink, temporary engine), which has the shrinkage and the rounding error."""
     size = setting.sketch_size
     alone = EngineSetting(size, setting.share_lowered, buffer_size=max(0, len(rows) - size), solver="gram")
     bench = DenseEngine(alone, rows.shape[1], dtype=rows.dtype)

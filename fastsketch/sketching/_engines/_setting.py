@@ -30,9 +30,7 @@ ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """A required precision of a sketch, given by the user, and the limits within which the sketch size may grow to
-    reach it.
-    """
+    """Precision of a sketch that the user requires, and limits on the sketch size that may reach it."""
 
     value: float
     relative_to: Reference = "squared_norm"
@@ -41,20 +39,21 @@ class Tolerance:
     chooses: bool = False  # whether the solver may become "exact" where that is faster
 
     def allowed(self, squared_norm: float, top: float) -> float:
-        """Return the largest error of A'A - B'B that the tolerance allows. `top` is a lower bound of the largest
-        eigenvalue of A'A.
+        """Return the largest spectral norm of A'A - B'B that the tolerance allows.
+
+        `top` is a lower bound of the largest eigenvalue of A'A.
         """
         return self.value * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
 
     def spent(self, state: SketchState, share: float) -> bool:
-        """Return True if the error caused by shrinks so far exceeds the fraction `share` of the allowed error. It
-        decides whether the sketch must grow.
+        """Return True if the error caused by shrinks exceeds the fraction `share` of the allowed error.
+        Then the sketch must grow.
         """
         top = float(np.asarray(state.lam)[: state.kept].max(initial=0.0))
         return self.counts * state.shrinkage > share * self.allowed(state.squared_norm, top)
 
     def bounded(self, size: int, n_features: int) -> int:
-        """Limit a sketch size to the range from 2 to the largest useful and allowed size.
+        """Return a sketch size limited to the range from 2 to the largest useful and allowed size.
 
         With more rows than columns nothing is ever removed.
         """
@@ -62,10 +61,10 @@ class Tolerance:
         return size if self.largest is None else min(size, self.largest)
 
     def smallest(self, squares: NDArray[np.float64], state: SketchState, *, rounding: float, share: float = 1.0) -> int:
-        """Return the smallest sketch size that meets the tolerance, given the squared singular values of the rows in
-        descending order.
+        """Return the smallest sketch size that meets the tolerance, given the rows' squared singular values.
 
-        `state`: has what shrinks have removed so far; `rounding`: the allowance that the certificate is to include.
+        `squares` are in descending order. `state`: has what shrinks have removed so far; `rounding`: the allowance that
+        the certificate is to include.
         """
         if len(squares) < 2:
             return 2
@@ -78,9 +77,7 @@ class Tolerance:
         return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
 
     def smallest_to_read(self, squares: NDArray[np.float64], state: SketchState, dtype: np.dtype[Any]) -> int:
-        """Return the smallest sketch size that meets the tolerance when a result is read, with the rounding errors of
-        reading included.
-        """
+        """Return the smallest sketch size that meets the tolerance, with the rounding errors of reading included."""
         allowance = ALLOWANCE[dtype.itemsize] * float(np.finfo(dtype).eps) * float(squares.max(initial=0.0))
         return self.smallest(squares, state, rounding=sqrt(state.rounding) + allowance)
 
@@ -131,7 +128,7 @@ class EngineSetting:
 
     @property
     def rows_spared(self) -> int:
-        """Return how many of the retained rows a shrink does not shorten."""
+        """Return how many of the retained rows keep their length in a shrink."""
         return self.sketch_size - floor(self.share_lowered * self.sketch_size)
 
     @property

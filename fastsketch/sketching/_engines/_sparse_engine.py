@@ -99,8 +99,9 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def in_slots(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Restrict an array (..., d) to the columns that the engine stores, in their order. Columns that have nonzero
-        entries but are not stored yet are added to the engine first.
+        """Return an array (..., d) restricted to the columns that the engine stores, in their order.
+
+        Columns that have nonzero entries but are not stored yet are added to the engine first.
         """
         self._map.forget(self.width)
         self._map.add(np.flatnonzero(rows.reshape(-1, self.n_features).any(axis=0)))
@@ -237,8 +238,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Return True if this batch may cause a shrink that is due to the number of stored rows and nonzeros, not to a
-        full buffer.
+        """Return True if this batch may cause a shrink by the number of stored rows and nonzeros.
+        A shrink by a full buffer does not count.
         """
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
@@ -260,8 +261,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return {name: array.copy() for name, array in out.items()}
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return True if an interrupted batch had already been added completely and no shrink was due, so that
-        ``update`` must keep it instead of rolling it back.
+        """Return True if an interrupted batch had already been added completely and no shrink was due.
+        Then ``update`` keeps the batch instead of rolling it back.
         """
         state = self.state
         due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
@@ -284,10 +285,10 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         state.data[:used] = own["data"]
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Shrink the buffer, in place, and return its leading squared singular values, descending, and False because
-        smaller ones are missing. If nothing needs a shrink, all are returned, with True.
+        """Shrink the buffer, in place, and return (its leading squared singular values, descending; False).
 
-        The buffer is shrunk, without shortening retained rows. New rows are not made dense.
+        Smaller values are then missing. If nothing needs a shrink, all are returned, with True. Retained rows are not
+        shortened, and new rows are not made dense.
         """
         state, setting = self.state, self.setting
         if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
@@ -301,8 +302,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def columns(self) -> NDArray[Any]:
-        """Return the rows of the sketch, transposed, as a view in which each column is one row. The scale factors of
-        retained rows are not applied.
+        """Return a view in which each column is one row of the sketch; scale factors of retained rows are not applied.
 
         For a sketch that neither centres nor grows. Changes the state: callers work on a clone that is not used for
         rows afterwards.
@@ -377,9 +377,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
 
 def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]) -> Arrays:
-    """Return the arrays of a saved sparse engine with its stored columns reordered: column i moves to position slots[i]
-    of `columns`.
-    """
+    """Return a saved sparse engine's arrays with stored column i moved to position slots[i] of `columns`."""
 
     def moved(array: NDArray[Any]) -> NDArray[Any]:
         out = np.zeros((len(columns), *array.shape[1:]), array.dtype)
@@ -391,8 +389,8 @@ def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]
 
 
 def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
-    """Expand an array over the stored columns of a sparse engine to all d columns, with zeros elsewhere. An array of a
-    dense engine is returned unchanged.
+    """Return an array over the stored columns of a sparse engine expanded to all d columns, with zeros elsewhere.
+    An array of a dense engine is returned unchanged.
     """
     if not isinstance(engine, SparseEngine):
         return array
@@ -402,7 +400,5 @@ def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def columns_of(engine: object) -> slice | NDArray[np.int64]:
-    """Return the indices of the columns that an engine stores, to index an array of all columns: slice(None) for a
-    dense engine.
-    """
+    """Return the indices of the columns that an engine stores; slice(None) for a dense engine, which stores all."""
     return engine.slot_columns if isinstance(engine, SparseEngine) else slice(None)
