@@ -156,7 +156,7 @@ class Pursuit:
         self.rank += 1
 
     def _recompute_state(self) -> None:
-        """Compute scores and gradient from the biases and all ranks, to remove the rounding errors of updates."""
+        """Set scores and gradient to values computed again from the biases and all ranks, free of errors of updates."""
         data = self.observations.data
         z, a = (None, np.empty_like(data.o)) if self.state is None else (self.state.z, self.state.a)
         self._set_state(self._compute_gradient(State(self._scores(data, z), a)))
