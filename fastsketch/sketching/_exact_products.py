@@ -5,7 +5,7 @@ sketch. Both read dense rows in blocks, so that nothing of the size of the rows 
 products.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import frexp, ldexp
 from typing import Any, NamedTuple
 
@@ -157,6 +157,17 @@ class _Rows:
             state.settled_weight = self.weight
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
+    def count(self, chunk: "_Rows") -> None:
+        """Add a chunk to the number, the weight and the mean of these rows; both get the scale that suits both."""
+        if chunk.seen:
+            self.top, self.seen = (max(self.top, chunk.top) if self.seen else chunk.top), True
+        exponent = exponent_for(self.top, np.dtype(np.float64)) if self.seen else 0
+        for rows in (self, chunk):
+            rows.mean = np.ldexp(rows.mean, rows.exponent - exponent)
+            rows.exponent, rows.scale = exponent, ldexp(1.0, -exponent)
+        self.mean = (self.weight * self.mean + chunk.weight * chunk.mean) / max(1.0, self.weight + chunk.weight)
+        self.n, self.weight = self.n + chunk.n, self.weight + chunk.weight
+
     def unit(self, squares: Matrix) -> Matrix:
         """Return squared values of the scaled rows in the units of the original rows."""
         back = ldexp(1.0, self.exponent)
@@ -257,22 +268,55 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
     """
     source = _Rows(rows, weights, center=setting.center)
     engine = ExactEngine(setting.resolved("exact"), source.d, dtype=np.dtype(np.float64))
-    total = engine.cov
-    order, n_dense = columns_by_density(rows) if source.sparse else (None, source.d)
-    if order is not None and n_dense < source.d:
-        csr_gram(source, order, n_dense, total)
-        size = float(np.trace(total)) + source.weight * float(source.mean @ source.mean)
-        for row, mean in zip(total, source.mean, strict=True):  # X'X - W mu mu'
-            row -= source.weight * mean * source.mean
-        allowance = rounding_of_sums(source.n, source.n, size)
-    else:
-        block = 1
-        for _, z in source.by_rows():
-            block = max(block, len(z))
-            add_gram(z, total, turned=True)  # C += z.T @ z
-        allowance = rounding_of_sums(source.n, block, float(np.trace(total)))
+    sums = SparseSums(rows, engine.cov) if source.sparse else None
+    if sums is not None and sums.n_dense < source.d:
+        sums.add(source)
+        sums.finish()
+        return _of_sparse_sums(engine, source)
+    block = 1
+    for _, z in source.by_rows():
+        block = max(block, len(z))
+        add_gram(z, engine.cov, turned=True)  # C += z.T @ z
+    return _of_sums(engine, source, rounding_of_sums(source.n, block, float(np.trace(engine.cov))))
+
+
+def chunk_products(chunks: Iterable[Any], d: int, setting: EngineSetting) -> ExactSketch:
+    """Compute the exact matrix A'A of CSR rows A of width d, read in chunks, as ``column_products`` does in memory.
+
+    The chunks must be finite, float and without duplicate entries. Takes memory 2 d^2, and that of a few chunks.
+    """
+    from scipy.sparse import csr_array
+
+    none = csr_array((0, d))
+    whole, entries_planned = _Rows(none, None, center=setting.center), 0.0
+    engine = ExactEngine(setting.resolved("exact"), d, dtype=np.dtype(np.float64))
+    sums = SparseSums(none, engine.cov)
+    for rows in chunks:
+        chunk, entries_of_row = _Rows(rows, None, center=setting.center), rows.nnz / max(1, rows.shape[0])
+        before = whole.exponent
+        whole.count(chunk)
+        if whole.exponent != before:
+            sums.multiply(2 * (before - whole.exponent))
+        if entries_of_row > 2.0 * entries_planned:  # the order of columns was chosen for far fewer entries
+            sums.finish()
+            sums, entries_planned = SparseSums(rows, engine.cov), entries_of_row
+        sums.add(chunk)
+    sums.finish()
+    return _of_sparse_sums(engine, whole)
+
+
+def _of_sparse_sums(engine: ExactEngine, source: _Rows) -> ExactSketch:
+    """Subtract the mean from the products X'X of sparse rows, in place, and return the engine that has them."""
+    size = float(np.trace(engine.cov)) + source.weight * float(source.mean @ source.mean)
+    for row, mean in zip(engine.cov, source.mean, strict=True):  # X'X - W mu mu'
+        row -= source.weight * mean * source.mean
+    return _of_sums(engine, source, rounding_of_sums(source.n, source.n, size))
+
+
+def _of_sums(engine: ExactEngine, source: _Rows, allowance: float) -> ExactSketch:
+    """Complete the state of an engine whose matrix has the products of centred rows; `allowance` bounds its error."""
     source.put_into(engine)
-    squares = np.maximum(np.diag(total), 0.0)
+    squares = np.maximum(np.diag(engine.cov), 0.0)
     engine.state.squared_norm = float(squares.sum())
     engine.state.rounding = allowance * allowance
     engine.state.age = 1  # the sum is no longer zero
@@ -292,22 +336,44 @@ def columns_by_density(rows: Any) -> tuple[NDArray[np.intp], int]:
     return order, int(np.argmin(np.arange(len(entries)) ** 2.0 - INDEXED_STEP * entries**2))
 
 
-def csr_gram(source: _Rows, order: NDArray[np.intp], n_dense: int, out: Matrix) -> None:
-    """Add X'X of weighted sparse rows X to `out`, which is zero. The first `n_dense` columns of `order` are multiplied
-    by BLAS.
+class SparseSums:
+    """The sum X'X of weighted sparse rows X, added to the symmetric matrix `out`, which ``finish`` completes.
+
+    Columns are ordered by their density in the rows given to the constructor. The densest ones, `n_dense`, are
+    multiplied by BLAS.
     """
-    rank = np.empty(source.d, np.int32)
-    rank[order] = np.arange(source.d)
-    of_dense = np.zeros((n_dense, n_dense))
-    for part in source.sparse_parts():
-        rows = source.csr(part)
-        dense = np.zeros((rows.shape[0], n_dense))
-        add_csr_gram(rows.indptr, rows.indices, rows.data, rank, dense, out)
-        add_gram(dense, of_dense, turned=True)
-    out[:n_dense, :n_dense] += of_dense
-    for i in range(source.d):
-        out[i:, i] = out[i, i:]
-    permute(out, rank)
+
+    def __init__(self, rows: Any, out: Matrix) -> None:
+        order, self.n_dense = columns_by_density(rows)
+        self._rank = np.empty(len(out), np.int32)
+        self._rank[order] = np.arange(len(out))
+        permute(out, order.astype(np.int32))
+        self._out, self._of_dense = out, np.zeros((self.n_dense, self.n_dense))
+        self._buffer = np.empty((0, self.n_dense))  # a block of the dense columns
+
+    def add(self, source: _Rows) -> None:
+        """Add the products of sparse rows."""
+        for part in source.sparse_parts():
+            rows = source.csr(part)
+            if len(self._buffer) < rows.shape[0]:
+                self._buffer = np.empty((rows.shape[0], self.n_dense))
+            dense = self._buffer[: rows.shape[0]]
+            dense[:] = 0.0
+            add_csr_gram(rows.indptr, rows.indices, rows.data, self._rank, dense, self._out)
+            add_gram(dense, self._of_dense, turned=True)
+
+    def multiply(self, exponent: int) -> None:
+        """Multiply the sum by 2**exponent, exactly unless it underflows."""
+        for matrix in (self._out, self._of_dense):
+            np.ldexp(matrix, exponent, out=matrix)
+
+    def finish(self) -> None:
+        """Fill the lower triangle of `out`, and put its rows and columns into the order of the columns of X."""
+        n, out = self.n_dense, self._out
+        out[:n, :n] += self._of_dense
+        for i in range(len(out)):
+            out[i:, i] = out[i, i:]
+        permute(out, self._rank)
 
 
 def permute(matrix: Matrix, rank: NDArray[np.int32]) -> None:

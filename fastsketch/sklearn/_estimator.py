@@ -621,7 +621,10 @@ class MergingEstimator(ModelEstimator):
     def _fit_source(self, source: Source) -> Self:
         """Fit a new model to all rows of a source, and replace what was learned before. Return self."""
         template, finish = self._job(source)
-        self._become(finish(template._take_rows(source)))
+        model = template._take_rows(source)
+        if model.n_features is None:
+            raise ValueError(f"{source.name}: a fit needs at least one row, and there is none")
+        self._become(finish(model))
         return self
 
     def _partial_fit_source(self, source: Source) -> Self:

@@ -7,6 +7,7 @@ a fit is chosen, the fitted attributes, the Gaussian model, then files and merge
 # scikit-learn has no types.
 # pyright: basic
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, field
 from functools import partial
 from importlib import import_module
@@ -57,7 +58,14 @@ from fastsketch.data.sources._formats import known_as
 from fastsketch.lowrank._gap_moments import GapMoments, dense_blocks, gaussian_of_covariance, group_if_one_block, run_em
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
-from fastsketch.sketching._exact_products import ExactSketch, RowProducts, column_products, krylov_pairs, sparse_pairs
+from fastsketch.sketching._exact_products import (
+    ExactSketch,
+    RowProducts,
+    chunk_products,
+    column_products,
+    krylov_pairs,
+    sparse_pairs,
+)
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rereading import Readable
 from fastsketch.sklearn._estimator import (
@@ -1141,12 +1149,28 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             self._require_room(template.sketch_size, source.n_features, dtype or np.float64, most)
         if self.scale and template.solver != "exact":
             return self._fit_scaled(source, template)
-        sketch = super()._fit_source(source).sketch_
-        if not sketch._is_exact():
-            self._read_again(sketch, source, None, most)
+        if not (source.sparse and template.solver == "exact" and self._fit_sparse_products(source)):
+            super()._fit_source(source)
+        if not self.sketch_._is_exact():
+            self._read_again(self.sketch_, source, None, most)
         if not isinstance(self._wanted, int):
             self._view()  # which may warn
         return self
+
+    def _fit_sparse_products(self, source: Source) -> bool:
+        """Fit the components to the exact products of a source of sparse rows, and replace what was learned before.
+
+        The rows are multiplied as sparse rows, which the chunks of a stream are not. Return False, with nothing
+        learned, if the source has no row.
+        """
+        template, finish = self._job(source)
+        names = require_same_names(source.feature_names, None, source.name)
+        whole = chunk_products(_valid_chunks(source), source.n_features, template._setting)
+        if whole.engine.n_rows:
+            template._begin_with(whole.engine)
+            template._feature_names = names
+            self._become(finish(template))
+        return whole.engine.n_rows > 0
 
     def _fit_scaled(self, source: Source, sketch: FrequentDirections) -> Self:
         """Fit the components to a source with standardised columns: one pass computes the scales, the next one
@@ -1299,6 +1323,17 @@ def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
     return rows.shape[0] if weights is None else max(1, int(np.count_nonzero(weights)), int(weights.sum()))
 
 
+def _valid_chunks(source: Source) -> Iterator[Any]:
+    """Yield the chunks of a source of sparse rows as canonical CSR of floats; ValueError names a row with NaN."""
+    first = 0
+    for rows in source:
+        with naming(source, first):
+            valid = as_floats(as_rows(rows, source.n_features))
+            check_finite(valid)
+        yield valid
+        first += valid.shape[0]
+
+
 def _wanted(n_components: Any, few: int) -> int | float:
     """Validate the parameter `n_components`. Return it as an int, or as a float in (0, 1); None becomes `few`."""
     if n_components is None:
@@ -1322,8 +1357,17 @@ def _solver_of(sketch: FrequentDirections) -> str:
 
 
 def _variance_of(sketch: FrequentDirections) -> FeatureVariance | None:
-    """Return the variances of the columns if a sketch is an exact matrix of products, else None."""
-    mean = sketch.mean
-    if mean is None or _solver_of(sketch) != "exact" or not sketch.total_weight > 0:
+    """Return the variances of the columns if a sketch is an exact matrix of products, else None.
+
+    They are taken from the matrix, which is not decomposed for them.
+    """
+    if not sketch.center or _solver_of(sketch) != "exact" or not sketch.total_weight > 0:
         return None
-    return FeatureVariance.from_sums(sketch.total_weight, mean, np.maximum(sketch.gram().diagonal(), 0.0))
+    engine: Any = sketch._seen_engine()
+    if not engine.is_settled_sum:
+        engine = engine.clone()
+        engine.flush()
+    exponent = engine.exponent
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.ldexp(np.maximum(engine.cov.diagonal(), 0.0), 2 * exponent)
+    return FeatureVariance.from_sums(sketch.total_weight, np.ldexp(engine.mean, exponent), squares)

@@ -8,7 +8,7 @@ import fastsketch as fs
 from fastsketch.sketching import _decompose, _exact_products
 from fastsketch.sketching._decompose import LEADING_ROUNDING, leading
 from fastsketch.sketching._engines import EngineSetting
-from fastsketch.sketching._exact_products import RowProducts, column_products
+from fastsketch.sketching._exact_products import RowProducts, chunk_products, column_products
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.standard_normal((60, 45)) * np.linspace(4, 1, 45) + np.linspace(-3, 9, 45)
@@ -111,6 +111,39 @@ def test_engines_of_all_rows(monkeypatch, method, way, layout, weights, center, 
     later = twice.spectrum()
     assert (later.low <= both[: len(later.low)] * (1 + 1e-12)).all()
     assert (later.high >= both[: len(later.high)] * (1 - 1e-12)).all()
+
+
+CHUNKS = {
+    "alike": [SPARSE[:25], SPARSE[25:26], SPARSE[26:]],
+    "none": [np.zeros((0, 45)), SPARSE],
+    "zeros": [np.zeros((9, 45)), SPARSE],
+    "denser": [SPARSE[:20], DENSE, SPARSE[20:], DENSE],
+    "larger": [SPARSE[:20] * 1e-250, SPARSE[20:40] * 1e3, SPARSE[40:] * 1e200],
+    "smaller": [SPARSE[:20] * 1e200, SPARSE[20:40] * 1e3, SPARSE[40:] * 1e-250],
+    "tiny": [SPARSE[:20] * 1e-280, SPARSE[20:] * 1e-240],
+}
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CHUNKS)
+def test_products_of_chunks_are_those_of_all_rows(name, dtype, center):
+    """Fails if a chunk of another scale, another density or without entries is added wrongly."""
+    if dtype == np.float32 and name in ("larger", "smaller", "tiny"):
+        return
+    chunks = [sparse.csr_array(rows.astype(dtype)) for rows in CHUNKS[name]]
+    setting = EngineSetting(8, solver="exact", center=center)
+    found = chunk_products(chunks, 45, setting)
+    same = column_products(sparse.vstack(chunks, format="csr"), None, setting)
+    engine, other = found.engine, same.engine
+    assert engine.exponent == other.exponent and engine.n_rows == other.n_rows == sum(c.shape[0] for c in chunks)
+    rounding = 2 * engine.n_rows * np.finfo(np.float64).eps  # of two sums of n products
+    # the cosines of the columns, some of which are tiny
+    size = np.sqrt(np.outer(np.diag(other.cov), np.diag(other.cov))) + np.sqrt(other.state.rounding)
+    assert (np.abs(engine.gram() - other.gram()) <= rounding * size).all()
+    assert np.allclose(engine.mean, other.mean, rtol=0, atol=rounding * np.abs(other.mean).max(initial=0.0))
+    assert np.allclose(found.squares, same.squares, rtol=rounding, atol=0)
+    assert np.isclose(engine.state.rounding, other.state.rounding) and engine.state.weight == other.state.weight
 
 
 def test_no_copy_of_the_rows_in_double():

@@ -959,3 +959,54 @@ def test_variances_that_one_pass_does_not_know_are_said_once(solver):
 def test_a_sketch_size_without_bound_is_refused():
     with pytest.raises(ValueError, match="sketch_size must be below"):
         SketchedPCA(2, sketch_size=10**400).fit(np.eye(5))
+
+
+class SparseChunks(fs.data.Source):
+    """A source of CSR rows as they are, a chunk at a time."""
+
+    name, sparse, dtype, repeatable = "cells", True, np.dtype(np.float64), True
+
+    def __init__(self, chunks):
+        self.parts, self.n_features = chunks, chunks[0].shape[1]
+        self.n_rows = sum(chunk.shape[0] for chunk in chunks)
+
+    def read(self, start_row=0):
+        yield from ((chunk, 0) for chunk in self.parts)
+
+
+def unsorted(rows):
+    """CSR rows with descending indices, and each entry stored as two halves."""
+    csr = sparse.csr_array(rows)
+    order = np.concatenate([np.arange(b - 1, a - 1, -1) for a, b in zip(csr.indptr, csr.indptr[1:], strict=False)])
+    data, indices = np.repeat(csr.data[order] / 2, 2), np.repeat(csr.indices[order], 2)
+    return sparse.csr_array((data, indices, 2 * csr.indptr), shape=csr.shape)
+
+
+def test_a_source_of_sparse_rows_is_fitted_exactly():
+    """Fails if the products of chunks miss a chunk, or take the indices of a row as sorted and unique."""
+    rows = decaying(n=90, d=40) * (np.random.default_rng(0).random((90, 40)) < 0.3)
+    model = SketchedPCA(4).fit(SparseChunks([unsorted(rows[:30]), unsorted(rows[30:])]))
+    same = SketchedPCA(4, solver="exact").fit(sparse.csr_array(rows))
+    assert model.solver_ == "exact" and model.n_samples_seen_ == 90
+    np.testing.assert_allclose(model.explained_variance_, same.explained_variance_, rtol=1e-12)
+    np.testing.assert_allclose(model.components_, same.components_, atol=1e-9)
+    np.testing.assert_allclose(model.var_, same.var_, rtol=1e-12)
+    np.testing.assert_allclose(model.mean_, same.mean_, rtol=1e-12)
+    again = model.partial_fit(rows)  # learns on, as after any fit
+    assert again.n_samples_seen_ == 180
+
+
+def test_a_source_of_sparse_rows_with_nan_is_refused_by_row():
+    rows = decaying(n=90, d=40)
+    model = SketchedPCA(4).fit(rows)
+    before = model.components_
+    rows[50, 7] = np.nan
+    with pytest.raises(ValueError, match="50.*NaN"):
+        model.fit(SparseChunks([sparse.csr_array(rows[:30]), sparse.csr_array(rows[30:])]))
+    assert np.array_equal(model.components_, before)
+
+
+@pytest.mark.parametrize("layout", [np.array, sparse.csr_array])
+def test_a_source_without_rows_is_refused(layout):
+    with pytest.raises(ValueError, match="at least one row, and there is none"):
+        SketchedPCA(3).fit(fs.open_rows(layout(np.zeros((0, 20)))))

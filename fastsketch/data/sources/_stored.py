@@ -22,6 +22,8 @@ from fastsketch.data.sources._source import MAX_FEATURES, Source, rows_of_chunk,
 
 # A larger storage chunk is not kept in memory, but decompressed again for every chunk of rows that is read from it.
 HELD_BYTES = 112 << 20
+# Names of rows that are converted from bytes to text at a time.
+NAMES_AT_ONCE = 8192
 
 
 def check_numbers(dtype: Any, name: str) -> None:
@@ -192,7 +194,11 @@ class StoredSource(FileSource):
         if names is None or len(names.shape) != 1 or names.shape[0] < n:
             return None
         self._check_names_held(names)
-        return np.array(list(map(_text, names[:n])), dtype=object)
+        out = np.empty(n, dtype=object)
+        for start in range(0, n, NAMES_AT_ONCE):  # names are read as bytes, which take as much memory as the text
+            stop = min(start + NAMES_AT_ONCE, n)
+            out[start:stop] = [_text(name) for name in names[start:stop]]
+        return out
 
     @property
     def n_bytes(self) -> int:
@@ -284,8 +290,8 @@ class StoredSource(FileSource):
             values, columns = np.asarray(matrix.data[low:high]), np.asarray(matrix.indices[low:high])
             if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= self.n_features):
                 raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
-            arrays = values.astype(dtype, copy=False), columns.astype(np.int32), (ends[: n + 1] - low).astype(np.int32)
-            yield csr_array(arrays, shape=(n, self.n_features))
+            values, columns = values.astype(dtype, copy=False), columns.astype(np.int32, copy=False)
+            yield csr_array((values, columns, (ends[: n + 1] - low).astype(np.int32)), shape=(n, self.n_features))
             first += n
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
