@@ -47,7 +47,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     random_state: int | np.random.RandomState | None = 0
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
-        """Encode checked rows to the codes that the model's ``search`` takes, and return these."""
+        """Return the codes of checked rows, in the form in which the model's ``search`` takes them."""
         raise NotImplementedError
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -125,8 +125,9 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
     # -- neighbours ------------------------------------------------------------------------------------------------
 
     def _store_rows(self, X: Any, *, keep_rows: bool) -> None:
-        """Store the rows of ``fit``, so that ``kneighbors`` can search them and rank by exact distances. With
-        keep_rows=False only their codes are stored.
+        """Store the rows of ``fit``, or with keep_rows=False only their codes, for ``kneighbors``.
+
+        With rows, neighbours are ranked by exact distances.
         """
         self._fit_rows = X if keep_rows else None
         self._fit_codes = None if keep_rows else self._codes(X)
@@ -213,7 +214,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         *,
         mode: Literal["connectivity", "distance"] = "connectivity",
     ) -> Any:
-        """Compute the graph of nearest neighbours of X as a sparse matrix of ones or distances.
+        """Compute the graph of nearest neighbours of X, a sparse matrix of ones or of distances.
 
         Parameters
         ----------
@@ -241,7 +242,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
 def _without_itself(
     distances: NDArray[np.float64], neighbors: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return distances and neighbours without the row itself, for queries that are the rows of ``fit``.
+    """Return (distances, neighbours) without the query itself, for queries that are the rows of ``fit``.
 
     If equal rows have displaced it, the nearest neighbour is removed instead.
     """

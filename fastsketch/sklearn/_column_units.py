@@ -15,7 +15,7 @@ from fastsketch.lowrank._gap_moments import column_means_and_deviations, raise_f
 
 @dataclass(frozen=True)
 class ColumnUnits:
-    """Means and standard deviations of columns with missing entries, by which a low-rank model's rows are standardised.
+    """Means and standard deviations by which columns with missing entries are standardised for a low-rank model.
 
     Constant columns have scale 0.
     """

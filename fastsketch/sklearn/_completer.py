@@ -132,11 +132,7 @@ class LowRankEstimator(TransformerMixin, ModelEstimator):
         return self._low_rank("components_").factors()[1].T
 
     def _low_rank(self, name: str) -> LowRankModel:
-        """Return the fitted low-rank model. AttributeError, which names the attribute, if a Gaussian was fitted
-        instead.
-
-        `name` is the attribute that the message names.
-        """
+        """Return the fitted low-rank model; AttributeError, which names `name`, if a Gaussian was fitted instead."""
         if not isinstance(self._learner, LowRankModel):
             raise AttributeError(f"{name} is that of a low-rank model, and model_ is a Gaussian: method='low_rank'")
         return self._learner
@@ -330,9 +326,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self.method == "gaussian" or (not is_sparse(rows) and n > d and d <= self.max_features)
 
     def _low_rank_parameter(self) -> str | None:
-        """Return the first parameter that only a low-rank model has, as text "name=value", or None if a Gaussian can be
-        fitted.
-        """
+        """Return a parameter that only a low-rank model has, as text "name=value", or None if there is none."""
         if self.method != "auto":
             return "method='low_rank'" if self.method == "low_rank" else None
         for field in fields(cast("Any", LowRankEstimator)):
@@ -378,7 +372,7 @@ class LowRankCompleter(OneToOneFeatureMixin, LowRankEstimator, MergingEstimator)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> GapMoments:
-        """Return the empty model with which ``partial_fit`` starts: the sums of a Gaussian.
+        """Return an empty Gaussian model, with which ``partial_fit`` starts.
 
         ValueError if the parameters require a low-rank model.
         """

@@ -63,8 +63,7 @@ EXACT_COPIES = 4
 
 # -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
 def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
-    """Convert any array, table or sparse matrix to a form that scikit-learn can validate, and return it. Iterators
-    raise TypeError.
+    """Return any array, table or sparse matrix in a form that scikit-learn can validate; TypeError for iterators.
 
     Labels of a data frame that are not strings become names, see ``names_of_labels``, so that scikit-learn checks them
     too.
@@ -84,8 +83,8 @@ def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
 
 
 def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
-    """Validate rows, and targets if given, with scikit-learn's ``validate_data``, and return them. The estimator's
-    columns are recorded or compared.
+    """Return rows, and targets if given, after validating them with scikit-learn's ``validate_data``.
+    The estimator's columns are recorded or compared.
 
     Errors name the columns that do not hold numbers.
 
@@ -168,7 +167,7 @@ def seed_of(random_state: int | RandomState | None) -> int:
 
 
 def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:
-    """Check the row weights of ``fit``, and return them or None; ValueError if all of them are 0."""
+    """Return the row weights of ``fit`` after checking them, or None; ValueError if all of them are 0."""
     weights = as_weights(sample_weight, n_rows)
     if weights is not None and not weights.any():
         raise ValueError("sample_weight must not be zero for all rows")
@@ -176,14 +175,13 @@ def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | Non
 
 
 def as_far_source(X: Any) -> Source | None:
-    """Return rows as a source if they must be read in chunks (files, lazy arrays). Return None for an array or a
-    table.
-    """
+    """Return rows as a source if they must be read in chunks (files, lazy arrays), and None for an array or table."""
     return None if isinstance(X, np.ndarray) or is_table(X) else as_source(X)
 
 
 def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
-    """Return rows as a source if they must be read in chunks, otherwise None. TypeError if such rows come with weights.
+    """Return rows as a source if they must be read in chunks, otherwise None.
+    TypeError if such rows come with weights.
 
     TypeError if weights come with a source.
     """
@@ -265,11 +263,12 @@ class ModelEstimator(BaseEstimator):
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:
-        """Return the estimator's own arrays by name, which a state file stores alongside the model."""
+        """Return {name: array} of the estimator's own arrays, which a state file stores alongside the model."""
         return {}
 
     def _restore_own(self, arrays: Arrays) -> None:
-        """Set the attributes that ``_own`` saves, from a file. Without arrays they are derived from the model.
+        """Set the attributes whose arrays ``_own`` returns, from a file.
+        Without arrays they are derived from the model.
 
         Raises
         ------
@@ -288,7 +287,7 @@ class ModelEstimator(BaseEstimator):
 
     @classmethod
     def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Convert parameters that were read from a state file (JSON) to the types that they had before saving."""
+        """Return parameters, read as JSON from a state file, in the types that they had before saving."""
         weights = parameters.get("class_weight")  # a dict with labels other than strings was written as pairs
         return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
 
@@ -298,7 +297,7 @@ class ModelEstimator(BaseEstimator):
         self.__dict__.update(self._begun())
 
     def _begun(self) -> dict[str, Any]:
-        """Return {name: value} of the attributes that are set when the first rows are learned.
+        """Return {name: value} of the attributes to set when the first rows are learned.
 
         ``_fixed`` has the parameters that must not change.
         """
@@ -380,7 +379,7 @@ class ModelEstimator(BaseEstimator):
         return out
 
     def _own_model(self, model: Any, arrays: Arrays | None = None) -> None:
-        """Make this estimator a fitted one that uses the given model, without copying it."""
+        """Make this estimator a fitted one, in place, that uses the given model without copying it."""
         setattr(self, self._MODEL, model)
         self.n_features_in_ = model.n_features
         if model.feature_names is not None:
@@ -482,16 +481,15 @@ class MergingEstimator(ModelEstimator):
         raise NotImplementedError
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return what ``_own`` would return if this estimator had learned the rows of both. It is called before the
-        models are merged.
+        """Return {name: array} of the arrays to store alongside the merge of this estimator's model with another's.
 
-        It is called before their models are merged.
+        It is called before the models are merged.
         """
         return {}
 
     def _merged(self, other: Any) -> tuple[Any, Arrays]:
-        """Merge the models of two estimators. Return a new model, and the arrays to store alongside it. Neither
-        estimator changes.
+        """Return (new model that merges those of two estimators, arrays to store alongside it).
+        Neither estimator changes.
         """
         own = self._own_with(other)
         return self._merged_model(other._learner), own
@@ -521,13 +519,12 @@ class MergingEstimator(ModelEstimator):
         return self._checked(X, reset=not begun)
 
     def _model_for(self, rows: Any) -> Any:
-        """Return the model that is to learn these rows: the learned one, or an empty one before the first batch."""
+        """Return the model that is to learn these rows: the one learned so far, or an empty one before any batch."""
         begun = hasattr(self, self._MODEL)
         return self._learner if begun else self._template(rows.shape[0], rows.shape[1], rows.dtype)
 
     def _atomic_batch(self) -> AbstractContextManager[None]:
-        """Return the context manager in which ``partial_fit`` learns. It restores all attributes if the first batch is
-        refused.
+        """Return a context manager, for ``partial_fit``, that restores all attributes if the first batch is refused.
 
         Later batches need no such context, since nothing is changed before ``_teach``, which changes everything in one
         step.
@@ -572,7 +569,7 @@ class MergingEstimator(ModelEstimator):
 
     @reads
     def _give_to(self, receiver: Any) -> None:
-        """Merge this estimator into `receiver`, which changes. This estimator is only read, under a lock."""
+        """Merge this estimator into `receiver`, which changes; this one is only read, under a lock."""
         receiver._merge_from(self)
 
     def _merge_from(self, other: Any) -> None:
@@ -605,9 +602,7 @@ class MergingEstimator(ModelEstimator):
 
     # -- jobs and sources ------------------------------------------------------------------------------------------
     def _job(self, source: Source) -> tuple[Model, Callable[[Any], Any]]:
-        """Return what a distributed fit needs: an empty model, and a function that turns the learned model into a
-        fitted estimator.
-        """
+        """Return what a distributed fit needs: (empty model, function that makes a fitted estimator of a model)."""
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
 
@@ -649,9 +644,9 @@ class MergingEstimator(ModelEstimator):
         return self
 
     def _become(self, other: Any) -> None:
-        """Take over everything that another estimator has learned, in one assignment. The parameters stay.
+        """Replace everything that this estimator has learned by what another one has, in one assignment.
 
-        The parameters are kept.
+        The parameters stay.
         """
         own = {*self.get_params(deep=False), "_entered"}
         stays = {name: value for name, value in vars(self).items() if name in own}
@@ -681,8 +676,9 @@ class SketchEstimator(MergingEstimator):
         return rows_with_weight(rows, weights_of_fit(sample_weight, rows.shape[0]), checked=True)
 
     def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
-        """Return the result of `read(*options)`, cached under `name` until the sketch learns more rows or the options
-        change.
+        """Return the result of `read(*options)`, cached under `name`.
+
+        It is computed again when the sketch has learned more rows or the options change.
         """
         check_is_fitted(self, "sketch_")
         key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options

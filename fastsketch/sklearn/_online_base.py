@@ -50,8 +50,9 @@ SMALLEST = 1e-145
 
 
 class _RowsInEpochs:
-    """Rows and targets of a fit that a model learns in several passes (epochs), in a new random order each time unless
-    there is no seed.
+    """Rows and targets of a fit, which a model learns in several passes (epochs).
+
+    Each pass has a new random order, unless there is no seed.
     """
 
     def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None, mean_weight: float) -> None:
@@ -61,7 +62,7 @@ class _RowsInEpochs:
         self._some = max(1, COPIED * self.n // max(size, 1))
 
     def learn(self, model: LinearModel, epoch: int, among: Places | None = None) -> None:
-        """Let a model learn all rows once, in the order of this epoch, or only the rows with the indices `among`."""
+        """Let a model learn all rows once, or those with the indices `among`, in the random order of this epoch."""
         if self.seed is None:
             model._learn_table(self.X, self.targets, self.weights, self.mean_weight)
             return
@@ -73,9 +74,7 @@ class _RowsInEpochs:
             model._learn_table(self.X[at], self.targets[at], weights, self.mean_weight)
 
     def plan(self, model: LinearModel, seed: int) -> tuple[int, float]:
-        """Choose the number of passes by cross-validation. Return it, and the factor by which calibrated scores must be
-        multiplied.
-        """
+        """Return (number of passes, factor for calibrated scores), both chosen by cross-validation."""
         weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
         if LOSSES[model.loss].targets == "label":
             classes = cast("NDArray[Any]", model._known_classes())
@@ -101,7 +100,7 @@ class _RowsInEpochs:
         return passes, fit_temperature(scores, numbers[held], even[held])
 
     def _blocks(self, places: Places) -> Iterator[Places]:
-        """Yield arrays of row indices, in the given order, so small that the rows of each can be copied."""
+        """Yield consecutive pieces of an array of row indices, small enough to copy the rows of each."""
         for first in range(0, len(places), self._some):
             yield places[first : first + self._some]
 
@@ -227,7 +226,7 @@ class LinearEstimator(ModelEstimator):
         return self
 
     def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any) -> Self:
-        """Let `model` learn a batch, and store it as this estimator's model.
+        """Let `model` learn a batch, store it as this estimator's model, and return self.
 
         `model` must be a new model or a copy.
         """
@@ -236,13 +235,12 @@ class LinearEstimator(ModelEstimator):
         return self
 
     def _order_seed(self, model: LinearModel) -> int | None:
-        """Return the seed by which rows are shuffled, or None if they are learned in the given order."""
+        """Return the seed by which rows are shuffled, or None if rows are learned in the given order."""
         shuffled = as_flag(self.shuffle, "shuffle") and model.decay == 1.0
         return seed_of(self.random_state) if shuffled else None
 
     def _plan(self, model: LinearModel, rows: "_RowsInEpochs") -> tuple[int, float]:
-        """Return the number of passes over the rows of a fit, and the factor by which calibrated scores are multiplied
-        afterwards.
+        """Return (number of passes over the rows of a fit, factor by which calibrated scores are then multiplied).
 
         With epochs="auto" both are chosen on held-out rows.
         """
@@ -253,7 +251,7 @@ class LinearEstimator(ModelEstimator):
         return (1, 1.0) if rows.seed is None else rows.plan(model, rows.seed)
 
     def _split(self) -> tuple[Floats, Floats]:
-        """Return the coefficients as a matrix with one row per class, and the intercepts as a vector.
+        """Return (coefficients as a matrix with one row per class, intercepts as a vector).
 
         Shapes (k, n_features) and (k,), where k is 1 except for more than two classes.
         """

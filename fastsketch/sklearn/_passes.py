@@ -37,7 +37,7 @@ HELD_OUT = 500
 
 
 def effective_weights(weights: Floats) -> Floats:
-    """Return weights rescaled to add up to Kish's effective number of rows, (sum w)^2 / sum w^2.
+    """Return weights rescaled so that their sum is Kish's effective number of rows, (sum w)^2 / sum w^2.
 
     With class_weight="balanced" and a class of twenty rows this is about eighty, however many rows the others have.
     """
@@ -54,8 +54,8 @@ def choose_passes(
     classes: Places | None,
     hasty: bool,
 ) -> tuple[int, Places, Floats]:
-    """Choose the number of passes over the rows by cross-validation: more passes are tried as long as the loss of
-    held-out rows decreases.
+    """Choose the number of passes over the rows by cross-validation, and return (passes, held-out rows, scores).
+    More passes are tried as long as the loss of held-out rows decreases.
 
     Parameters
     ----------

@@ -40,9 +40,7 @@ class ComponentsReadOut(NamedTuple):
 
 
 class Reread(NamedTuple):
-    """Result of reading the rows of a sketch again: number of passes, accuracy reached, and the last estimated
-    eigenvalues.
-    """
+    """Result of reading the rows of a sketch again: passes made, accuracy reached, and estimated eigenvalues."""
 
     passes: int  # in all, that of the sketch included
     accuracy: Floats | None  # (2, k) relative residuals and estimated relative errors of the variances; None if unknown
@@ -59,8 +57,8 @@ def read_again(
     most_passes: int,
     exactly: Callable[[], bool] = lambda: False,
 ) -> Reread:
-    """Refine a sketch, in place, by further passes over its rows, until the variances of components are accurate to
-    `tol`. Return what was reached.
+    """Refine a sketch, in place, by further passes over its rows, and return passes and accuracy as a Reread.
+    The passes end when the variances of components are accurate to `tol`.
 
     Each pass is a step of a block Krylov method that starts from the sketch (``block_krylov``). For a share of the
     variance the components are as many as the sketch estimates that it needs. If the variances are still not accurate
@@ -89,8 +87,7 @@ def read_again(
 
 
 def components_of(sketch: FrequentDirections, wanted: int | float) -> ComponentsReadOut:
-    """Return the leading principal components of a sketch: a given number of them, or as many as a share of the
-    variance needs.
+    """Return the leading principal components of a sketch: a given number, or as many as explain a share of variance.
 
     If `wanted` is below 1, these are the fewest components that hold more than this share.
 
@@ -138,7 +135,8 @@ def count_for(share: float, squares: Floats, total: float) -> int:
 
 
 def first_components(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
-    """Return the first k components of a spectrum. If there are fewer, components of variance 0 are appended.
+    """Return the first k components of a spectrum, as a ComponentsReadOut.
+    If there are fewer, components of variance 0 are appended.
 
     Those have as upper end of their interval what the sketch may have lost.
     """
@@ -162,8 +160,7 @@ def first_components(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
 
 
 def complete_basis(vt: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return orthonormal rows extended to k rows. The new rows are made from unit vectors in a fixed order, so that
-    results are reproducible.
+    """Return orthonormal rows extended to k rows, made from unit vectors in a fixed, reproducible order.
 
     Rows of vt come first.
     """

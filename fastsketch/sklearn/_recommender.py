@@ -166,7 +166,7 @@ class EASERecommender(MergingEstimator):
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_non_negative=True)
 
     def _learn_table(self, table: Triples, model: SketchedEASE | None, sample_weight: Any) -> Self:
-        """Update the given model, or a new one if it is None, with a table of ids."""
+        """Update the given model, or a new one if it is None, with a table of ids, and return self."""
         if not len(table):
             raise ValueError("X must have at least one line, got a table of none")
         if model is None:
@@ -203,7 +203,7 @@ class EASERecommender(MergingEstimator):
         return self._learner.decision_block(self._as_query_rows(X))
 
     def _as_query_rows(self, X: Any) -> Any:
-        """Convert query rows to the form that the model takes: checked rows, or a table of ids."""
+        """Return query rows in the form that the model takes: checked rows, or a table of ids."""
         table = as_triples_of_estimator(X)
         return self._checked(X, reset=False) if table is None else table
 

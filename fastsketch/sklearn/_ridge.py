@@ -61,7 +61,7 @@ class RidgeEstimator(MergingEstimator):
         return RidgeModel(**shared, seed=seed_of(self.random_state))
 
     def _as_targets(self, y: Any, weights: Any, *, from_scratch: bool) -> tuple[Any, Any]:
-        """Convert validated y to the targets of the model, for a classifier to -1 and 1. Return them and the weights.
+        """Return (targets of the model, weights) for validated y; a classifier's targets are -1 and 1.
 
         `from_scratch` says that earlier rows are forgotten.
         """
@@ -91,7 +91,7 @@ class RidgeEstimator(MergingEstimator):
         return self
 
     def _answer(self, X: Any) -> Floats:
-        """Validate rows, and return the model's predictions of their targets."""
+        """Return the model's predictions for rows, which are validated first."""
         return self._learner.predict(self._checked(X, reset=False))
 
     @property
@@ -383,7 +383,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         return np.where(y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0), weights
 
     def _class_weights(self, y: Any, weights: Any) -> Floats:
-        """Return the weight of each class that the parameter `class_weight` defines.
+        """Return the weight of each class, as the parameter `class_weight` defines it.
 
         With "balanced" a row of weight w counts w times.
         """

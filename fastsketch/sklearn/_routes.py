@@ -22,9 +22,7 @@ POWER_ITERATIONS = 7
 
 
 class FitProblem(NamedTuple):
-    """Size of a principal component analysis: rows, columns, components, stored entries. The costs of methods are
-    computed from it.
-    """
+    """Size of a principal component analysis, from which costs of methods are computed: rows, columns, components."""
 
     n: int  # rows
     d: int  # columns
@@ -55,7 +53,7 @@ class Route(NamedTuple):
 
 
 def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
-    """Return the size of a principal component analysis of these rows as a FitProblem.
+    """Return the size of a principal component analysis of `rows`, with k components, as a FitProblem.
 
     It asks for k components, or a sketch of `size` rows.
     """
@@ -65,7 +63,7 @@ def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
 
 
 def by_rows(p: FitProblem) -> Route:
-    """Return the cost of the method that decomposes the n x n matrix of products of rows."""
+    """Return the cost (Route) of the exact method that decomposes the n x n matrix of products of rows."""
     kept = min(p.n, p.size)
     products = float(p.n) ** 2 * p.d if p.stored is None else 2.0 * p.column_steps
     work = 8.0 * 6 * kept * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
@@ -73,7 +71,7 @@ def by_rows(p: FitProblem) -> Route:
 
 
 def by_columns(p: FitProblem) -> Route:
-    """Return the cost of the method that decomposes the d x d matrix of products of columns."""
+    """Return the cost (Route) of the exact method that decomposes the d x d matrix of products of columns."""
     products = float(p.n) * p.d**2
     if p.stored is not None:
         products = min(products, 2.0 * p.row_steps)
@@ -90,7 +88,7 @@ def _eigen(m: int, k: int) -> float:
 
 
 def by_pairs(p: FitProblem) -> Route:
-    """Return the cost of finding the leading pairs of CSR rows by the Lanczos method.
+    """Return the cost (Route) of finding the leading singular pairs of CSR rows by the Lanczos method.
 
     The steps are on the smaller of the two sides.
     """
@@ -101,19 +99,19 @@ def by_pairs(p: FitProblem) -> Route:
 
 
 def krylov_steps(p: FitProblem) -> int:
-    """Return the largest number of vectors of a block Krylov method: those that a randomized SVD multiplies."""
+    """Return the largest number of vectors that a block Krylov method multiplies, equal to that of a randomized SVD."""
     return (POWER_ITERATIONS + 1) * p.size
 
 
 def by_krylov(p: FitProblem) -> Route:
-    """Count the operations and bytes of the block Krylov method for CSR rows, whose entries are not copied."""
+    """Return the cost (Route) of a block Krylov method for CSR rows, whose entries are not copied."""
     steps = min(krylov_steps(p), p.d)
     own = 8.0 * p.d * (steps + 8 * KRYLOV_BLOCK) + 8.0 * 4 * steps**2
     return Route("krylov", steps * (4.0 * p.entries + 4.0 * p.d * steps), own)
 
 
 def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
-    """Return the cheaper of the two exact methods that fit into the memory; None if neither fits.
+    """Return the cost (Route) of the cheaper of two exact methods that fit into the memory; None if neither fits.
 
     These are the products of rows and the products of columns.
     """
@@ -138,8 +136,7 @@ def choose(p: FitProblem, *, max_memory: float, pairs: bool = False, exact: bool
 
 
 def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
-    """Return how many rows of a stream ``partial_fit`` may store, so that components can be computed exactly later. 0
-    means none.
+    """Return how many rows of a stream ``partial_fit`` may store to compute components exactly later; 0 for none.
 
     The result is `most`, halved until the memory suffices (for the rows, twice while they are read, and for the
     products) and the operations stay below those of a randomized SVD, or 0. Later rows are assumed to be like the first

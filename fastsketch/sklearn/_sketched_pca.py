@@ -443,12 +443,12 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             ) from None
 
     def _with_gaps(self, X: Any, *, reset: bool) -> Any:
-        """Validate dense rows that may contain NaN, and return them."""
+        """Return dense rows after validating them; they may contain NaN."""
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 
     def _fit_gaps(self, rows: Any, sample_weight: Any) -> Self:
-        """Fit a Gaussian to dense rows with NaN by expectation maximisation. Its mean and covariance replace what was
-        learned.
+        """Fit a Gaussian to dense rows with NaN by expectation maximisation, and store its mean and covariance.
+        They replace what was learned before.
         """
         if sample_weight is not None:
             raise ValueError("sample_weight must be None where entries are missing: missing='em' takes no weights")
@@ -471,11 +471,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             )
 
     def _take_gaussian(self, model: GapMoments, n_filled: int, dtype: Any) -> None:
-        """Store the mean and covariance of a fitted Gaussian as what this estimator has learned. Earlier rows are
-        forgotten.
+        """Store the mean and covariance of a fitted Gaussian as what this estimator has learned.
 
-        The sum is that of 2 d artificial rows, mean + and - sqrt(d eigenvalue) eigenvector, each of weight n / (2 d),
-        which have exactly this mean and covariance.
+        Earlier rows are forgotten. The sum is that of 2 d artificial rows, mean + and - sqrt(d eigenvalue) eigenvector,
+        each of weight n / (2 d), which have exactly this mean and covariance.
         """
         found, n = model.gaussian(), model.n_rows
         d = len(found.location)
@@ -498,9 +497,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         self._fix_parameters()
 
     def _require_certain(self, name: str) -> None:
-        """Raise AttributeError for an attribute that is only guaranteed without missing entries, if entries were
-        filled.
-        """
+        """Raise AttributeError for an attribute that is not guaranteed after missing entries were filled."""
         check_is_fitted(self, "sketch_")
         if self.n_filled_:
             raise AttributeError(f"{name} is not known: {self.n_filled_} entries were missing, and were filled")
@@ -538,7 +535,9 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return np.concatenate([found.fill(block) for block in dense_blocks(rows)]).astype(rows.dtype)
 
     def _transform_source(self, source: Source, dtype: DTypeLike | None = None) -> NDArray[Any]:
-        """Project the rows of a source, chunk by chunk. The scores have the dtype of the rows unless `dtype` is set."""
+        """Project the rows of a source, chunk by chunk, and return their scores as one array.
+        The scores have the dtype of the rows unless `dtype` is set.
+        """
         names = getattr(self, "feature_names_in_", None)
         require_same_names(source.feature_names, None if names is None else tuple(map(str, names)), "X")
         if source.n_features != self.n_features_in_:
@@ -558,7 +557,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return np.concatenate(parts) if parts else out
 
     def _project(self, rows: Any) -> NDArray[Any]:
-        """Project rows, which were already validated, onto the principal components."""
+        """Return the scores of rows, which were already validated, on the principal components."""
         # (X - mean) V' = X V' - (mean V')
         vt, scale = self.components_, self._column_scale()
         if scale is not None:
@@ -572,7 +571,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return out
 
     def _find_gaussian(self) -> Any:
-        """Return a Gaussian with the learned mean and covariance, by which missing entries are filled."""
+        """Return a Gaussian with the learned mean and covariance, from which missing entries are filled."""
         n = self.sketch_.total_weight
         return gaussian_of_covariance(self._view().mean, self.sketch_.gram() / n, n)
 
@@ -665,8 +664,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _components_and_size(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
-        """Validate the parameters. Return the number of components, or the share of variance that they must explain,
-        and the sketch size.
+        """Return (number of components or share of variance to explain, sketch size) after validating parameters.
 
         The first batch has shape (n, d).
 
@@ -701,7 +699,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
 
     def _most_passes(self, source: Source | None = None) -> int:
-        """Validate the parameter `passes`. Return the largest number of passes that ``fit`` may make over the rows.
+        """Return the largest number of passes that ``fit`` may make over the rows, after validating `passes`.
 
         ValueError if these are more than one over a source that can be read only once.
         """
@@ -726,9 +724,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             ) from None
 
     def _n_first(self) -> int:
-        """Validate the parameter `scale_rows`, the number of rows from which column scales are chosen, and return
-        it.
-        """
+        """Return the parameter `scale_rows`, the number of rows that decide column scales, after validating it."""
         return as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
 
     @property
@@ -745,9 +741,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._read_once("scale", self._find_scale) if self.scale else None
 
     def _find_scale(self) -> NDArray[np.float64]:
-        """Return the scale of each column, computed from whatever was stored: rows, the exact matrix of products, or
-        the sketch.
-        """
+        """Return the scale (d,) of each column, computed from what is stored: rows, matrix of products, or sketch."""
         if (known := self._all_rows()) is not None:
             return standard_deviations(*known, center=True)
         if self._scales is None:
@@ -781,16 +775,16 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _read_again(
         self, sketch: FrequentDirections, rows: Any, weights: Any, most_passes: int, **exactly: Any
     ) -> Reread:
-        """Refine a sketch, in place, by further passes over the rows. Store the number of passes and the accuracy that
-        they reached.
+        """Refine a sketch, in place, by further passes over the rows, and return passes and accuracy as a Reread.
+        Both are also stored in this estimator.
         """
         found = read_again(sketch, rows, weights, self._wanted, tol=self.tol, most_passes=most_passes, **exactly)
         self.n_passes_, self._accuracy = found.passes, found.accuracy
         return found
 
     def _exactly(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> bool:
-        """Try to learn all rows by an exact method. Return True if one fits into memory and succeeds; nothing is
-        learned otherwise.
+        """Learn all rows by an exact method if one fits into memory, and return True if it succeeds.
+        Otherwise nothing is learned.
         """
         if not isinstance(self._wanted, int):
             return False
@@ -798,9 +792,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return route is not None and self._multiply_all(rows, weights, size, way=route.way)
 
     def _begun_stream(self, rows: Any, wanted: int | float, sketch: FrequentDirections) -> KeptRows | None:
-        """Return an empty store for the rows of a stream, if the rows are to be stored for an exact method. Return None
-        if not.
-        """
+        """Return an empty store for a stream's rows if an exact method is to be used for them later, else None."""
         if self.solver != "auto" or sketch.solver == "exact":
             return None
         k = wanted if isinstance(wanted, int) else rows.shape[0]
@@ -809,16 +801,14 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return KeptRows(most) if most >= rows.shape[0] else None
 
     def _all_rows(self) -> tuple[Any, NDArray[np.float64]] | None:
-        """Return the rows and weights that ``partial_fit`` has stored. Return None unless they are all rows learned."""
+        """Return (rows, weights) that ``partial_fit`` has stored, or None unless they are all rows learned."""
         if self._stream is None or not self.sketch_.total_weight > 0:
             return None
         rows, weights = self._stream.sample()
         return (rows, weights) if np.isclose(weights.sum(), self.sketch_.total_weight, rtol=1e-9, atol=0) else None
 
     def _components(self) -> ComponentsReadOut:
-        """Return the principal components, computed from whatever was stored: rows, the exact matrix of products, or
-        the sketch.
-        """
+        """Return the principal components, computed from what is stored: rows, matrix of products, or sketch."""
         scale = self._column_scale()
         divisor = 1.0 if scale is None else np.where(scale > 0, scale, 1.0)
         if (known := self._all_rows()) is not None and self.sketch_.n_rows >= 2:
@@ -840,8 +830,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _exact_sketch(
         self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
     ) -> tuple[FrequentDirections, ExactSketch | None]:
-        """Compute the components of all rows by an exact method. Return them in the form of a sketch, with further
-        exact sums.
+        """Return (sketch with the exact components of all rows, further exact sums or None).
 
         Lanczos steps may not converge: the second result is then None. For a share of components (a float) and method
         "rows" the sketch is made just large enough for the components that this share needs.
@@ -866,13 +855,10 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return sketch, whole
 
     def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
-        """Learn all rows by an exact method, and store the result. Return False, with nothing learned, if it did not
-        converge.
+        """Learn all rows by an exact method, and return True, or False, with nothing learned, without convergence.
 
-        Only Lanczos steps may fail to converge.
-
-        With scale=True a copy of the rows is divided by the standard deviations first. Products of columns are not
-        divided here, but when they are read.
+        Only Lanczos steps may fail to converge. With scale=True a copy of the rows is divided by the standard
+        deviations first. Products of columns are not divided here, but when they are read.
         """
         scales = None
         if self.scale and way != "columns":
@@ -890,7 +876,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     # -- a read-out costs more than a small batch ------------------------------------------------------------------
     def _view(self) -> ComponentsReadOut:
-        """Return the principal components of the rows learned so far. They are cached until the next update."""
+        """Return the principal components of all rows learned so far, cached until the next update."""
         return self._read_once("components", self._components)
 
     def _divisor(self) -> float:
@@ -901,8 +887,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return max(1.0, self.sketch_.total_weight - 1.0)
 
     def _variances(self) -> ComponentsReadOut:
-        """Return the principal components, and warn if their variances are uncertain because a sketch was made in one
-        pass.
+        """Return the principal components, with a warning if one pass of a sketch has left their variances uncertain.
 
         Guaranteed intervals are pessimistic after one pass of a sketch, and more so after several, where the estimates
         are as accurate as the last pass shows. An interval that is wider than its variance means that there were many
@@ -930,8 +915,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self._wanted if isinstance(self._wanted, int) else len(self._view().squares)
 
     def _known_accuracy(self) -> NDArray[np.float64]:
-        """Return how accurate the variances are: relative residuals and estimated relative errors, shape (2,
-        n_components).
+        """Return the accuracy of the variances, shape (2, n_components): relative residuals, estimated relative errors.
 
         They are 0 if nothing was lost, and NaN if they were not measured.
         """
@@ -1195,7 +1179,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return self
 
     def _own(self) -> Arrays:
-        """Return the arrays that a state file holds in addition to the sketch.
+        """Return {name: array} of what a state file stores in addition to the sketch.
 
         They are variances, stored rows, scales and counts.
         """
@@ -1258,7 +1242,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             self._accuracy = checks.not_negative(arrays, "accuracy", (2, arrays["accuracy"].shape[-1]))
 
     def _own_with(self, other: Any) -> Arrays:
-        """Return the arrays that ``_own`` would return for the rows of both estimators."""
+        """Return {name: array} of what a state file stores besides the sketch, for the rows of both estimators."""
         mine, theirs = self._variance, other._variance
         variance = None if mine is None or theirs is None else mine.merged(theirs)
         if self._stream is not None and self._all_rows() is not None and other._all_rows() is not None:
@@ -1268,7 +1252,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return {**self._arrays(variance), **self._filled(self.n_filled_ + other.n_filled_)}
 
     def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
-        """Merge the sketches of both estimators. Return a new sketch, and the arrays saved in addition to it.
+        """Return (new sketch merged from both estimators, arrays saved in addition to it).
 
         ValueError if only one is a sketch of scaled columns.
         """
@@ -1285,7 +1269,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
     def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
         # The two may be of different methods. An exact sum absorbs a sketch.
-        """Merge this estimator's sketch with another into a new sketch.
+        """Return a new sketch that merges this estimator's sketch with another.
 
         An exact sum absorbs a sketch; two sketches get the size of this one.
         """
@@ -1315,8 +1299,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
-    """Return the number of rows for limits on n_components. With weights it is the larger of their sum and the number
-    of positive ones.
+    """Return the number of rows by which n_components is limited.
+    With weights it is the larger of their sum and the number of positive ones.
 
     At least 1 with weights.
     """
@@ -1335,7 +1319,7 @@ def _valid_chunks(source: Source) -> Iterator[Any]:
 
 
 def _wanted(n_components: Any, few: int) -> int | float:
-    """Validate the parameter `n_components`. Return it as an int, or as a float in (0, 1); None becomes `few`."""
+    """Return the parameter `n_components` after validating it: an int, or a float in (0, 1); None becomes `few`."""
     if n_components is None:
         return few
     if isinstance(n_components, bool) or not isinstance(n_components, Real):
@@ -1349,8 +1333,8 @@ def _wanted(n_components: Any, few: int) -> int | float:
 
 
 def _solver_of(sketch: FrequentDirections) -> str:
-    """Return the solver of a sketch, "exact" only if its sum is still exact. After a merge with a lossy sketch it is
-    "gram".
+    """Return the solver of a sketch: "exact" only if its sum is still exact, else "gram".
+    It is no longer exact after a merge with a lossy sketch.
     """
     solver = str(sketch.resolved["solver"])
     return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
