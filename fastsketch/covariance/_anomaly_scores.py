@@ -43,7 +43,7 @@ def has_rows_to_trim(kept_rows: KeptRows, n_varying: int, support_fraction: floa
 
 
 class AnomalyDetector(NamedTuple):
-    """Gaussian that scores rows by their squared Mahalanobis distance, and the threshold of these distances."""
+    """Gaussian whose squared Mahalanobis distances are anomaly scores, with the threshold of these distances."""
 
     units: Standardization
     scorer: Scorer
@@ -59,7 +59,7 @@ class AnomalyDetector(NamedTuple):
         ridge: float,
         support_fraction: float,
     ) -> Self:
-        """Fit the Gaussian and the threshold to the retained rows of a learned covariance.
+        """Fit the Gaussian and the threshold to the retained rows of a learned covariance, and return the detector.
 
         The Gaussian is the MRCD if the sample is large enough and no exact fit, otherwise the covariance of all rows.
 

@@ -59,8 +59,8 @@ class Standardization(NamedTuple):
         return cls(mean, np.where(scale > CONSTANT * np.abs(mean), scale, 0.0), total)
 
     def apply(self, rows: Any) -> tuple[Any, Floats]:
-        """Return standardised rows, and the mean that the caller still has to subtract: 0 for arrays, and nonzero for
-        CSR rows, which stay sparse.
+        """Return standardised rows, and the mean (d,) that the caller must still subtract.
+        The mean is 0 for arrays. CSR rows are only divided, so that they stay sparse.
 
         Arrays are centred, and that mean is 0. CSR rows are only divided, so that they stay sparse.
         """
@@ -87,7 +87,7 @@ class Standardization(NamedTuple):
         return np.where(np.abs(differences) > CONSTANT * np.abs(mean), np.sign(differences), 0.0)
 
     def of_matrix(self, gram: Floats) -> Floats:
-        """Standardise a matrix of products, in place: divide entry (i, j) by the scales of columns i and j. Return it.
+        """Divide entry (i, j) of a matrix of products by the scales of columns i and j, in place, and return it.
 
         Entries of constant columns become 0.
         """
@@ -97,16 +97,15 @@ class Standardization(NamedTuple):
         return gram
 
     def measured(self, rows: Any, measure: Callable[[Any, Floats], Any]) -> Floats:
-        """Standardise rows block by block, and return one number for each row: what `measure(rows, mean)` computes for
-        its block.
-        """
+        """Return one number for each row: what `measure(rows, mean)` computes for blocks of standardised rows."""
         blocks = row_blocks(rows.shape[0])
         return np.concatenate([np.asarray(measure(*self.apply(rows[block]))) for block in blocks])
 
     @property
     def log_volume(self) -> float:
-        """Return the sum of the logarithms of the standard deviations, by which log-densities of standardised rows are
-        corrected. Constant columns are left out.
+        """Return the sum of the logarithms of the standard deviations, without constant columns.
+
+        Log-densities of standardised rows are corrected by it.
         """
         return float(np.log(self.scale[self.scale > 0]).sum())
 
@@ -117,8 +116,7 @@ MOST_SCALE_ROWS = MOST_ROWS
 
 @dataclass(frozen=True)
 class ColumnScales:
-    """Divisors of the columns of rows that a sketch learns, chosen from the first rows of a stream, with the exact
-    variances of the columns.
+    """Divisors of a sketch's columns, chosen from the first rows of a stream, with exact column variances.
 
     The first `n_first` rows of positive weight fix the scales: the power of two nearest to each column's standard
     deviation. Until that many rows have arrived they are kept in `waiting`, and every batch makes the sketch again from
@@ -134,12 +132,12 @@ class ColumnScales:
 
     @classmethod
     def begin(cls, n_first: int, n_features: int) -> Self:
-        """Return scales for a new stream. They will be chosen from its first `n_first` rows."""
+        """Return an object without scales, which will be chosen from the first `n_first` rows of a stream."""
         return cls(n_first, KeptRows(n_first), np.zeros(n_features), FeatureVariance())
 
     @classmethod
     def of_all(cls, n_first: int, chunks: Iterable[tuple[Any, Floats | None]]) -> Self:
-        """Return the standard deviations of the columns as scales, for rows that can be read twice.
+        """Return scales that are the standard deviations of the columns, for rows that can be read twice.
 
         Rows are given as chunks of (rows, weights). A constant column gets the size of its constant.
         """
@@ -165,11 +163,10 @@ class ColumnScales:
     def prepare(
         self, sketch: FrequentDirections, rows: Any, weights: Floats | None
     ) -> "tuple[Self, FrequentDirections, Any, Floats | None]":
-        """Choose the scales for a new batch. Return these, and the sketch and the rows in these scales, from which the
-        caller learns. This object does not change.
+        """Return (scales, sketch, rows, weights) for a new batch: sketch and rows are in these scales.
+        This object does not change.
 
-        The result is (scales, sketch, rows, weights). That sketch, updated with these rows, has learned all rows so
-        far.
+        That sketch, updated with these rows, has learned all rows so far.
 
         While rows wait, and where a batch is large, the sketch is a new object. Otherwise it is `sketch` itself,
         unchanged.
@@ -202,12 +199,12 @@ class ColumnScales:
         return out, sketch, out.divide(rows[blocks[-1]]), None if weights is None else weights[blocks[-1]]
 
     def learn(self, sketch: FrequentDirections, rows: Any, weights: Floats) -> "tuple[FrequentDirections, Self]":
-        """Let a copy of a sketch learn more rows, divided by the scales. Return the new sketch and the new scales."""
+        """Return (new sketch, new scales) after more rows, divided by the scales; a copy of the sketch learns them."""
         scales, sketch, rows, left = self.prepare(sketch.copy(), rows, weights)
         return sketch.update(rows, left), scales
 
     def _with_late_columns(self, rows: Any, weights: Floats | None, before: float) -> Floats:
-        """Return the scales (d,) after columns that were zero in all earlier rows got one from this batch.
+        """Return the scales (d,) with a scale for each column that is nonzero for the first time in this batch.
 
         `before` is the weight of all earlier rows.
         """
@@ -233,8 +230,7 @@ class ColumnScales:
     def merge(
         self, sketch: FrequentDirections, other: "ColumnScales", others: FrequentDirections
     ) -> "tuple[FrequentDirections, ColumnScales]":
-        """Merge two sketches whose columns were divided by different scales. Return a new sketch, and the scales that
-        belong to it.
+        """Return (new sketch, its scales) that merges two sketches whose columns were divided by different scales.
 
         Rows that still wait on one side are learned by the other. Otherwise both sketches are divided further until
         each column has the larger of its two scales, so that no certificate grows.
@@ -291,9 +287,7 @@ class DividedRows(Source):
         self.dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """Read the source in chunks and divide the columns by their scales. Yield pairs (rows, position of the next
-        chunk).
-        """
+        """Yield (rows with columns divided by their scales, position of the next chunk) for each chunk."""
         for rows, position in self._source.chunks(start_row):
             yield self._scales.divide(as_floats(rows)), position
 
@@ -308,8 +302,7 @@ def as_floats(rows: Any) -> Any:
 
 
 def standardised_sketch(sketch: FrequentDirections) -> tuple[FrequentDirections, Floats]:
-    """Return a copy of an exact matrix of products in which all columns are standardised, and the scales of the
-    columns.
+    """Return (copy of an exact matrix of products with standardised columns, scales of the columns).
 
     Constant columns have scale 0.
     """
@@ -344,7 +337,7 @@ def empty_like(sketch: FrequentDirections) -> FrequentDirections:
 
 
 def nearest_power_of_two(values: Floats) -> Floats:
-    """Round positive values to the power of two with the nearest ratio; 0 stays 0."""
+    """Return each positive value rounded to the power of two with the nearest ratio; 0 stays 0."""
     mantissa, exponent = np.frexp(values)
     return np.where(values > 0, np.ldexp(1.0, exponent - (mantissa < np.sqrt(0.5))), 0.0)
 
@@ -379,9 +372,7 @@ def standard_deviations(rows: Any, weights: Floats, *, center: bool) -> Floats:
 
 
 def _factors(scale: Floats, larger: Floats) -> Floats:
-    """Return the factors (d,) by which columns that were divided by `scale` must be multiplied to be divided by
-    `larger` instead.
-    """
+    """Return the factors (d,) that convert columns divided by `scale` to columns divided by `larger`."""
     return np.divide(scale, larger, out=np.ones_like(scale), where=scale > 0)
 
 

@@ -39,7 +39,7 @@ def centred_blocks(rows: Any, mean: Matrix) -> Any:
 
 
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the coordinates of centred rows along orthonormal directions, and the squared length of what is outside.
+    """Return (coordinates of centred rows along orthonormal directions, squared length of the remainder).
     Sparse rows are not made dense.
 
     Return the coordinates V (x - mean), (n, k), and the squared distances of x - mean to the span of V, (n,).
@@ -59,8 +59,7 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
 
 @dataclass(frozen=True)
 class SpikedCovariance:
-    """Covariance matrix of low-rank plus isotropic form: k directions have eigenvalues of their own, all others share
-    one.
+    """Covariance matrix, low-rank plus isotropic: k directions have their own eigenvalues, all others share one.
 
     It is V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0.
 
@@ -73,8 +72,8 @@ class SpikedCovariance:
 
     @classmethod
     def pooled(cls, values: Matrix, vectors: Matrix, *, certain: Matrix, trace: float, rounding: float) -> Self:
-        """Return a spiked covariance made from leading eigenpairs and the trace. Eigenvalues that are too uncertain are
-        pooled with the rest.
+        """Return a spiked covariance made from leading eigenpairs and the trace.
+        Eigenvalues that are too uncertain are pooled with those of the other directions.
 
         The remainder of the trace is shared equally by the directions that have no eigenpair. From the last pair on,
         pairs whose eigenvalue, or whose lower bound `certain`, does not exceed that share are pooled with them. A
@@ -163,7 +162,7 @@ class SpikedCovariance:
 
 
 class DenseCovariance:
-    """Covariance matrix stored as a dense array. It is factored at the first use, and the factor is cached.
+    """Covariance matrix as a dense array, whose Cholesky factor is computed at the first use and cached.
 
     It is float64 (d, d), positive semi-definite, and not copied.
     """
@@ -190,7 +189,7 @@ class DenseCovariance:
         return float(np.einsum("ij,ij->", self._matrix / total, self._matrix / total)) if total > 0 else 0.0
 
     def shrunk(self, share: float, floor: float) -> "DenseCovariance":
-        """Return (1 - share) times the matrix plus `floor` times the identity.
+        """Return (1 - share) times the matrix plus `floor` times the identity, as a new object.
 
         This object itself if both are 0.
         """
@@ -202,7 +201,7 @@ class DenseCovariance:
 
     @cached_property
     def _factor(self) -> "Matrix | SpikedCovariance":
-        """The lower Cholesky factor. If the matrix is singular, instead the eigenpairs whose eigenvalue is not zero."""
+        """The lower Cholesky factor, or the nonzero eigenvalues with eigenvectors if the matrix is singular."""
         from scipy.linalg import LinAlgError, cholesky, eigh
         from scipy.linalg.lapack import dpocon
 
@@ -297,7 +296,7 @@ def effective_rows(weights: Matrix) -> float:
 
 
 def sum_of_squares(weights: Matrix) -> float:
-    """Add up the squares of weights. Raise ValueError if the squares of positive weights underflow."""
+    """Return the sum of squared weights; ValueError if the squares of positive weights underflow."""
     squares = float(weights @ weights)
     if squares < np.finfo(np.float64).tiny and weights.any():
         raise ValueError(
@@ -309,7 +308,7 @@ def sum_of_squares(weights: Matrix) -> float:
 
 # -- covariance of a sketch --------------------------------------------------------------------------------------------
 class ShrunkCovariance(NamedTuple):
-    """Shrunk covariance matrix (1 - share) S + floor I, with the shrinkage intensity `share` and `floor`."""
+    """Shrunk covariance matrix (1 - share) S + floor I, with its shrinkage intensity `share` and its `floor`."""
 
     matrix: SpikedCovariance | DenseCovariance
     share: float
@@ -317,8 +316,7 @@ class ShrunkCovariance(NamedTuple):
 
 
 def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
-    """Return the d x d matrix of products of an exact sketch's columns, and the mean that was subtracted from rows
-    before.
+    """Return (d x d matrix of products of an exact sketch's columns, mean that was subtracted from rows before).
 
     The mean is None if rows are not centred.
     """
@@ -330,7 +328,7 @@ def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
 
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance:
-    """Return the covariance matrix that a sketch represents, before any shrinkage.
+    """Return the covariance matrix of a sketch's rows before shrinkage, as a SpikedCovariance.
 
     `total` is the sum of the row weights.
     """
@@ -360,12 +358,12 @@ def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tupl
 
 
 def sketch_size_of(sketch: FrequentDirections) -> int:
-    """Return the number of rows that a sketch keeps, after defaults are resolved."""
+    """Return the number of rows that a sketch keeps, with the default resolved."""
     return int(sketch.resolved["sketch_size"])
 
 
 def least_trace(sketch: FrequentDirections, trace: float) -> float:
-    """Return the size of the rounding errors in the trace of a covariance. Whatever is smaller counts as zero."""
+    """Return the size of rounding errors in the trace of a covariance; what is smaller counts as zero."""
     return ROUNDING_UNITS * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
 
 

@@ -29,8 +29,7 @@ NO_ROWS = Piece(np.empty((0, 0)), np.empty(0, np.uint64), np.empty(0))
 
 
 class KeptRows:
-    """Uniform random sample of a stream's rows with their weights (bottom-k sampling). Anomaly thresholds are computed
-    from it.
+    """Uniform random sample of a stream's rows with their weights (bottom-k), from which thresholds are computed.
 
     It has the `size` rows of the smallest keys. A key depends only on the row's index in the stream.
     """
@@ -52,8 +51,8 @@ class KeptRows:
     def chosen(
         self, rows: Any, weights: NDArray[np.float64] | None, *, first: int, complete: NDArray[np.bool_] | None = None
     ) -> Piece | None:
-        """Return those rows of a batch that enter the sample, as a Piece, or None if no row does. The sample does not
-        change; ``add`` adds them.
+        """Return the rows of a batch that enter the sample, as a Piece, or None if no row does.
+        The sample does not change; ``add`` adds the rows.
 
         Parameters
         ----------
@@ -72,7 +71,8 @@ class KeptRows:
         return Piece(rows[able], keys[able], np.ones(len(able)) if weights is None else weights[able])
 
     def after(self, rows: Any, weights: NDArray[np.float64] | None, **where: Any) -> Self:
-        """Return a new sample that has been offered the rows of a batch too. This object does not change.
+        """Return a new sample that has also been offered the rows of a batch, or this one if none enters.
+        This object does not change.
 
         The arguments are those of ``chosen``. This object is not changed.
         """

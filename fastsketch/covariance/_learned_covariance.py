@@ -42,7 +42,7 @@ MIN_MEAN_SQUARES = 1e-280
 
 @dataclass(frozen=True, eq=False)
 class LearnedCovariance:
-    """Covariance of the rows that a sketch has learned, before and after shrinkage. Results are computed once.
+    """Covariance of the rows that a sketch has learned, before and after shrinkage; results are cached.
 
     The attributes must not change. After more rows a new object is made.
     """
@@ -69,7 +69,7 @@ class LearnedCovariance:
     # -- the matrix ------------------------------------------------------------------------------------------------
     @cached_property
     def standardised(self) -> tuple[Standardization, SpikedCovariance | DenseCovariance]:
-        """Means and deviations of the columns, and the covariance of the standardised columns before shrinkage."""
+        """Pair (means and deviations of columns, covariance of standardised columns before shrinkage)."""
         sketch, total = self.sketch, self.total
         if sketch.resolved["solver"] == "exact":
             gram, mean = exact_products(sketch)
@@ -82,7 +82,7 @@ class LearnedCovariance:
 
     @property
     def units(self) -> Standardization:
-        """Means and standard deviations of the columns."""
+        """Means and standard deviations of the columns, as a Standardization."""
         return self.standardised[0]
 
     @cached_property

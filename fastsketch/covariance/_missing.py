@@ -35,7 +35,7 @@ def complete_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def missing_patterns(rows: Any) -> list[Pattern]:
-    """Group the rows that contain NaN by which columns are missing. Return one entry for each pattern.
+    """Return (missing columns, row indices) for each combination of missing columns among rows with NaN.
 
     The result is a list of (missing columns, row indices).
     """
@@ -58,8 +58,8 @@ def without_missing(
     *,
     names: Any = None,
 ) -> tuple[Any, NDArray[np.float64] | None, int]:
-    """Remove missing values from a batch: fill them with column means, or drop their rows. Return rows, weights and the
-    number of entries filled or rows dropped.
+    """Return a batch without missing values, its weights, and the number of entries filled or rows dropped.
+    Missing values are filled with column means, or their rows are dropped.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def squared(rows: Any) -> Any:
 
 
 def squared_lengths(rows: Any) -> Floats:
-    """Compute the squared Euclidean norm of each CSR row."""
+    """Return the squared Euclidean norm of each CSR row."""
     return squared(rows) @ np.ones(rows.shape[1])
 
 
@@ -52,7 +52,7 @@ def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
 
 
 def _blocks(rows: NDArray[Any], weights: Floats | None) -> Iterator[tuple[NDArray[Any], Floats | None]]:
-    """Yield dense rows in blocks that the compiled kernels can read, with their weights."""
+    """Yield (block of dense rows, its weights), in blocks that the compiled kernels can read."""
     dtype = natural_dtype(rows.dtype)
     for start in range(0, len(rows), ROWS_IN_CACHE):
         part = slice(start, start + ROWS_IN_CACHE)
@@ -85,7 +85,7 @@ class FeatureVariance:
         return float(self._square.sum()) if self.weight else 0.0
 
     def after(self, rows: Any, weights: Floats | None = None) -> Self:
-        """Return a new running variance that includes one more batch, dense or CSR.
+        """Return a new running variance after one more batch, dense or CSR; this object does not change.
 
         It must not change: a batch may still be refused, and the sums of an estimator that joblib has mapped from a
         file are read-only.

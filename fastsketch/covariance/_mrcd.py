@@ -46,8 +46,7 @@ FOLDS = 10
 
 
 class Moments(NamedTuple):
-    """Mean, standard deviations and correlation matrix of weighted rows, from which single rows can be removed
-    (downdate).
+    """Mean, standard deviations and correlations of weighted rows, from which rows can be removed (downdate).
 
     Rows are in standard units.
     """
@@ -81,14 +80,12 @@ class Moments(NamedTuple):
         return cls(total, np.zeros(d), np.ones(d), correlation)
 
     def fitted(self, n: int, share: float, ridge: float) -> "Fit":
-        """Return a Gaussian fitted to all n rows of the sample, without trimming, as a Fit. `share` is the shrinkage
-        intensity.
-        """
+        """Return a Gaussian fitted to all n rows of the sample, without trimming, as a Fit."""
         return Fit(Scorer(self.shrunk(share, ridge)), self, np.ones(n, bool), share)
 
     def shrunk(self, share: float, ridge: float) -> DenseCovariance:
-        """Return the correlation matrix shrunk towards the identity by the intensity `share`, with `ridge` added. It is
-        always invertible.
+        """Return the correlation matrix shrunk towards the identity by the intensity `share`, plus `ridge`.
+        It is always invertible.
 
         It is (1 - share) R + (share + ridge) I, with a small additional ridge.
 
@@ -120,7 +117,7 @@ class Moments(NamedTuple):
 
 
 def _as_correlation(covariance: Floats, rounding: Floats | float, spread: Floats | float) -> tuple[Floats, Floats]:
-    """Return the standard deviations and the correlation matrix of a covariance matrix, which is overwritten.
+    """Return (standard deviations, correlation matrix) of a covariance matrix, which is overwritten.
 
     `covariance` is overwritten.
 
@@ -144,9 +141,7 @@ class Scorer(NamedTuple):
     factor: float = 1.0  # consistency factor, by which the covariance is multiplied
 
     def scaled(self, rows: Any, origin: Floats) -> tuple[Any, Floats]:
-        """Return rows divided by the standard deviations of this Gaussian, and the mean that must then be
-        subtracted.
-        """
+        """Return (rows divided by the standard deviations of this Gaussian, mean that must then be subtracted)."""
         if self.mean is None or self.scale is None:
             return rows, origin
         if is_sparse(rows):
@@ -163,12 +158,9 @@ class Scorer(NamedTuple):
         return self.matrix.distances(*self.scaled(rows, origin)) / self.factor
 
     def marginal_distances(self, rows: Any, origin: Floats, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Return squared Mahalanobis distances over the observed columns only, given those over all columns with any
-        values in the missing ones.
+        """Return squared Mahalanobis distances of rows over their observed columns only.
 
-        The rows and `origin` are those that ``scaled`` returns. Let P be the precision matrix, y = P (x - mean), and M
-        the missing columns. By the Schur complement of P_MM, the distance over the observed columns is that over all
-        columns minus y_M' P_MM^-1 y_M. The result does not depend on the values in the missing columns.
+        `distances` are those over all columns with any values in the missing ones.
         """
         columns = self.matrix.inverse_columns(missing)
         y = rows @ columns - origin @ columns
@@ -177,9 +169,7 @@ class Scorer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Result of fitting a Gaussian to the nearest rows of a sample, with the moments from which cross-validation
-    removes rows.
-    """
+    """A Gaussian fitted to the nearest rows of a sample, with the moments from which folds are removed."""
 
     scorer: Scorer
     moments: Moments  # of the selected rows
@@ -197,8 +187,8 @@ def fit_mrcd(
     *,
     center: bool,
 ) -> Fit | None:
-    """Fit a robust Gaussian (MRCD) to a sample of rows, by concentration steps that select the nearest rows. Return it,
-    or None if these rows are an exact fit.
+    """Fit a robust Gaussian (MRCD) to a sample of rows by concentration steps, and return it as a Fit.
+    Return None if the nearest rows, which the steps select, are an exact fit.
 
     An exact fit is a column that varies in the sample but not among the nearest rows, such as the indicator of a rare
     category. The determinant of the covariance of these rows is then 0 whatever their other columns are, so it cannot
@@ -239,8 +229,7 @@ def fit_mrcd(
 
 
 def consistency_factor(share: float, d: int) -> float:
-    """Return the factor by which the covariance of the nearest rows must be multiplied to be that of all normal rows
-    (Croux and Haesbroeck 1999).
+    """Return the factor that makes the covariance of the nearest rows that of all normal rows.
 
     The covariance of the nearest `share` of d-variate normal rows, times this factor, is that of all rows.
     """
@@ -251,7 +240,7 @@ def consistency_factor(share: float, d: int) -> float:
 
 # -- cross-validated distances -----------------------------------------------------------------------------------------
 def cross_validated(rows: Any, origin: Floats, weights: Floats, fit: Fit, ridge: float, *, center: bool) -> Floats:
-    """Return the squared Mahalanobis distance of each row of a sample by a Gaussian from which its fold was removed.
+    """Return the squared Mahalanobis distance of each row of a sample by a Gaussian without its fold.
 
     Rows i, i + FOLDS, ... are fold i, since a sample is in random order. A downdate removes each fold from the fitted
     moments. The selection of the other rows, the intensity of shrinkage and the consistency factor are not recomputed.
@@ -315,9 +304,7 @@ def leave_one_out(
 
 
 class Threshold(NamedTuple):
-    """Data from which anomaly thresholds follow: a sample of rows, with their distances by the fit, and their
-    cross-validated distances.
-    """
+    """Data from which anomaly thresholds follow: a sample of rows, their distances, and cross-validated distances."""
 
     rows: Any  # (m, d) array or CSR of the sample, as ``Scorer.scaled`` returns it
     origin: Floats  # (d,) mean to subtract from these rows
@@ -325,8 +312,7 @@ class Threshold(NamedTuple):
     held_out: Floats  # (m,) cross-validated distances
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
-        """Return the anomaly threshold: the distance that a given fraction of new rows exceeds, and a 95% interval of
-        that fraction.
+        """Return (distance that a given fraction of new rows exceeds, 95% interval of that fraction).
 
         The distance is a conformal quantile of `held_out`. UserWarning if the sample is too small for the share.
         """
@@ -343,8 +329,7 @@ class Threshold(NamedTuple):
         return level, np.asarray(beta.ppf([0.025, 0.975], beyond, m + 1 - beyond))
 
     def comparable(self, scorer: Scorer, distances: Floats, missing: NDArray[np.intp]) -> Floats:
-        """Make distances of rows with missing columns comparable: return distances over all columns that have the same
-        tail probability.
+        """Return distances over all columns with the same tail probability as distances of rows with missing columns.
 
         The tail probability is the rank among the distances of the sample with the same columns masked: conformal
         prediction with missing data augmentation (Zaffran, Dieuleveut, Josse, Romano, ICML 2023, exact form). A
