@@ -236,8 +236,7 @@ class RowProducts:
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
     def exact_sketch(self, setting: EngineSetting) -> ExactSketch:
-        """Compute a sketch of the rows whose leading l - 1 singular values and directions are exact, as after a single
-        shrink. The Gram matrix is overwritten.
+        """Return a sketch of the rows whose leading l - 1 singular values are exact; the Gram matrix is overwritten.
 
         The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
         """
