@@ -48,7 +48,9 @@ _TO_ROUNDING: dict[str, Any] = {"max_power_iterations": 10_000, "power_tolerance
 
 
 def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a model, given and prescribed. Raise TypeError if they contradict each other."""
+    """Return the keyword arguments `printed` of a paper's algorithm, with further ones `given` by the caller.
+    TypeError if a given argument contradicts a printed one.
+    """
     for name in given:
         if name in printed and given[name] != printed[name]:
             raise TypeError(f"{algorithm} has {name}={printed[name]!r}, got {given[name]!r}: another model is not it")
@@ -56,8 +58,8 @@ def _settings(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) ->
 
 
 def _sketch(algorithm: str, printed: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments with which a sketch is the printed algorithm: `printed`, and those that the caller
-    has `given`. Raise TypeError if a given one contradicts the algorithm.
+    """Return the keyword arguments of a sketch that runs a printed algorithm, with further ones given by the caller.
+    TypeError if a given argument contradicts the algorithm.
     """
     solver = given.get("solver", "svd")
     if solver not in ("svd", "gram"):

@@ -143,7 +143,7 @@ class BottomK:
 
 
 def stacked(parts: list[Any]) -> Any:
-    """Concatenate matrices of rows. The result is CSR if all are sparse, else a dense array."""
+    """Return matrices of rows stacked vertically: CSR if all are sparse, else a dense array."""
     if len(parts) == 1:
         return parts[0]
     if all(is_sparse(rows) for rows in parts):
@@ -169,7 +169,7 @@ def _regrouped(pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def _concatenate_pieces(group: list[Piece]) -> Piece:
-    """Concatenate a list of pieces to one piece, with the rows in the same order."""
+    """Return one Piece with the rows of several pieces in the same order."""
     if len(group) == 1:
         return group[0]
     weights = [piece.weight for piece in group if piece.weight is not None]

@@ -187,7 +187,7 @@ class Model(Parametrized, abstract=True):
         return self._feature_names
 
     def _update(self, rows: Any, sample_weight: Any) -> Any:
-        """Learn a batch of rows in memory, either all of them or none. Subclasses define this.
+        """Learn a batch of rows in memory, all of them or none, and return self; subclasses define this.
 
         For models whose ``update`` calls ``_take_rows``.
         """

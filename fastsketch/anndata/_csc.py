@@ -26,7 +26,7 @@ class _ZarrColumns(ZarrSource):
 
 
 def convert(path: Path, key: str | None) -> Source:
-    """Convert the CSC matrix called `key` in an HDF5 or Zarr file to CSR rows in temporary files.
+    """Convert the CSC matrix `key` of an HDF5 or Zarr file to CSR in temporary files, and return a source of it.
 
     The files take as many bytes as the matrix, have no name, and are freed with the source. The attribute `stored` of
     the source is the file that was converted.

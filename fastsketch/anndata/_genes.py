@@ -28,7 +28,7 @@ N_TOP_GENES, TINY_MEAN = 2000, 1e-12
 
 
 class Settings(NamedTuple):
-    """How genes are selected by their dispersion."""
+    """Settings of a gene selection by dispersion: flavor, number of bins, number of genes, and bounds."""
 
     flavor: str
     n_bins: int
@@ -36,7 +36,7 @@ class Settings(NamedTuple):
     bounds: tuple[float, float, float, float]  # smallest and largest mean, smallest and largest dispersion
 
     def hold(self, means: Floats, dispersions: Floats) -> NDArray[np.bool_]:
-        """Return which genes lie between the bounds; missing dispersions count as 0."""
+        """Return a mask of the genes whose mean and dispersion lie between the bounds; missing dispersions are 0."""
         low, high, low_dispersion, high_dispersion = self.bounds
         score = np.nan_to_num(dispersions)
         return (means > low) & (means < high) & (score > low_dispersion) & (score < high_dispersion)
@@ -156,7 +156,7 @@ def _batches(x: Any, source: Source, batch_key: str) -> NDArray[np.intp]:
 
 
 def _parts(source: Source, batches: NDArray[np.intp] | None) -> Iterator[tuple[int, Any, Any]]:
-    """Yield (batch, its rows, their values) for each chunk of rows and each batch in it.
+    """Yield (batch number, its rows, their values) for each chunk of rows and each batch of cells in it.
 
     The values are the stored entries of CSR rows. ValueError for an invalid entry.
     """
@@ -182,7 +182,8 @@ def _ties(score: Floats, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
 def _by_dispersion(
     source: Source, batches: Any, settings: Settings, base: float | None, names: NDArray[Any], check_values: bool
 ) -> tuple[pd.DataFrame, NDArray[np.intp]]:
-    """Select genes by their dispersion, variance / mean, relative to genes of similar mean.
+    """Select genes by dispersion relative to genes of similar mean; return (table, positions of tied genes).
+    Dispersion is variance / mean.
 
     `base` is that of the logarithms, None for e. Return the table and the positions of tied genes.
     """
@@ -225,7 +226,9 @@ def _by_dispersion(
 
 
 def _normalised(moments: FeatureVariance, expressed: NDArray[np.bool_], settings: Settings) -> Floats:
-    """Return means, dispersions, their normalised values and the selection of g expressed genes of a batch, (4, g)."""
+    """Return four rows (4, g) for the g expressed genes of a batch: means, dispersions, scores, selection.
+    The scores are normalised dispersions.
+    """
     if not expressed.any():
         return np.zeros((4, 0))
     mean, variance = moments.mean()[expressed], _rows.sample_variance(moments)[expressed]
@@ -258,7 +261,8 @@ def _normalised(moments: FeatureVariance, expressed: NDArray[np.bool_], settings
 def _by_regression(
     source: Source, batches: Any, n_top: int, span: float, check_values: bool
 ) -> tuple[pd.DataFrame, NDArray[np.intp]]:
-    """Select genes by their variance relative to a regression of log variances on log means.
+    """Select genes by variance relative to a regression on the mean; return (table, positions of tied genes).
+    The regression is of log variances on log means.
 
     Stuart et al., Comprehensive Integration of Single-Cell Data, Cell 177 (2019).
     """

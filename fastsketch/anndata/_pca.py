@@ -48,7 +48,7 @@ DEFAULT: Any = _Default()
 
 
 class Selection(NamedTuple):
-    """The rows to be decomposed, and what is written about them."""
+    """The rows to be decomposed, the genes that a mask keeps, and parameters to be stored with the result."""
 
     source: Source  # with all columns
     keep: NDArray[np.intp] | None  # positions of the columns of the source that the mask keeps
@@ -58,7 +58,7 @@ class Selection(NamedTuple):
 
 
 class _Observed(Derived):
-    """A source that notes whether its first chunk looks like raw counts."""
+    """Source that reads another one and records whether its first chunk looks like raw counts."""
 
     are_counts = False
 
@@ -196,7 +196,7 @@ def pca(
 
 
 def _select(x: Any, *, layer: str | None, obsm: str | None, mask_var: Any, convert: bool) -> "Selection":
-    """Open the rows, and apply the mask."""
+    """Open the rows of AnnData, apply the mask of genes, and return both as a Selection."""
     if isinstance(x, Source) and (layer is not None or obsm is not None):
         raise ValueError("layer and obsm are for AnnData and paths: open_rows takes the layer of a source")
     if obsm is not None and mask_var is not DEFAULT and mask_var is not None:
@@ -223,7 +223,7 @@ def _select(x: Any, *, layer: str | None, obsm: str | None, mask_var: Any, conve
 
 
 def _find(rows: "Selection", n_comps: int | None, *, zero_center: bool, dtype: np.dtype[Any]) -> Components:
-    """Compute components and scores."""
+    """Compute the principal components of the selected rows and the rows' scores, and return them as Components."""
     source = rows.source
     if not zero_center and isinstance(source, CellRows):
         source = source.with_offset()
@@ -271,7 +271,7 @@ def _in_memory(source: Source) -> Any:
 
 
 def _uncentred(source: Source, k: int, dtype: np.dtype[Any]) -> Components:
-    """Compute a truncated singular value decomposition. The variances are those of the scores, as in scikit-learn."""
+    """Return a truncated singular value decomposition as Components, with the variances of the scores."""
     model = SketchedPCA(k)
     like, model._wanted = model._template(source.n_rows, source.n_features, source.dtype), k
     sketch = FrequentDirections(like.sketch_size, method=like.method, solver=like.solver, dtype=like.dtype)

@@ -30,7 +30,7 @@ LARGEST = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True)
 class Operations:
-    """The operations on rows, in the order in which they are applied."""
+    """Operations on rows of cells, in the order in which they are applied: normalise, log1p, select, scale, clip."""
 
     target: float | None = None  # total of each cell after normalisation
     log1p: bool = False
@@ -40,17 +40,17 @@ class Operations:
     max_value: float | None = None
 
     def described(self) -> dict[str, Any]:
-        """Return the operations as JSON values, with digests of the arrays."""
+        """Return the operations as a dict of JSON values, in which arrays are replaced by digests."""
         return {k: of_rows(v) if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def standardised(self, values: Any, mean: Floats, deviation: Floats) -> Any:
-        """Standardise values of genes with the given mean and deviation, and clip them at +-max_value."""
+        """Return values of genes less `mean`, divided by `deviation`, and clipped at +-max_value."""
         out = (values - mean) / deviation
         return out if self.max_value is None else np.clip(out, -self.max_value, self.max_value, out=out)
 
 
 class CellRows(Derived):
-    """Rows of cells to which operations are applied while they are read.
+    """Source of rows of cells, to which operations such as normalisation are applied while they are read.
 
     Sparse rows stay sparse. A standardised sparse row is the constant row `offset`, the standardised row of zeros, plus
     a sparse row, and only the latter is read. The offset changes no covariance; `dense` adds it.
@@ -75,7 +75,7 @@ class CellRows(Derived):
         return CellRows(source, self.operations, dense=self._dense)
 
     def with_offset(self) -> "CellRows":
-        """Return the same rows, dense where they are a constant row plus a sparse one."""
+        """Return a source of the same rows that is dense if each row is a constant row plus a sparse one."""
         return self if self.offset is None else CellRows(self._of, self.operations, dense=True)
 
     def identity(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class CellRows(Derived):
         return {**self._of.identity(), "operations": self.operations.described()}
 
     def made(self, rows: Any, first: int) -> Any:
-        """Apply the operations to a chunk of rows; `first` is the number of its first row."""
+        """Return a chunk of rows after the operations; `first` is the number of its first row."""
         do, dtype = self.operations, self.dtype
         if do.target is not None or do.log1p:
             check_counts(rows, self, first)
@@ -284,7 +284,7 @@ def with_values(rows: Any, values: Any) -> Any:
 
 
 def totals_of(rows: Any) -> Floats:
-    """Sum each row, in float64, so that sums of integers cannot overflow."""
+    """Return the sum of each row in float64, in which sums of integers cannot overflow."""
     return np.asarray(rows.sum(axis=1, dtype=np.float64)).ravel()
 
 
@@ -310,7 +310,7 @@ def sample_variance(moments: FeatureVariance) -> Floats:
 
 
 def rounding_of(moments: FeatureVariance) -> Floats:
-    """Bound the rounding error of the variances.
+    """Return a bound on the rounding error of the genes' variances.
 
     That of a sum of n squares is at most n eps times the sum (Higham, Accuracy and Stability of Numerical Algorithms,
     2002, eq. 4.4).

@@ -238,7 +238,7 @@ class Output:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """Replace infinity and NaN, which JSON lacks, by None in a value, list or dict."""
+    """Return a value, list or dict in which infinity and NaN, which JSON lacks, are replaced by None."""
     if isinstance(value, dict):
         return {key: replace_non_finite(item) for key, item in cast(dict[str, Any], value).items()}
     if isinstance(value, list):

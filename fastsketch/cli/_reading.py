@@ -60,7 +60,7 @@ def common_reading_notes(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def open_inputs(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
-    """Open all inputs of a subcommand as one source, one file after another.
+    """Open all inputs of a subcommand, and return one source that reads one file after another.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def open_inputs(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Sou
 
 
 def open_columns(paths: Sequence[str], options: dict[str, Any], names: list[str] | None) -> Source:
-    """Open files as one source, and select the columns with the given names, in this order.
+    """Open files as one source, and return a source of the columns with the given names, in this order.
 
     `options` are those of ``open_rows``. Rows that lack one of the columns are opened unchanged.
     """

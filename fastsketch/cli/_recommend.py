@@ -139,7 +139,7 @@ class Recommend(Verb):
             raise ValueError(f"-o saves a model learned from events: {self.source} holds one already")
 
     def _load(self) -> SketchedEASE:
-        """Load the item model from its file.
+        """Return the item model that is loaded from the file of the command line.
 
         Raise SourceError if its items have no ids, or if two ids have the same text.
         """
@@ -181,7 +181,7 @@ class Recommend(Verb):
     def _read_file(
         self, path: str, reading: dict[str, Any], meaning: EventMeaning, known_items: Sequence[str] = ()
     ) -> Triples:
-        """Read the events of a file. Raise SourceError for negative values without --relevant.
+        """Return the events of a file as Triples; SourceError for negative values without --relevant.
 
         `known_items` are the items of a model: a first line that contains one is not taken for a header.
         """
@@ -258,7 +258,7 @@ def _is_state(path: str) -> bool:
 
 
 def _read_events(path: str, reading: dict[str, Any], known_items: Sequence[str]) -> Triples:
-    """Read a table of events from a file.
+    """Return the users, items and values of a file of events, as Triples.
 
     If it is ambiguous whether the first line is a header, it is not one if it contains a known item.
     """
@@ -275,7 +275,7 @@ def _read_events(path: str, reading: dict[str, Any], known_items: Sequence[str])
 
 
 def _event_meaning(notes: dict[str, Any], path: str) -> EventMeaning:
-    """Read the EventMeaning from the notes of a model. Without such a note values are used unchanged.
+    """Return the EventMeaning in the notes of a model, or one that uses values unchanged if there is no such note.
 
     Raise StateError if the note is invalid.
     """
@@ -288,7 +288,7 @@ def _event_meaning(notes: dict[str, Any], path: str) -> EventMeaning:
 
 
 def _sort_ids(events: Triples) -> Triples:
-    """Sort users and items by id and renumber the events, so that the order of lines has no influence."""
+    """Return events with users and items numbered in the order of their ids, independent of the order of lines."""
     ordered = copy(events)
     ordered.user_ids, ordered.item_ids = (IdMap(sorted(ids, key=str)) for ids in (events.user_ids, events.item_ids))
     ordered.users = ordered.user_ids.places(events.user_ids).astype(np.int32)[events.users]

@@ -1,4 +1,4 @@
-"""Anomaly scores: the squared Mahalanobis distance of the minimum regularised covariance determinant (MRCD).
+"""MRCD, the minimum regularised covariance determinant, whose squared Mahalanobis distance is an anomaly score.
 
 Concentration steps fit a mean and a covariance to the nearest rows of a random sample: each step computes the distances
 of all rows of the sample, selects the nearest ones and refits. The correlation matrix is shrunk, so that the variances

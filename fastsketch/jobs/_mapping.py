@@ -178,7 +178,7 @@ def write_results(
     *,
     already_locked: bool = False,
 ) -> MapResult:
-    """Apply a function to every row of a source in parallel, and write the results to `output`.
+    """Apply a function to every row of a source in parallel, write the results to `output`, and return a MapResult.
 
     This is ``map_rows`` for any output format, which `sink` defines. `already_locked` says that the caller has locked
     the output.
@@ -251,7 +251,7 @@ def map_part(
     part: Source,
     writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
 ) -> tuple[int, Spec | None]:
-    """Apply a function to all rows of one part, and write the results to the file of the part.
+    """Apply a function to all rows of one part and write a file of results; return (number of rows, Spec or None).
 
     Return (number of rows, Spec of the results); the Spec is None if the part has no rows. `writer` opens the file of
     the part, as ``Writer`` does once its path is bound.

@@ -69,7 +69,7 @@ class Sink(ABC):
             discard(path)
 
     def count_rows(self, job_folder: Path, number: int, spec: Spec, method: Method) -> int | None:
-        """Count the rows in the file of a finished part.
+        """Return the number of rows in the file of a finished part, or None if the file is not valid.
 
         Return None if the file cannot be read, or if its names, dtypes or shapes differ from `spec`.
         """
@@ -81,7 +81,7 @@ class Sink(ABC):
 
     @abstractmethod
     def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Count the rows in the open file of a part.
+        """Return the number of rows in the open file of a part, or None if the file is not valid.
 
         Return None if its names, dtypes or shapes differ from `spec`.
         """
@@ -159,7 +159,7 @@ class Npy(Sink):
     writer = staticmethod(npy_part)
 
     def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Count the rows of an .npy file. Return None if its header does not match `spec` and its size."""
+        """Return the number of rows of an .npy file, or None if its header does not match `spec` and its size."""
         header = read_header(file)
         n_rows = header.shape[0] if header.shape else 0
         file.seek(0)
@@ -213,7 +213,7 @@ class Csv(Sink):
         self._header_names = header_names
 
     def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Count the lines of a csv file. Return None if their numbers of cells differ from `spec`."""
+        """Return the number of lines of a csv file, or None if their numbers of cells differ from `spec`."""
         width = sum(shape[0] if shape else 1 for shape in spec.shapes)
         widths = [len(line) for line in csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))]
         return len(widths) if set(widths) == {width} else None
@@ -284,7 +284,7 @@ class Parquet(Sink):
         import_pyarrow()
 
     def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Count the rows of a Parquet file. Return None if it is damaged or its schema differs from `spec`."""
+        """Return the number of rows of a Parquet file, or None if it is damaged or its schema differs from `spec`."""
         pa, pq = import_pyarrow()
         try:
             parquet_file = pq.ParquetFile(file)

@@ -90,9 +90,10 @@ def learn_part(template: Any, start: PartStart | None, part: Source, number: int
 
 
 def learn_rows(model: Any, source: Source, start_row: int = 0, *, step: int = 0) -> Generator[tuple[int, int]]:
-    """Let a model learn the rows of a source from `start_row` on, block by block. The model is changed.
+    """Let a model learn the rows of a source, and yield (number of rows, position in the source) after each block.
+    Learning begins at row `start_row`; the model is changed.
 
-    Yield (number of rows, position in the source) after each block. A block is a chunk, or at most `step` rows of one.
+    A block is a chunk, or at most `step` rows of one.
     Errors of the model name the file and the row.
     """
     row, chunks = (
@@ -166,5 +167,5 @@ def merge_nodes(nodes: Sequence[JobNode]) -> JobNode:
 
 
 def as_node(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
-    """Wrap a model that has learned the parts from `first` to `last` in a JobNode, as bytes if `as_bytes`."""
+    """Return a JobNode of a model that has learned the parts from `first` to `last`, as bytes if `as_bytes`."""
     return JobNode(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

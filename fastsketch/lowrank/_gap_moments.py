@@ -332,7 +332,7 @@ class GapMoments(MergeableModel):
         return model
 
     def _n_missing(self) -> int:
-        """Count the missing entries of all rows learned. The count is valid before the first E step only."""
+        """Return the number of missing entries of all rows learned, which is valid before the first E step only."""
         return int(round(self._n * self._require_sums().counts.shape[0] - self._require_sums().counts.diagonal().sum()))
 
     @reads
@@ -573,7 +573,8 @@ def shrink_correlations(correlation: Floats, shrinkage: float) -> Floats:
 
 
 def nearest_correlation(matrix: Floats) -> Floats:
-    """Project a symmetric matrix with a unit diagonal to a positive semidefinite correlation matrix.
+    """Return the positive semidefinite correlation matrix that is a projection of a symmetric matrix.
+    The argument has a unit diagonal.
 
     Negative eigenvalues become 0, and the result is scaled to a diagonal of ones.
 

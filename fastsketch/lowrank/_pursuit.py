@@ -198,9 +198,9 @@ class Pursuit:
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
-        """Add one rank and refine all coefficients, for a smooth loss: one step of GLRL Algorithm 2.
+        """Add one rank and refine all coefficients (GLRL Algorithm 2), and return True.
 
-        Return True, or False, with nothing added, if the gradient is zero.
+        Return False, with nothing added, if the gradient is zero. For smooth losses.
         """
         triplet = self._leading_triplet([])
         if triplet is None:
@@ -272,10 +272,9 @@ class Pursuit:
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def add_nonsmooth(self, step: int, max_ranks: int) -> bool:
-        """Add ranks along a low-rank approximation of the subgradient, for a nonsmooth loss (GLRL Algorithm 3).
+        """Add ranks along a low-rank approximation of the subgradient (GLRL Algorithm 3), and return True.
 
-        `step` is the number t of the step, from 1, and at most `max_ranks` ranks are added. Returns False if the
-        subgradient is zero.
+        Return False, with nothing added, if the subgradient is zero. For nonsmooth losses.
         """
         triplets = [
             self._undo_scaling(triplet)

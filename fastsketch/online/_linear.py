@@ -277,8 +277,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _learn_table(
         self, rows: Any, targets: Any, sample_weight: ArrayLike | None, mean_weight: float | None = None
     ) -> Self:
-        """Learn rows that may be a table: check its column names against the earlier ones, then learn the rows as
-        ``update`` does.
+        """Learn rows that may be a table with column names, as ``update`` does, and return self.
+        Names are checked against earlier ones.
 
         Sample weights are divided by `mean_weight`, or if that is None, by their running mean.
         """
@@ -402,7 +402,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         weights_with_classes: Floats,
         mean_weight: float | None,
     ) -> Self:
-        """Learn the rows with positive weights; rows of weight 0 are ignored and get the score NaN.
+        """Learn the rows with positive weights, and return self; rows of weight 0 are ignored and have the score NaN.
 
         `weights_with_classes` are the weights including class weights, `metric_weights` the sample weights of the user.
         """

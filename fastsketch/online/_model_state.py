@@ -277,13 +277,10 @@ class ModelState(Generic[S]):
         return all(state.accepts_initial_weights() for state in self.states.all())
 
     def _learn_first_target(self, first: Examples) -> Floats:
-        """Learn the model's first row for real targets. The intercept starts at its target, and the row counts as
-        predicted 0.
+        """Learn the model's first row for real targets, with its target as the intercept; return the score 0, (1,).
 
-        Returns that score 0, shape (1,).
-
-        Without this, the first step would have the size of the target (say a year), and its gradient in H would make
-        all later steps small.
+        The row counts as predicted 0. Without this, the first step would have the size of the target (say a year), and
+        its gradient in H would make all later steps small.
         """
         y, weight = first.y[0], first.weights[0]
         batch, targets = cast(RowBatch, self.inputs.prepared(first.batch)), first.y[None, :]
@@ -313,9 +310,9 @@ class ModelState(Generic[S]):
         stop: int,
         is_new: bool = False,
     ) -> Floats:
-        """Learn rows [first, stop) with the present learners, in blocks that fit a CPU cache.
+        """Learn rows [first, stop) and return each row's score before it was learned, shape (k, stop - first).
 
-        Returns each row's score before it was learned, shape (k, stop - first).
+        The present learners are used, and rows are taken in blocks that fit a CPU cache.
         """
         scores: list[Floats] = []
         for start, end in split_into_parts(examples.batch, first, stop):
@@ -353,9 +350,9 @@ class ModelState(Generic[S]):
             state.rescale(change)
 
     def _learn_prepared(self, examples: Examples, *, is_new: bool) -> Floats:
-        """Train the learners on scaled rows, in place, then update calibration and metrics with their scores.
+        """Train the learners on scaled rows, and return each row's score before it was learned, shape (k, n).
 
-        Returns each row's score before it was learned, shape (k, n).
+        Then calibration and metrics are updated with these scores. All is in place.
         """
         states, y = self.states, examples.y
         targets = y[None, :] if self.labels is None else states.targets(y)

@@ -270,26 +270,28 @@ class ColumnSlots:
         return max(len(self), min(self.most, MAX_INITIAL_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
-        """Return sparse rows whose column indices are replaced by slots, for learning. Columns that occur for the first
-        time get new slots.
+        """Return sparse rows for learning, with column indices replaced by slots.
 
-        Slots from n_slots on, which a rejected batch has left, are free.
+        A slot is the number of a column in the order of first occurrence. Columns that occur for the first time get new
+        slots.
         """
         self.map.forget(n_slots)
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
     def slots_of_known_columns(self, rows: Csr, n_slots: int) -> Csr:
-        """Return sparse rows whose column indices are replaced by slots, for prediction. Columns without a slot get the
-        number n_slots.
+        """Return sparse rows for prediction, with column indices replaced by slots, or n_slots for unknown columns.
+
+        A slot is the number of a column in the order of first occurrence.
         """
         return rows._replace(indices=self.map.find(rows.indices, n_slots))
 
     def array(self, n_slots: int) -> Counts:
-        """Return the columns that have the first n_slots slots, as an array in the order of the slots."""
+        """Return the first n_slots columns in the order in which they first occurred, as an array of column numbers."""
         return self.map.array()[:n_slots]
 
     def by_column(self, coef: Floats) -> Floats:
-        """Return coefficients in the order of columns, given those in the order of slots. The intercept is left out.
+        """Return coefficients in the order of columns, without the intercept.
+        The given ones are in the order in which columns first occurred.
 
         coef has shape (..., n_slots), the result (..., d).
         """
@@ -395,8 +397,8 @@ class Inputs(Arrays):
         return self.moments is None or n_slots <= self.moments.shape[-1]
 
     def make_slots(self, n_used: int, n_slots: int) -> None:
-        """Ensure that the arrays of moments are long enough for n_slots columns. If not, they are replaced by longer
-        ones, with the first n_used entries copied.
+        """Ensure that the arrays of moments are long enough for n_slots columns.
+        If not, they are replaced by longer ones, with the first n_used entries copied.
         """
         if self.moments is not None and not self.has_slots(n_slots):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
@@ -483,10 +485,10 @@ class Inputs(Arrays):
         return require_all_scaled(batch, self._scale(batch, moments, joins=False)[0])
 
     def _scale(self, batch: RowBatch, moments: Floats, *, joins: bool, has_joined: bool = False) -> tuple[int, bool]:
-        """Scale a batch by the running moments of the features, in place. With `joins` each row updates the moments
-        before it is scaled.
+        """Scale rows by the running moments of the features, in place.
+        Return (number of rows scaled, whether a fixed scale must change).
 
-        Returns (number of rows scaled, whether a fixed scale must change).
+        With `joins` each row updates the moments before it is scaled.
         """
         totals, steady = cast(Floats, self.moment_totals), self.steady
         if not isinstance(batch, Csr):

@@ -24,7 +24,7 @@ LARGEST_ENTRY = {4: 1e30, 8: 1e140}
 
 
 def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
-    """Validate a matrix of users' events and convert it to CSR (users, items) with positive entries only.
+    """Return a matrix of users' events as CSR (users, items) with positive entries only, after checking it.
 
     Zeros are dropped. Negative, infinite or out-of-range entries raise ValueError, which names the row and column.
     """
@@ -248,7 +248,7 @@ def table_to_csr(table: Triples, item_columns: NDArray[np.int64], n_items: int, 
 
 
 def convert_exclusions(exclude: Any, user_ids: IdMap | None, model_ids: IdMap | None, shape: tuple[int, int]) -> Any:
-    """Convert the items to exclude for each user, given as a matrix or a table, to CSR of the given shape.
+    """Return the items to exclude for each user, given as a matrix or a table, as CSR of the given shape.
 
     Return None for None. Users of a table are looked up in `user_ids`, its items in `model_ids`.
     """
@@ -270,7 +270,7 @@ def convert_exclusions(exclude: Any, user_ids: IdMap | None, model_ids: IdMap | 
 
 
 def ids_to_columns(values: Any, model_ids: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
-    """Convert items that the user gives, as ids or as column indices, to column indices (k,).
+    """Return the column indices (k,) of items that the user gives as ids or as column indices.
 
     Raise IndexError, or KeyError for ids, if an item is unknown.
     """

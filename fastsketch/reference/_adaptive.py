@@ -28,6 +28,7 @@ from fastsketch.reference._rounds import (
 
 def adaptive_frequent_directions(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
     """Run ADA-FD, an adaptive subgradient method with a Frequent Directions sketch of the gradients.
+    Return the last weights and the loss of each round.
 
     The step is divided by H = delta I + (S'S)^(1/2), where the sketch S has tau rows. Every round takes one SVD.
 
@@ -89,6 +90,7 @@ def adaptive_fast_frequent_directions(
     d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]
 ) -> Play:
     """Run ADA-FFD, an adaptive subgradient method with a buffered Frequent Directions sketch.
+    Return the last weights and the loss of each round.
 
     H = delta I + (S'S)^(1/2) with S'S = V M V', V orthonormal: an SVD a round of a small matrix only.
 
@@ -149,6 +151,7 @@ def adaptive_fast_frequent_directions(
 
 def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
     """Run FD-SON, an online Newton method with a Frequent Directions sketch of the gradients.
+    Return the last weights and the loss of each round.
 
     H = delta I + sum g g' / sqrt(t).
 
@@ -209,6 +212,7 @@ def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **sett
 
 def adaptive_full(d: int, rounds: int, **settings: Unpack[RoundSettings]) -> Play:
     """Run ADA-FULL, the adaptive subgradient method with the full matrix of the gradients (AdaGrad).
+    Return the last weights and the loss of each round.
 
     H = delta I + (sum g g')^(1/2), which the sketches approximate: d x d numbers, and an eigendecomposition a round.
 
@@ -278,6 +282,7 @@ def adaptive_diagonal(
     decay: float = 1.0,
 ) -> Play:
     """Run ADA-DIAG, the adaptive subgradient method with a separate rate for every coordinate (AdaGrad).
+    Return the last weights and the loss of each round.
 
     H = delta I + diag(sum g^2)^(1/2).
 

@@ -19,7 +19,7 @@ class Normals(Protocol):
 
 
 def solve(a: Array, v: Array) -> Array:
-    """Solve a x = v for a positive definite matrix a, in the precision of a.
+    """Return the solution x of a x = v for a positive definite matrix a, in the precision of a.
 
     Gaussian elimination replaces LAPACK for long double.
     """

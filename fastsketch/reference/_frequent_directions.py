@@ -54,6 +54,7 @@ def shrink_rows(a: Array, m: int, *, limit: int, alpha0: float = 0.0, spared: in
 
 def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     """Sketch a matrix by Frequent Directions, with a shrink after every row.
+    Return the sketch B and its error bound Delta.
 
     Parameters
     ----------
@@ -91,6 +92,7 @@ def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
 
 def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
     """Sketch a matrix by Robust Frequent Directions, with a shrink after every row.
+    Return the sketch B, the regularisation alpha and the bound Delta.
 
     Parameters
     ----------
@@ -132,6 +134,7 @@ def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tupl
 
 def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     """Sketch a matrix by Fast Frequent Directions, with a shrink whenever the doubled buffer is full.
+    Return the sketch B and its error bound Delta.
 
     Parameters
     ----------
@@ -170,6 +173,7 @@ def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
 
 def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
     """Sketch a matrix by Fast Robust Frequent Directions, with a shrink whenever the doubled buffer is full.
+    Return the sketch B, the regularisation alpha and the bound Delta.
 
     Parameters
     ----------
@@ -213,6 +217,7 @@ def robust_frequent_directions_blocks(
     blocks: Iterable[Array], m: int, *, alpha0: float = 0.0
 ) -> tuple[Array, float, float]:
     """Sketch blocks of rows by Robust Frequent Directions, with a shrink after every block but the first.
+    Return the sketch B, the regularisation alpha and the bound Delta.
 
     The sketch starts as the first block, without a shrink.
 
@@ -262,6 +267,7 @@ def robust_frequent_directions_blocks(
 
 def greedy_low_rank(a: Array, m: int) -> tuple[Array, float]:
     """Sketch a matrix by repeated truncated SVDs (iterative SVD), which have no error guarantee.
+    Return the sketch B and the sum of the squares that were cut off.
 
     Parameters
     ----------

@@ -191,6 +191,7 @@ def _centred(blocks: Iterable[Array], take: Callable[[Array], None]) -> tuple[Ar
 
 def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> CentredSketch:
     """Sketch blocks of rows by FROSH, centred by the mean of all rows.
+    Return the sketch B, the mean and the number of rows.
 
     Parameters
     ----------
@@ -279,6 +280,7 @@ def top_directions(b: Array, r: int) -> Array:
 
 def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketch:
     """Sketch blocks of rows by online sketching hashing (OSH), centred by the mean of all rows.
+    Return the sketch B, the mean and the number of rows.
 
     It is FROSH's Algorithm 1 with plain Frequent Directions instead of sampled chunks.
 
@@ -330,7 +332,8 @@ def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketc
 
 
 def distributed_frosh(parts: Sequence[CentredSketch], size: int) -> CentredSketch:
-    """Merge the FROSH sketches of several parts of the data into one, by Frequent Directions.
+    """Merge the FROSH sketches of several parts of the data by Frequent Directions.
+    Return the sketch B of all rows, their mean and their number.
 
     Parameters
     ----------

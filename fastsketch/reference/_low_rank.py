@@ -32,6 +32,7 @@ def _put_together(theta: _Array, pairs: Sequence[_Pair], shape: tuple[int, ...])
 
 def rank_one_matrix_pursuit(o: _Array, seen: _Mask, *, rank: int, economic: bool = False) -> tuple[_Array, _Array]:
     """Complete a matrix by rank-one matrix pursuit (R1MP), or by its economic variant.
+    Return the completed matrix and the squared residuals after each step.
 
     Parameters
     ----------

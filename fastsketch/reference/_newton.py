@@ -21,6 +21,7 @@ def online_newton(
     **options: Unpack[RoundOptions],
 ) -> Learned:
     """Learn a linear model by sketched online Newton steps, with a shrink in every round.
+    Return the last weights, and the loss and the score of each example.
 
     The next example's score is kept within [-1, 1].
 
@@ -87,6 +88,7 @@ def fast_online_newton(
     **options: Unpack[RoundOptions],
 ) -> Learned:
     """Learn a linear model by sketched online Newton steps, with a shrink whenever the doubled buffer is full.
+    Return the last weights, and the loss and the score of each example.
 
     Parameters
     ----------
@@ -150,6 +152,7 @@ def fast_online_newton(
 
 def full_online_newton(xs: Array, ys: Array, *, alpha0: float, **options: Unpack[RoundOptions]) -> Learned:
     """Learn a linear model by online Newton steps with the exact d x d matrix (FULL-ON).
+    Return the last weights, and the loss and the score of each example.
 
     Sketched methods approximate this one.
 
@@ -204,6 +207,7 @@ def random_projection_newton(
     xs: Array, ys: Array, *, sketch_size: int, alpha0: float, rng: Normals, **options: Unpack[RoundOptions]
 ) -> Learned:
     """Learn a linear model by online Newton steps with a random projection of the gradients (RP-SON).
+    Return the last weights, and the loss and the score of each example.
 
     The sketch is B = R'A, where the rows of A are all gradients and R is Gaussian.
 
@@ -261,6 +265,7 @@ def oja_newton(
     xs: Array, ys: Array, *, sketch_size: int, alpha0: float, rng: Normals, **options: Unpack[RoundOptions]
 ) -> Learned:
     """Learn a linear model by online Newton steps with eigenvectors that Oja's rule estimates (Oja-SON).
+    Return the last weights, and the loss and the score of each example.
 
     The sketch has m orthonormal directions and their eigenvalues. The step size in round t is 1 / t.
 

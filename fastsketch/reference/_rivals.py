@@ -21,6 +21,7 @@ def adaptive_low_rank(
     rng: Normals,
 ) -> tuple[Array, Array]:
     """Run ADA-LR, an adaptive subgradient method with a random projection of the gradients' matrix.
+    Return the last weights and the loss of each round.
 
     In every round G = sum g g' is projected onto tau random directions, whose QR and SVD give H. Mirror descent.
 
@@ -92,6 +93,7 @@ def radagrad(
     rng: Normals,
 ) -> tuple[Array, Array]:
     """Run RADAGRAD, an adaptive subgradient method with one fixed random projection of the gradients.
+    Return the last weights and the loss of each round.
 
     Outside the tau directions that it finds it takes plain subgradient steps. Mirror descent.
 
@@ -163,6 +165,7 @@ def online_gradient_descent(
     penalty_strength: float = 0.0,
 ) -> tuple[Array, Array]:
     """Run online gradient descent (OGD), with step size learning_rate / sqrt(t) in round t.
+    Return the last weights and the loss of each round.
 
     Parameters
     ----------
@@ -228,6 +231,7 @@ def adam(
     penalty_strength: float = 0.0,
 ) -> tuple[Array, Array]:
     """Run Adam, with momentum and a separate rate for each coordinate.
+    Return the last weights and the loss of each round.
 
     Parameters
     ----------

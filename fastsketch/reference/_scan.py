@@ -113,7 +113,7 @@ def least_scores(
     allow: NDArray[np.bool_] | None = None,
     ids: NDArray[np.int64] | None = None,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Find the k smallest scores of every query and their positions, with ties won by the lowest id.
+    """Return the k smallest scores of every query and their positions; of equal scores, the lowest id comes first.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 
 def second_pass(a: Array, b: Array, *, delta: float) -> tuple[Array, Array, Array, Array]:
-    """Estimate eigenvalues of A'A, with bounds, by a second pass over rows that have been sketched.
+    """Estimate eigenvalues of A'A, with bounds, by a second pass over rows A of which B is a sketch.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class Tracked:
 
 
 def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:
-    """Return a sketch's mass estimates (seen, leaked) in other directions, the rows of `v`.
+    """Return a sketch's estimates of observed and removed mass, (seen, leaked), along other directions `v`.
 
     See the attributes of ``Tracked``.
     """

@@ -16,6 +16,7 @@ def growing_frequent_directions(
     a: Array, m: int, *, tolerance: float, share: float, factor: float, counts: float = 0.5, of_largest: bool = False
 ) -> tuple[Array, float, int]:
     """Sketch rows by Fast Frequent Directions, with a sketch size that grows to meet an error tolerance.
+    Return the sketch B, its error bound Delta and the last sketch size.
 
     At any moment counts Delta <= tolerance ||A||_F^2 (or sigma_1^2). A shrink is not made where Delta would go beyond
     `share` of what the rows so far allow; m then becomes the smallest that keeps it within, and at least `factor` m. No
@@ -90,6 +91,7 @@ def growing_frequent_directions(
 
 def parameterized_frequent_directions(a: Array, m: int, *, beta: float) -> tuple[Array, float]:
     """Sketch rows by parameterized Frequent Directions (PFD), which shrinks only the weakest directions.
+    Return the sketch B and its error bound Delta.
 
     It shrinks the last floor(beta m) of m rows.
 
@@ -134,6 +136,7 @@ def parameterized_frequent_directions(a: Array, m: int, *, beta: float) -> tuple
 
 def compensative_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     """Sketch rows by Frequent Directions, and add the total of all shrinks to every squared singular value.
+    Return the sketch B and its error bound Delta.
 
     Parameters
     ----------

@@ -177,7 +177,7 @@ class Scorer(NamedTuple):
         return errors * rows.clipped_weights()
 
     def relative_target_weights(self) -> Matrix:
-        """Return the weights (c,) of the targets for errors that are divided by the targets' variances.
+        """Return the weight (c,) of each target in errors that are already divided by the target's variance.
 
         They are 1 / (number of targets that vary), and 0 for constant targets.
         """

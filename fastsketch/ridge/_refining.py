@@ -272,5 +272,7 @@ class MomentCheckingProduct(StoredForm):
 
 
 def divide_or_zero(numerator: Matrix, denominator: Matrix) -> Matrix:
-    """Divide elementwise, with the result 0 where `denominator` is not positive because a column has converged."""
+    """Return numerator / denominator elementwise, with 0 where `denominator` is not positive.
+    The denominator of a column that has converged is 0.
+    """
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

@@ -192,7 +192,7 @@ def _signs(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> NDArray[
 
 
 def _below(raw: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """Convert random 64-bit integers to uniform random integers in [0, n), for n below 2**31.
+    """Return random 64-bit integers converted to uniform random integers in [0, n), for n below 2**31.
 
     From the upper 32 bits, with a bias of n / 2**32.
     """
@@ -538,7 +538,7 @@ def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap
 
 
 def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
-    """Return a Compressor made from a Compressor, a name or a dict of parameters; or the name of a kind.
+    """Return a valid Compressor for a Compressor or a dict of parameters, and the name for the name of a kind.
     TypeError or ValueError for anything else.
 
     TypeError for anything else.

@@ -90,7 +90,7 @@ class StoredForm:
     def multiply(
         self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0, out: Matrix | None = None
     ) -> Product:
-        """Compute A'A Q for a block of rows A, converted to the sketch's dtype, centred and scaled. Return the Product.
+        """Return the Product A'A Q for a block of rows A, converted to the sketch's dtype, centred and scaled.
 
         Rows are (n, d), array or CSR, and Q is (d, r).
 
@@ -159,7 +159,7 @@ class RowsAgain:
         return out
 
     def _adding(self, out: Product, rows: Any, weights: Matrix | None, q: Matrix) -> Product:
-        """Add the product A'A Q of further rows A to `out`, whose array is changed in place. Return the sum."""
+        """Return the Product A'A Q of further rows A added to `out`, whose array is changed in place."""
         for block, part, first in blocks_of(rows, weights, q.shape[1]):
             out = out.adding(self._view.multiply(block, part, q, offset=first, out=out.product))
         return out

@@ -202,8 +202,8 @@ class LinearEstimator(ModelEstimator):
     def _fit(
         self, model: LinearModel, X: Any, targets: Any, weights: Floats | None, class_factors: Floats | None = None
     ) -> Self:
-        """Let a new model learn rows of positive weight, in as many passes as the parameter ``epochs`` gives, and store
-        it.
+        """Let a new model learn rows of positive weight, store it in this estimator, and return self.
+        The parameter ``epochs`` gives the number of passes.
 
         Weights times class_factors (n,), the class weights given by the user, are divided by their mean.
         """

@@ -1157,8 +1157,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         return whole.engine.n_rows > 0
 
     def _fit_scaled(self, source: Source, sketch: FrequentDirections) -> Self:
-        """Fit the components to a source with standardised columns: one pass computes the scales, the next one
-        sketches.
+        """Fit the components to a source with standardised columns, in two passes, and return self.
+        One pass computes the scales, the next one sketches.
 
         A source that can be read only once is learned as by ``partial_fit``.
         """

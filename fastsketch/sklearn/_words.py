@@ -23,7 +23,7 @@ def holds_times(X: Any) -> bool:
 
 
 def columns_of_words(X: Any) -> str:
-    """Describe the columns that cannot be converted to numbers.
+    """Return a description, for a message, of the columns that cannot be converted to numbers.
 
     The result is an empty string if there are none.
     """

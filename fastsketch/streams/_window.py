@@ -59,8 +59,8 @@ def microseconds_in(text: str, name: str) -> int:
 
 
 def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
-    """Convert the times of rows to microseconds since 1970, int64 (n,). ValueError or TypeError names the first row
-    with an invalid time.
+    """Return the times of rows in microseconds since 1970, int64 (n,).
+    ValueError or TypeError names the first row with an invalid time.
 
     Times are datetime64, seconds since 1970, ISO 8601 text or datetimes. Those without a time zone are taken as UTC.
     """
@@ -424,8 +424,8 @@ class Window(Model):
             raise
 
     def _as_targets(self, targets: Any, k: int) -> Any:
-        """Convert the targets of k rows to an array. Raise ValueError if it has another number of rows, or another
-        shape than earlier targets.
+        """Return the targets of k rows as an array.
+        ValueError if their number of rows, or their shape, does not fit.
         """
         values = as_array(targets, "targets")
         values = values.reshape(1) if values.ndim == 0 and k == 1 and not is_sparse(targets) else values

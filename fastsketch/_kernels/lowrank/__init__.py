@@ -1,1 +1,1 @@
-"""Loops over the observed entries of a matrix, for low-rank models."""
+"""Kernels of low-rank models: loops over the observed entries of a matrix."""

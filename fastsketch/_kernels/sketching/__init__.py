@@ -1,1 +1,1 @@
-"""Rows through a buffer or a random map."""
+"""Kernels of sketches: buffers of rows that are shrunk, exact products, and random maps of blocks of rows."""

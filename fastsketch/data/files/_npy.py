@@ -1,4 +1,4 @@
-"""Read the header of an .npy array."""
+"""Read and check the header of an .npy array: shape, order of entries, and dtype."""
 
 import io
 import math

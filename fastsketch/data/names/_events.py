@@ -99,7 +99,7 @@ def extract_events(table: Table, columns: ColumnNames | None = None) -> EventCol
 
 
 def _choose_columns(table: Table) -> list[int]:
-    """Choose the columns of users, items and values by their names and cells, and log the choice."""
+    """Return the positions of users, items and values, chosen by column names and cells; the choice is logged."""
     width = table.width
     times = [_describe_times(table, column) if width > 2 else None for column in range(width)]
     kinds = [[kind_of(row[column], table.dialect) for _, row in table.first] for column in range(width)]

@@ -61,7 +61,7 @@ def object_array(values: list[Any]) -> NDArray[Any]:
 
 
 def _convert_integral_floats(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Convert floats that are integers to int64; pandas stores integers with missing entries so.
+    """Return floats that are integers as int64; pandas stores integers in this way if entries are missing.
 
     Raise ValueError for NaN and TypeError for a fraction.
     """

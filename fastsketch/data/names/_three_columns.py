@@ -60,7 +60,7 @@ def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 # -- Python's own ------------------------------------------------------------------------------------------------------
 def events_of_mapping(table: Mapping[Any, Any]) -> EventColumns:
-    """Extract users, items and values from a dict {user: [items]} or {user: {item: value}}.
+    """Return the users, items and values of a dict {user: [items]} or {user: {item: value}}, as EventColumns.
 
     Users without items are kept.
     """
@@ -85,7 +85,7 @@ def events_of_mapping(table: Mapping[Any, Any]) -> EventColumns:
 
 
 def events_of_tuples(table: Sequence[Any]) -> EventColumns:
-    """Extract users, items and values from a list of tuples (user, item) or (user, item, value)."""
+    """Return the users, items and values of a list of tuples (user, item[, value]), as EventColumns."""
     widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
     if len(widths) > 1 or not widths <= {2, 3}:
         raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")

@@ -191,7 +191,7 @@ def to_csr_matrix(
 
 
 def select_lines(table: Triples, keep: NDArray[np.bool_], users: NDArray[np.bool_] | None = None) -> Triples:
-    """Select the lines of a table where the mask `keep` (n,) is True. Ids without lines are dropped.
+    """Return the lines of a table where the mask `keep` (n,) is True; ids without lines are left out.
 
     The ids are in the order of first appearance in the remaining lines. With the mask `users` (users,), the users are
     those of the mask, with or without lines. The table itself does not change.

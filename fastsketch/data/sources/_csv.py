@@ -282,7 +282,7 @@ class Csv:
         return self._from_cells(pl, piece, line, numbers, texts)
 
     def _with_partitions(self, pl: Any, piece: bytes, line: int, numbers: Sequence[int], texts: Sequence[int]) -> Any:
-        """Parse columns of which some are those of the folders; these have the same cell in each row."""
+        """Return a data frame of columns, of which some are named by folders and have the same cell in each row."""
         width = self._text_width
         in_text = [[k for k in columns if k < width] for columns in (numbers, texts)]
         frame = self.frame(piece, line, *in_text) if any(in_text) else self.frame(piece, line, [], [0])
@@ -320,7 +320,8 @@ class Csv:
         return frames[0] if len(frames) == 1 else frames[0].hstack(frames[1])
 
     def _columns(self, pl: Any, piece: bytes, columns: Sequence[int], kind: Any) -> Any:
-        """Parse columns of one type with polars. Raise _Refused if polars may have misread them.
+        """Return columns of one type, parsed with polars, as a data frame.
+        _Refused is raised if polars may have misread them.
 
         The last column of the file is always parsed, because its nulls reveal short rows.
         """
@@ -374,7 +375,7 @@ class Csv:
             raise _Refused
 
     def _as_numbers(self, pl: Any, frame: Any) -> Any:
-        """Convert columns of strings to numbers, using the dialect's decimal point and thousands separator."""
+        """Return a data frame with columns of strings converted to numbers, written as the dialect describes."""
         text = pl.all().str.strip_chars(" \t\r")
         missing = text.str.to_lowercase().is_in([*MISSING, *self.dialect.na_values])
         if self.dialect.thousands:

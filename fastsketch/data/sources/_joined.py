@@ -28,8 +28,8 @@ def concatenate(sources: Sequence[Source]) -> Source:
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
-    """Make the widths of svmlight sources equal, by setting them to the largest one, in place. SourceError if other
-    sources differ in width.
+    """Set the widths of svmlight sources to the largest one, in place, and return all sources.
+    SourceError if other sources differ in width.
     """
     first = next((source for source in sources if not isinstance(source, SvmlightSource)), sources[0])
     for other in sources:

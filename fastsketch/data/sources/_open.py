@@ -212,7 +212,7 @@ def _of_files(files: list[Path], name: Path, options: Options) -> Source:
 
 
 def _joined(sources: list[Source], options: Options) -> Source:
-    """Concatenate sources after selecting the requested columns where necessary.
+    """Return one source of all given ones, after selecting the requested columns where necessary.
 
     If some sources have selected their columns themselves, the others select theirs first. Columns with the same names
     in another order are reordered as in the first source.

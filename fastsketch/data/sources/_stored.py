@@ -331,7 +331,8 @@ def _listed(names: list[str]) -> str:
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
-    """Choose the row at which a part of a stored matrix ends, if it begins at row `place`: near a storage chunk's end.
+    """Return the row at which a part of a stored matrix that begins at row `place` should end.
+    It is near the end of a storage chunk.
 
     The part has about `step` rows and a multiple of `multiple` rows; to ensure that, it may end a few rows before the
     end of the chunk.

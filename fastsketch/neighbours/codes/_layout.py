@@ -73,7 +73,7 @@ class Layout:
         return kind.decode(data) if kind.n_bytes else None
 
     def pack(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
-        """Pack nibbles, offsets and scales into codes.
+        """Return codes (n, width), packed from nibbles (4-bit indices), offsets and scales.
 
         Nibbles are (n, n_tables), each below 16; offsets and scales are (n,), and codes (n, width).
         """

@@ -392,7 +392,7 @@ def _dense(values: Any) -> NDArray[np.float64]:
 
 
 def _normalised(queries: Any) -> Any:
-    """Scale queries to unit length; zero vectors stay zero."""
+    """Return queries scaled to unit length; zero vectors stay zero."""
     dense = _dense(queries)
     top = np.abs(dense).max(axis=1, keepdims=True)
     dense = dense / np.where(top > 0, top, 1.0)

@@ -44,7 +44,7 @@ def as_mask(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
 
 
 def as_k(k: int, n: int, allow: Mask | None) -> int:
-    """Validate the number of neighbours k. Raise ValueError unless it is from 1 to the number of allowed codes."""
+    """Return the number of neighbours k after checking it: from 1 to the number of allowed codes."""
     k = as_integer(k, "k", 1)
     n_allowed = n if allow is None else int(np.count_nonzero(allow))
     if k > n_allowed:

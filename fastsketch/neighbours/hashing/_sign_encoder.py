@@ -153,7 +153,7 @@ class SignEncoder(Encoder):
 
 
 def _row_sums(values: Array) -> Array:
-    """Sum each row. The order of the additions depends only on the length of a row."""
+    """Return the sum of each row, added in an order that depends only on the length of a row."""
     return np.ascontiguousarray(values).sum(axis=1)
 
 

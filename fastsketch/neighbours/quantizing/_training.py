@@ -36,8 +36,8 @@ MAX_LENGTH_DEVIATION: Final = float(np.finfo(np.float16).eps)
 
 
 def train_encoder(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
-    """Train a quantizer's encoder for codes of n_bytes bytes: allocate bits to directions, and fit levels and offsets
-    to a sample of rows.
+    """Return a quantizer's encoder for codes of n_bytes bytes, trained on a sample of rows.
+    Bits are allocated to directions, and levels and offsets are fitted.
 
     The offset takes 0, 1 or 2 of the bytes, whichever has the best recall.
 

@@ -66,7 +66,7 @@ def _largest_magnitude(matrix: NDArray[Any]) -> float:
 
 
 def _fix_signs(vt: Array) -> Array:
-    """Flip the signs of vectors so that the component of largest magnitude is positive.
+    """Return vectors (rows) with signs flipped so that the component of largest magnitude is positive.
 
     The result then does not depend on the solver.
     """

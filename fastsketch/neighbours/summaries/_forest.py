@@ -84,7 +84,7 @@ def node_from_state(entry: dict[str, Any], arrays: dict[str, NDArray[Any]], numb
 
 
 def merge_nodes(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
-    """Merge two nodes into one that summarises the rows of both.
+    """Return one node that summarises the rows of two nodes.
 
     It has the start and level of the left one.
 
@@ -171,9 +171,7 @@ class Forest:
         return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
 
     def renumber_after(self, other: "Forest") -> None:
-        """Seal every part, and renumber the blocks, in place, so that they follow those of another forest. The two can
-        then be merged.
-        """
+        """Seal every part, and renumber the blocks, in place, to follow those of another forest, for a merge."""
         self.seal()
         top = max(node.level for node in self.nodes)  # the start of a node is a multiple of its size
         step = ((other.nodes[-1].stop - self.nodes[0].start >> top) + 1) << top

@@ -316,7 +316,7 @@ def split_shown_hidden(csr: Any, users: Indices, shown: float, seed: int) -> Spl
 
 # -- events ------------------------------------------------------------------------------------------------------------
 def _as_event_array(X: Any) -> Any:
-    """Validate that X is sparse, and convert it to a CSR array with sorted rows and without duplicates."""
+    """Return X, which must be sparse, as a CSR array with sorted rows and without duplicates."""
     if not is_sparse(X):
         raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
     return _as_array(as_csr(X, "X"))
@@ -391,7 +391,7 @@ def _smallest_keys(keys: NDArray[np.uint64], number: int) -> Indices:
 
 
 def _count_from_share(share: float, n: int, unit: str, *, name: str = "share") -> int:
-    """Convert a share of n to a count from 1 to n - 1. Raise ValueError if n is less than 2.
+    """Return a share of n as a count from 1 to n - 1; ValueError if n is less than 2.
 
     `unit` says in the message what is counted.
     """

@@ -1,4 +1,4 @@
-"""Locality-sensitive hashing by random hyperplanes."""
+"""Locality-sensitive hashing (LSH), the signs of projections on random hyperplanes."""
 
 from typing import Any, NamedTuple, Self
 

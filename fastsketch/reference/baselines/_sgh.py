@@ -1,4 +1,4 @@
-"""Scalable graph hashing (SGH)."""
+"""Scalable graph hashing (SGH), a hash method that is learned from all rows at once."""
 
 import math
 from typing import Any, NamedTuple, Self

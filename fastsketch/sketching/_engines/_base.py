@@ -487,11 +487,11 @@ class SketchEngine(ABC, Generic[State, Piece]):
         second._rescale_to(first.exponent, first.state.top)
 
     def add_sums(self, other: "AnyBuffer") -> NDArray[Any] | None:
-        """Merge the sums, counts and mean of another engine into this one, in place. The rows of the other engine are
-        left to the caller.
+        """Add the sums, counts and mean of another engine to this one's, in place, and return a correction row or None.
 
-        The other engine must be reduced and have the same scale. Returns the row (1, d) by which the sketch must be
-        extended because the two means differ, or None if nothing is centred or the other engine is empty.
+        The rows of the other engine are left to the caller. The other engine must be reduced and have the same scale.
+        The row (1, d) must be added to the sketch because the two means differ. It is None if nothing is centred or the
+        other engine is empty.
         """
         mine, theirs = self.state, other.state
         correction = None

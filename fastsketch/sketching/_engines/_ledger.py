@@ -37,9 +37,10 @@ class SketchSummary(NamedTuple):
     n_features: int  # d: vt may be without columns that are zero
 
     def in_basis(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the estimates `seen` and `leaked` (r, r) in another orthonormal basis, the rows of vt (r, d).
+        """Return this sketch's estimates of recorded and removed squares in another orthonormal basis, both (r, r).
 
-        Outside of this sketch's directions, squares are assumed to be spread evenly.
+        They are `seen` and `leaked` in the basis of the rows of vt (r, d). Outside of this sketch's directions, squares
+        are assumed to be spread evenly.
         """
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T

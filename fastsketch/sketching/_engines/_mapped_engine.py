@@ -129,11 +129,9 @@ class MappedEngine:
     def _move_mean(
         self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
     ) -> NDArray[Any] | None:
-        """Merge the weighted mean of further rows into the stored mean, in place.
+        """Add further rows to the stored mean, in place, and return the row that corrects the sketch for it, or None.
 
-        Returns the row by which the sketch must be extended because the two means differ, or None.
-
-        FROSH Algorithm 1, step 7.
+        The row must be added to the sketch because the two means differ. FROSH Algorithm 1, step 7.
         """
         before = self._settled_weight
         self._settled_weight += weight
@@ -175,12 +173,10 @@ class MappedEngine:
         self._settled_weight *= factor
 
     def add_sums(self, other: "MappedEngine") -> NDArray[Any] | None:
-        """Merge the mean, weight and number of rows of another engine into this one, in place. The sketches are left to
-        the caller.
+        """Add the mean, weight and number of rows of another engine to this one's, in place, for a merge.
+        Return the row by which the sketch must be extended because the two means differ, or None.
 
-        Returns the row by which the sketch must be extended because the two means differ, or None.
-
-        The other engine is settled.
+        The sketches are left to the caller. The other engine is settled.
         """
         correction = self._move_mean(other._settled_mean, other._settled_low, other._settled_weight)
         self._settled_rows += other._settled_rows

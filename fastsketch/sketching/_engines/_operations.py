@@ -27,8 +27,7 @@ MOST_BYTES = 1e9
 
 
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
-    """Create an empty sketch engine for a stream that starts with these rows. Settings and rows decide its class:
-    mapped, sparse or dense.
+    """Return an empty sketch engine for a stream that starts with these rows: mapped, sparse or dense.
 
     The choice depends on the first row only, so that it does not depend on how rows are split into batches. ValueError
     for sparse rows with solver "svd", whose buffer is dense, if it would take more than MOST_BYTES.

@@ -88,7 +88,7 @@ class Tolerance:
 
 @one_blas_thread
 def squares_of(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Compute the squared singular values of a matrix in double precision, in descending order."""
+    """Return the squared singular values of a matrix in double precision, in descending order."""
     wide = rows.astype(np.float64)
     gram = wide @ wide.T if len(wide) <= wide.shape[1] else wide.T @ wide
     if not gram.size:
