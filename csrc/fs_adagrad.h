@@ -1,4 +1,4 @@
-/* The step of a learner with a diagonal H, on one dense row. */
+/* The update of a learner with a diagonal matrix H by one dense row. */
 #ifndef FS_ADAGRAD_H
 #define FS_ADAGRAD_H
 #include "fs_common.h"

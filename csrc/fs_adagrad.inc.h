@@ -1,5 +1,6 @@
-/* Body of fs_adagrad.c, included once per level. Vectors by hand: a compiler leaves square roots alone, for which C has
- * an error number. Every operation is rounded by itself, as it is in the columns behind the last vector. */
+/* Body of fs_adagrad.c, included once per level. It is vectorised by hand: a compiler does not vectorise square roots,
+ * for which C has an error number. Every operation is rounded separately, as it is in the columns after the last full
+ * vector. */
 #ifndef FS_DOORS
 
 #if FS_WIDTH == 512

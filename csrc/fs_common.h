@@ -1,8 +1,8 @@
 /* Shared by every kernel in this directory: symbol names, restrict, hints to compilers.
  *
- * Contract of all kernels: sizes and pointers come in, nothing is allocated that is returned, nothing is
- * printed, no globals but the level (fs_level.h), no BLAS.  A status is 0 for success, -k for a fault in the k-th
- * argument, +k otherwise.
+ * Contract of all kernels: they receive sizes and pointers. They return no memory that they have allocated, print
+ * nothing, have no globals but the level (fs_level.h), and call no BLAS. A status is 0 for success, -k for a fault in
+ * the k-th argument, +k otherwise.
  */
 #ifndef FS_COMMON_H
 #define FS_COMMON_H
@@ -24,7 +24,7 @@
 #define FS_TYPED(loop, pointer) \
     _Generic((pointer), float *: loop##_s, const float *: loop##_s, double *: loop##_d, const double *: loop##_d)
 
-/* For a loop body that every level is to have in its own instructions. */
+/* For a loop body that is compiled for every level in the instructions of that level. */
 #if defined(__GNUC__) || defined(__clang__)
 #define FS_INLINE static inline __attribute__((always_inline))
 #else
@@ -33,7 +33,7 @@
 
 /* Before a loop whose iterations read and write the same element only, or arrays that do not overlap. */
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* a hint that clang has no use for */
+#pragma clang diagnostic ignored "-Wpass-failed" /* a hint for which clang has no use */
 #define FS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
 #define FS_INDEPENDENT _Pragma("GCC ivdep")
@@ -41,7 +41,7 @@
 #define FS_INDEPENDENT
 #endif
 
-/* Before a loop whose few iterations are to become as many statements, so that its arrays become registers. */
+/* Before a loop of few iterations that is to be unrolled, so that its arrays become registers. */
 #if defined(__clang__)
 #define FS_UNROLL _Pragma("unroll")
 #elif defined(__GNUC__)

@@ -1,11 +1,11 @@
-/* Body of fs_csr.c, included once per level and INDEX (int32_t, int64_t); UNSIGNED is as wide, LIMIT what no index can
- * reach. */
+/* Body of fs_csr.c, included once per level and INDEX (int32_t, int64_t). UNSIGNED is an unsigned type of the same
+ * width, LIMIT a number that no index can reach. */
 #ifndef FS_DOORS
 
 FS_LOOP int NAME(check_csr)(ptrdiff_t n, int64_t width, ptrdiff_t stored, const INDEX *indptr, const INDEX *indices,
                             ptrdiff_t *where)
 {
-    /* as an unsigned number a negative index is too large: one comparison tells both */
+    /* as an unsigned number a negative index is too large: one comparison detects both */
     const UNSIGNED limit = (UNSIGNED)(width < 0 ? 0 : width < LIMIT ? width : LIMIT);
     UNSIGNED backward = 0;
     ptrdiff_t falls = 0, last = 0;
@@ -24,8 +24,8 @@ FS_LOOP int NAME(check_csr)(ptrdiff_t n, int64_t width, ptrdiff_t stored, const 
     const ptrdiff_t used = (ptrdiff_t)indptr[n];
     if (used == 0)
         return FS_CSR_ORDERED;
-    /* Falls of the indices are counted over all entries at once and then at the ends of rows, where they are allowed:
-     * the loop over entries has neither branches nor rows. */
+    /* Descents of the indices are counted over all entries, and then at the ends of rows, where they are allowed: the
+     * loop over entries has neither branches nor rows. */
     UNSIGNED outside = (UNSIGNED)indices[0] >= limit;
     for (ptrdiff_t first = 1; first < used; first += 1 << 20) { /* few enough for a counter of 32 bits */
         const ptrdiff_t stop = used - first < 1 << 20 ? used : first + (1 << 20);
@@ -43,7 +43,7 @@ FS_LOOP int NAME(check_csr)(ptrdiff_t n, int64_t width, ptrdiff_t stored, const 
     }
     for (ptrdiff_t i = 1; i < n; i++) {
         const ptrdiff_t e = (ptrdiff_t)indptr[i];
-        if (e > last && e < used) /* empty rows repeat an end */
+        if (e > last && e < used) /* the ends of empty rows are repeated */
             falls -= indices[e] <= indices[e - 1];
         last = e;
     }

@@ -1,9 +1,9 @@
 /* Body of fs_dots.c, included once per level. */
 #ifndef FS_DOORS
 
-/* Rows of x and of b whose products are summed side by side: sums, and what they are made of, stay in registers. A sum
- * has eight lanes; where those are more than one register, some registers are at work at a time, and the columns of a
- * piece (below) go by again for the others. */
+/* Rows of x and of b whose products are summed side by side: sums and their terms stay in registers. A sum has eight
+ * lanes. Where these take more than one register, only some registers are used at a time, and the columns of a piece
+ * (below) are read again for the others. */
 #if FS_WIDTH == 512
 enum { NAME(LEFT) = 4, NAME(RIGHT) = 4 };
 #elif FS_WIDTH == 256 || (FS_ARM && FS_WIDTH)
@@ -17,21 +17,22 @@ enum { NAME(LEFT) = 2, NAME(RIGHT) = 1 };
 #define RIGHT NAME(RIGHT)
 #define LANES ((int)NAME(lanes))
 #define LINE 8
-/* A number loaded once: a compiler would rather read it again as an operand of each product, for which there are not
- * enough ways to memory. */
+/* A number that is loaded once: a compiler would rather read it again as an operand of each product, for which there
+ * are not enough load ports. */
 #if FS_X86 && FS_FUSED
 #define HELD(x) __asm__("" : "+v"(x))
 #else
 #define HELD(x)
 #endif
-/* Registers of a sum, and those at work together for so many products: enough that none waits for the one before it. */
+/* Registers of a sum, and how many of them are used together for this many products: enough that no addition waits for
+ * the previous one. */
 #define REGISTERS (LINE / LANES)
 #define TOGETHER(products) \
     (LANES == 1 || (products) * REGISTERS <= 8 ? REGISTERS : (products) * 2 <= 8 && REGISTERS > 2 ? 2 : 1)
 
-/* n rows against m, columns from .. to - 1. The sums begin with what earlier columns left in `sums`, 8 per product and
- * ld_sums apart; they go back there, or from the last columns into out: their lanes are added by halves, and then the
- * remainder of d. */
+/* Products of n rows with m rows over columns from .. to - 1. The sums begin with the results of earlier columns in
+ * `sums`, 8 per product and ld_sums apart. They are written back there, or after the last columns to `out`: their lanes
+ * are added by halves, and then the remainder of d. */
 FS_INLINE void NAME(tile)(int n, int m, int together, ptrdiff_t from, ptrdiff_t to, ptrdiff_t d, const double *x,
                           ptrdiff_t ld_x, const double *b, ptrdiff_t ld_b, double *sums, ptrdiff_t ld_sums, double *out,
                           ptrdiff_t ld_out)
@@ -89,8 +90,8 @@ FS_INLINE void NAME(tile)(int n, int m, int together, ptrdiff_t from, ptrdiff_t 
     }
 }
 
-/* At most ROWS rows of x and COLUMNS of b, a piece of d at a time: that of b stays in the second cache while all of x
- * goes by, that of a tile in the first. */
+/* At most ROWS rows of x and COLUMNS of b, a piece of d at a time: the piece of b stays in the second cache while all
+ * of x is read, and that of a tile in the first. */
 enum { NAME(ROWS) = 12, NAME(COLUMNS) = 32, NAME(PIECE) = 256 };
 
 FS_INLINE void NAME(block)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d, const double *x, ptrdiff_t ld_x, const double *b,
@@ -109,7 +110,7 @@ FS_INLINE void NAME(block)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d, const double *
                 const double *p = x + i * ld_x, *q = b + j * ld_b;
                 double *at = sums + (i * NAME(COLUMNS) + j) * LINE, *to_out = out + i * ld_out + j;
                 const int columns = m - j < RIGHT ? (int)(m - j) : RIGHT;
-                /* sizes known to the compiler keep all sums in registers */
+                /* with sizes known to the compiler all sums stay in registers */
 #define TILE(rows, columns)                                                                    \
     NAME(tile)(rows, columns, TOGETHER((rows) * (columns)), from, to, d, p, ld_x, q, ld_b, at, \
                (ptrdiff_t)NAME(COLUMNS) * LINE, to_out, ld_out);                               \

@@ -1,10 +1,10 @@
-/* A readers-writer lock without waiting: one thread may change an object, or any number may read it; others are
- * refused.
+/* A readers-writer lock that never waits: one thread may change an object, or any number of threads may read it; others
+ * are refused.
  *
  * The state is one word: bits 0 to 19 are the number of readers, bit 20 is set while a thread changes the object, bits
  * 21 to 31 are the number of forks between the first process and this one. In a child of fork, which has one thread,
- * readers of the parent are forgotten. A change that was going on in the parent is not: it will never end, and the
- * object is torn.
+ * readers of the parent are forgotten. A change that was going on during the fork is not: the object may be
+ * inconsistent in the child.
  */
 #ifndef FS_GUARD_H
 #define FS_GUARD_H
@@ -38,7 +38,8 @@ static inline uint32_t fs_guard_load(const fs_guard *word)
 #endif
 }
 
-/* 1 and *word = wanted if it was *seen; else 0 and *seen is what it is. Orders memory as a lock does. */
+/* If *word equals *seen, set it to `wanted` and return 1; else set *seen to *word and return 0. Orders memory as a lock
+ * does. */
 static inline int fs_guard_swap(fs_guard *word, uint32_t *seen, uint32_t wanted)
 {
 #if defined(_MSC_VER)
@@ -51,7 +52,7 @@ static inline int fs_guard_swap(fs_guard *word, uint32_t *seen, uint32_t wanted)
 #endif
 }
 
-/* Enter to change (share = 0) or to read (share = 1); process: forks so far. */
+/* Enter to change (share = 0) or to read (share = 1); `process` is the number of forks so far. */
 static inline int fs_guard_enter(fs_guard *word, int share, uint32_t process)
 {
     uint32_t seen = fs_guard_load(word), who, after;
@@ -72,14 +73,14 @@ static inline int fs_guard_enter(fs_guard *word, int share, uint32_t process)
     return FS_GUARD_IN;
 }
 
-/* Leave what was entered in this process, or before a fork by the thread that called it. */
+/* Leave a guard that was entered in this process, or before a fork by the thread that called it. */
 static inline void fs_guard_leave(fs_guard *word, int share, uint32_t process)
 {
     uint32_t seen = fs_guard_load(word);
     process <<= FS_GUARD_PROCESS_SHIFT;
     do {
         if ((seen & ~FS_GUARD_WHO) != process) {
-            return; /* forgotten since: see above */
+            return; /* the reader was forgotten by a fork: see above */
         }
     } while (!fs_guard_swap(word, &seen, share ? seen - 1 : seen & ~FS_GUARD_CHANGER));
 }

@@ -1,4 +1,4 @@
-/* Walsh-Hadamard transforms in place, and the subsampled randomized one (SRHT) of a block of rows. */
+/* Walsh-Hadamard transforms in place, and the subsampled randomized Hadamard transform (SRHT) of a block of rows. */
 #ifndef FS_HADAMARD_H
 #define FS_HADAMARD_H
 #include "fs_common.h"

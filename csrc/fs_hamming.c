@@ -18,7 +18,8 @@ void fs_hamming_pad(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, uint64
     }
 }
 
-/* tile[w * FS_HAMMING_TILE + j] = word w of code j of n.  n_after: bytes that may be read after the n codes. */
+/* tile[w * FS_HAMMING_TILE + j] = word w of code j of n. n_after: number of bytes after the n codes that may be read.
+ */
 static void load_tile(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrdiff_t n_after, uint64_t *tile)
 {
     const ptrdiff_t whole = n_bytes / 8, rest = n_bytes % 8;
@@ -44,7 +45,8 @@ static void load_tile(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrd
     }
 }
 
-/* Whether (d, i) comes after (e, j) in the order of results: by distance, then by ids, or by indices without ids. */
+/* Return whether (d, i) comes after (e, j) in the order of results: by distance, then by ids, or by indices without
+ * ids. */
 static int after(const int64_t *ids, int32_t d, int64_t i, int32_t e, int64_t j)
 {
     if (d != e || i == j)
@@ -52,7 +54,7 @@ static int after(const int64_t *ids, int32_t d, int64_t i, int32_t e, int64_t j)
     return ids && i != INT64_MAX && j != INT64_MAX ? ids[i] > ids[j] : i > j;
 }
 
-/* Replace the root of a heap, which has the worst result at its root, by (d, i), and let it sink. */
+/* Replace the root of a heap, which is the worst result, by (d, i), and restore the heap. */
 static void sink(const int64_t *ids, ptrdiff_t k, int32_t *distance, int64_t *index, int32_t d, int64_t i)
 {
     ptrdiff_t at = 0;
@@ -122,7 +124,7 @@ int fs_hamming_is_tiles(ptrdiff_t n_bytes, const uint8_t *codes)
     return n_bytes == 8 && (uintptr_t)codes % sizeof(uint64_t) == 0;
 }
 
-/* Whether any of `count` codes is allowed. */
+/* Return whether any of `count` codes is allowed. */
 static int any_bit(const uint8_t *allow, ptrdiff_t count)
 {
     for (ptrdiff_t b = 0; b < count / 8; b++)

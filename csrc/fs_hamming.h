@@ -6,15 +6,17 @@
 /* Codes per tile: a tile of 128-bit codes and its distances fit the first cache. */
 #define FS_HAMMING_TILE 512
 
-/* 64-bit words that a code of n_bytes takes. */
+/* Return the number of 64-bit words of a code of n_bytes. */
 ptrdiff_t fs_hamming_words(ptrdiff_t n_bytes);
 
-/* out[i * ld + j] = bits that differ between query i of n_queries and code j of n.
- * queries: words (fs_hamming_words) a query, zero-padded; tile: words * FS_HAMMING_TILE, scratch. */
+/* out[i * ld + j] = number of bits that differ between query i of n_queries and code j of n.
+ *
+ *   queries: fs_hamming_words words a query, zero-padded. tile: words * FS_HAMMING_TILE words of scratch.
+ */
 void fs_hamming_distances(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes,
                           const uint8_t *codes, uint64_t *tile, int32_t *out, ptrdiff_t ld);
 
-/* allow: bit i tells whether code i may be found.  ids: break ties instead of indices.  Each may be NULL. */
+/* Bit i of `allow` is set if code i may be found. Ties are broken by `ids` instead of indices. Each may be NULL. */
 typedef struct {
     const uint8_t *allow;
     const int64_t *ids;
@@ -40,7 +42,7 @@ void fs_hamming_join(ptrdiff_t n_queries, ptrdiff_t k, const int32_t *from_dista
                      const int64_t *ids, int32_t *distance, int64_t *index);
 void fs_hamming_sort(ptrdiff_t n_queries, ptrdiff_t k, const int64_t *ids, int32_t *distance, int64_t *index);
 
-/* words[i] of queries (n x fs_hamming_words) = the bytes of code i, zero-padded. */
+/* words[i] of queries (n x fs_hamming_words) = the bytes of code i, padded with zeros. */
 void fs_hamming_pad(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, uint64_t *words);
 
 #endif

@@ -151,7 +151,7 @@ FS_INLINE void NAME(spread_bits)(const uint8_t *allow, ptrdiff_t count, int32_t 
             out[8 * b + j] = ((bits[b] >> j & 1) - 1) & INT32_MAX;
 }
 
-/* One tile of count codes, the first of them with index `first`; the rule says nothing unless `ruled`. */
+/* One tile of `count` codes, the first of them with index `first`. The rule applies only if `ruled`. */
 FS_INLINE void NAME(look_at_tile)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t count, ptrdiff_t words,
                                   const uint64_t *tile, int64_t first, const int ruled, const fs_hamming_rule *rule,
                                   ptrdiff_t k, int32_t *distance, int64_t *index)
@@ -175,7 +175,8 @@ FS_INLINE void NAME(look_at_tile)(ptrdiff_t n_queries, const uint64_t *queries, 
         for (ptrdiff_t group = 0; group < count; group += GROUP) {
             if (!NAME(any_below)(found + group, ids && heap[0] < INT32_MAX ? heap[0] + 1 : heap[0]))
                 continue;
-            /* codes come in the order of their index, so one as far as the worst is not better, but for its id */
+            /* codes are scanned in the order of their indices, so one as far as the worst result is not better, except
+             * by its id */
             for (ptrdiff_t j = group; j < group + GROUP; j++)
                 if (found[j] < heap[0] ||
                     (ids && found[j] < INT32_MAX && after(ids, heap[0], who[0], found[j], first + j)))
@@ -195,7 +196,7 @@ FS_INLINE void NAME(scan_tiles)(ptrdiff_t n_queries, const uint64_t *queries, pt
     }
 }
 
-/* A loop of its own: registers and stack of the one without a rule are as if there were none. */
+/* A separate loop without a rule, so that it has all registers and stack of its own. */
 FS_LOOP void NAME(hamming_ruled)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words,
                                  const uint64_t *tiles, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k,
                                  int32_t *distance, int64_t *index)

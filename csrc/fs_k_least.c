@@ -29,7 +29,7 @@ static void insert(ptrdiff_t n, fs_offer *x, const int64_t *ids)
     }
 }
 
-/* Let x[at] sink in a heap of n offers with the last of them at its root. */
+/* Sift x[at] down in a heap of n offers, with the last of them at its root. */
 static void sink(ptrdiff_t n, ptrdiff_t at, fs_offer *x, const int64_t *ids)
 {
     const fs_offer one = x[at];
@@ -93,7 +93,8 @@ static ptrdiff_t split(ptrdiff_t n, fs_offer *x, const int64_t *ids)
     return i;
 }
 
-/* Move the k least of n to the front, in any order, by quickselect; after too many bad splits a heap sort ends it. */
+/* Move the k smallest of n to the front, in any order, by quickselect; after too many bad splits a heap sort is used.
+ */
 static void select_least(ptrdiff_t k, ptrdiff_t n, fs_offer *x, const int64_t *ids)
 {
     int bad = 0;
@@ -127,7 +128,7 @@ static void sort(ptrdiff_t n, fs_offer *x, const int64_t *ids, int depth)
     insert(n, x, ids);
 }
 
-/* Keep the k least, and set `worst` to the last of them. */
+/* Reduce the buffer to the k smallest, and set `worst` to the last of them. */
 static void cut(const int64_t *ids, fs_least *least)
 {
     if (least->count > least->k) {

@@ -1,5 +1,6 @@
-/* The k least of what is offered, by score and then by id: a buffer that is cut to the k least whenever it is full, so
- * that the cost of an offer does not depend on k, and one sort at the end. */
+/* The k smallest of the offered scores, ordered by score and then by id. Offers are collected in a buffer, which is
+ * reduced to the k smallest whenever it is full, so that the cost of an offer does not depend on k. It is sorted once
+ * at the end. */
 #ifndef FS_K_LEAST_H
 #define FS_K_LEAST_H
 #include "fs_common.h"
@@ -10,18 +11,20 @@ typedef struct {
 } fs_offer;
 
 typedef struct {
-    ptrdiff_t k, count, room; /* wanted; held; capacity of `held`: fs_least_room(k, n) */
-    fs_offer worst;           /* an offer that is not before this one cannot be among the k least: it is refused */
+    ptrdiff_t k, count, room; /* requested number; number in `held`; capacity of `held`: fs_least_room(k, n) */
+    fs_offer worst;           /* an offer that does not come before this one is refused, as it cannot be among the k
+                               * smallest */
     fs_offer *held;
 } fs_least;
 
-/* Capacity for the k least of at most n offers. */
+/* Return the capacity that the k smallest of at most n offers need. */
 ptrdiff_t fs_least_room(ptrdiff_t k, ptrdiff_t n);
 
-/* Nothing held.  Offers that are not before `worst` will be refused; NULL: none by its score. */
+/* Start with no offers. Offers that do not come before `worst` will be refused; with NULL no offer is refused by its
+ * score. */
 void fs_least_begin(ptrdiff_t k, ptrdiff_t room, const fs_offer *worst, fs_offer *held, fs_least *least);
 
-/* Whether a comes before b; ids: that of every place, NULL where it is the place itself. */
+/* Return whether a comes before b. ids: the id of every place, or NULL if the id is the place itself. */
 static inline int fs_before(fs_offer a, fs_offer b, const int64_t *ids)
 {
     if (a.score != b.score)
@@ -29,13 +32,13 @@ static inline int fs_before(fs_offer a, fs_offer b, const int64_t *ids)
     return ids ? b.place < 0 || (a.place >= 0 && ids[a.place] < ids[b.place]) : (uint64_t)a.place < (uint64_t)b.place;
 }
 
-/* Offer a score that is not NaN. `worst` decreases when the buffer is cut. */
+/* Add an offer whose score is not NaN. `worst` decreases when the buffer is reduced. */
 void fs_least_offer(fs_offer offer, const int64_t *ids, fs_least *least);
 
-/* Offer all that `from` holds. */
+/* Add all offers that `from` holds. */
 void fs_least_join(const fs_least *from, const int64_t *ids, fs_least *least);
 
-/* Write the k least in order; infinity and -1 where fewer were offered. */
+/* Write the k smallest offers in order; infinity and -1 where there were fewer. */
 void fs_least_sort(const int64_t *ids, fs_least *least, float *score, int64_t *place);
 
 #endif

@@ -9,7 +9,7 @@ void fs_level_share(const int *level) { fs_level = level; }
 
 #include <cpuid.h>
 
-/* Registers that the system saves when it turns to another thread: what the CPU has may not be used without that. */
+/* The registers that the system saves when it switches threads: others must not be used, even if the CPU has them. */
 static unsigned saved_registers(void)
 {
     unsigned low, high;
@@ -17,14 +17,15 @@ static unsigned saved_registers(void)
     return low;
 }
 
-/* From cpuid itself, not from __builtin_cpu_supports: that needs a library which clang-cl does not link. */
+/* From cpuid itself, not from __builtin_cpu_supports, which needs a library that clang-cl does not link. */
 int fs_level_best(void)
 {
     unsigned eax, ebx, ecx, edx;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_POPCNT))
         return FS_PLAIN;
 #if defined(_WIN32) && !defined(__clang__)
-    return FS_SSE2; /* gcc puts wide registers on the stack as if it were aligned to them, which is not so on Windows */
+    return FS_SSE2; /* gcc stores wide registers on the stack as if it were aligned to them, which is not the case on
+                     * Windows */
 #endif
     const unsigned avx = bit_OSXSAVE | bit_AVX | bit_FMA;
     if ((ecx & avx) != avx)

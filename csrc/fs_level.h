@@ -1,22 +1,22 @@
-/* Which instructions the loops of this directory use: one of a few levels, chosen once for the whole process.
+/* The instruction levels of the loops in this directory: one of a few levels is chosen once for the whole process.
  *
- * A family of loops is one file NAME.inc.h, which fs_each_level.inc.h includes once per level; NAME.h declares its
- * doors, the functions that callers see. A door looks into a table with one entry per level: an entry names the best
- * version that pays at this level, its own or that of a level below. There is no ifunc and nothing of a linker or
- * loader, so it is the same with glibc, musl, on macOS and on Windows.
+ * A family of loops is one file NAME.inc.h, which fs_each_level.inc.h includes once per level. NAME.h declares its
+ * entry points, the functions that callers see. An entry point uses a table with one entry per level: the entry is the
+ * fastest version at this level, its own or that of a lower level. No ifunc and no feature of a linker or loader is
+ * used, so this works in the same way with glibc, musl, on macOS and on Windows.
  *
- * The rule of bits. A loop returns the same bits at all levels that have FMA (neon, avx2, avx512, avx512vpopcntdq), and
- * the same bits at those without (plain, sse2): sums run in logical lanes whose number does not depend on the width of
- * a register, and nothing is contracted that does not say so. No more is promised: a product and its sum are rounded
- * once with FMA, twice without. Levels may also differ in which of two algorithms a caller takes (fs_panel_pays,
- * fs_tridiagonal_pays): there BLAS or LAPACK does the work, with bits of its own.
+ * Bitwise identical results. A loop returns the same bits at all levels that have FMA (neon, avx2, avx512,
+ * avx512vpopcntdq), and the same bits at those without (plain, sse2): sums run in logical lanes whose number does not
+ * depend on the width of a register, and nothing is contracted unless the code says so. No more is promised: a product
+ * and its sum are rounded once with FMA, twice without. Levels may also differ in which of two algorithms a caller uses
+ * (fs_panel_pays, fs_tridiagonal_pays): there BLAS or LAPACK does the work, with other rounding errors.
  */
 #ifndef FS_LEVEL_H
 #define FS_LEVEL_H
 #include "fs_common.h"
 
-/* clang-cl has all that gcc has; cl itself compiles the plain level alone, and so does a compiler that does not know
- * the instructions, by CFLAGS=-DFS_NO_LEVELS. */
+/* clang-cl supports all that gcc supports. cl itself compiles the plain level only, and so does, with
+ * CFLAGS=-DFS_NO_LEVELS, a compiler that does not know the instructions. */
 #if defined(FS_NO_LEVELS)
 #define FS_X86 0
 #define FS_ARM 0
@@ -44,22 +44,22 @@ enum {
     FS_LEVELS
 };
 
-/* The level in force: a number that all extension modules of a process share, which is why it is behind a pointer. It
- * points to FS_PLAIN until fs_level_share. */
+/* The level in use: a number that all extension modules of a process share through a pointer. It points to FS_PLAIN
+ * until fs_level_share is called. */
 extern const int *fs_level;
 
-/* From now on *level, below FS_LEVELS, is the level in force: it may change at any time but in the middle of a call. */
+/* Use *level, below FS_LEVELS, as the level from now on: it may change at any time except during a call. */
 void fs_level_share(const int *level);
 
-/* Whether this CPU, and the system that saves its registers, can run a level; the highest of those. */
+/* Return whether this CPU, and the system that saves its registers, can run a level; and the highest such level. */
 int fs_level_supported(int level);
 int fs_level_best(void);
 
-/* As FASTSKETCH_LEVEL says it. */
+/* Return the name of a level, as the environment variable FASTSKETCH_LEVEL has it. */
 const char *fs_level_name(int level);
 
-/* The entries of a table, by name of the loop: FS_TABLE for one that is written in vectors (fs_vec.h);
- * FS_TABLE_FROM_AVX2 for one that is left to the compiler, whose plain version has the vectors of every x86-64 or ARM;
+/* The entries of a table, by name of the loop: FS_TABLE for a loop that is written with vectors (fs_vec.h);
+ * FS_TABLE_FROM_AVX2 for one that the compiler vectorises, whose plain version has the vectors of every x86-64 or ARM;
  * FS_TABLE_AVX2_ALONE for one of these that gains nothing from wider registers. */
 #if FS_X86
 #define FS_TABLE(loop) {loop##_plain, loop##_sse2, loop##_avx2, loop##_avx512, loop##_avx512}
@@ -75,15 +75,15 @@ const char *fs_level_name(int level);
 #define FS_TABLE_AVX2_ALONE(loop) FS_TABLE(loop)
 #endif
 
-/* Before a loop: of some, a table leaves out the version of a level; and no version is to be compiled again, within
- * that of another level. */
+/* Before a loop whose version for a level is missing in some tables, and which must not be compiled again within
+ * another level. */
 #if defined(__GNUC__) || defined(__clang__)
 #define FS_LOOP __attribute__((unused, noinline)) static
 #else
 #define FS_LOOP static
 #endif
 
-/* A door: TYPE fs_NAME PARAMETERS calls the entry with ARGUMENTS. */
+/* An entry point: TYPE fs_NAME PARAMETERS calls the table's entry with ARGUMENTS. */
 #define FS_DOOR(TABLE, TYPE, NAME, PARAMETERS, ARGUMENTS)              \
     TYPE FS_JOIN(fs, NAME) PARAMETERS                                  \
     {                                                                  \

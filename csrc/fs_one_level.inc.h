@@ -1,4 +1,5 @@
-/* The rest of a level of fs_each_level.inc.h: its loops, and then the instructions that the compiler had before. */
+/* The end of a level of fs_each_level.inc.h: its loops, after which the previous instruction set of the compiler is
+ * restored. */
 #include FS_LOOPS
 #if FS_X86 && FS_WIDTH
 #if defined(__clang__)

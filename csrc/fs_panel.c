@@ -8,9 +8,9 @@
 #include "fs_each_level.inc.h"
 #undef FS_LOOPS
 
-/* Below 32 rows the padding costs more than is saved; from 1024 on a Gram matrix is split into blocks, which BLAS
+/* Below 32 rows the padding costs more than is saved. From 1024 rows on a Gram matrix is split into blocks, which BLAS
  * computes as fast (_kernels/sketching/products.pyx). With the small tiles of AVX2 only narrow products are faster than
- * by BLAS. Without FMA BLAS has faster kernels. */
+ * with BLAS. Without FMA BLAS has faster kernels. */
 int fs_panel_pays(ptrdiff_t m, size_t real)
 {
 #if FS_X86

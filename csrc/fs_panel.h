@@ -11,11 +11,11 @@
 #define fs_panel_gram(m, n_columns, d, ld, f, ...) FS_TYPED(fs_panel_gram, f)(m, n_columns, d, ld, f, __VA_ARGS__)
 #define fs_panel_rotate(m, r, d, ld, f, ...) FS_TYPED(fs_panel_rotate, f)(m, r, d, ld, f, __VA_ARGS__)
 
-/* Whether the functions below are faster than BLAS for a buffer of m rows of reals of this many bytes, at the current
- * level (fs_level.h). They may be called at any level. */
+/* Return whether the functions below are faster than BLAS for a buffer of m rows of reals of this many bytes, at the
+ * current level (fs_level.h). They may be called at any level. */
 int fs_panel_pays(ptrdiff_t m, size_t real);
 
-/* The number of packed rows is padded to a multiple of these. */
+/* The number of packed rows is padded to a multiple of this number. */
 #define FS_PANEL_ROWS_S 32
 #define FS_PANEL_ROWS_D 16
 

@@ -14,7 +14,7 @@
 
 #define FS_PROJECT_ROWS 32
 #define FS_PROJECT_TILE 8
-/* Columns that are processed at a time: those of a panel and of a tile stay in the L1 cache. */
+/* Number of columns that are processed at a time: those of a panel and of a tile stay in the L1 cache. */
 #define FS_PROJECT_DEPTH 128
 #define FS_PROJECT_PANEL (2 * FS_PROJECT_ROWS * FS_PROJECT_DEPTH)
 /* scale (x - mean) is clipped to +-this, far above the range of codes, so that squares are finite. */

@@ -7,7 +7,7 @@
 
 #define ROWS FS_PROJECT_ROWS
 
-/* For the current group, the selected words and one direction of their sum; for all groups, sums and nibbles. */
+/* For the current group, the selected words and one direction of their sum; for all groups, the sums and nibbles. */
 typedef struct {
     int32_t who[2][ROWS];
     float word[ROWS];

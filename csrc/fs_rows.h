@@ -1,4 +1,4 @@
-/* Loops over dense rows (C order) that need no BLAS: check, copy with scaling, centre. */
+/* Loops over dense rows (C order) without BLAS: check, copy with scaling, centre. */
 #ifndef FS_ROWS_H
 #define FS_ROWS_H
 #include "fs_common.h"
@@ -8,9 +8,9 @@
 #define fs_square_rows(n, d, ld, x, square) FS_TYPED(fs_square_rows, x)(n, d, ld, x, square)
 #define fs_centre_rows(n, d, ld, x, ...) FS_TYPED(fs_centre_rows, x)(n, d, ld, x, __VA_ARGS__)
 
-/* Include a block of mean base + shift in a mean: see fs_centre_rows. base becomes the correction. The mean is a sum of
- * two doubles, mean + low, with low at most half a unit of rounding of mean: in one double small differences between
- * the means of blocks would be lost in the rounding of the mean. */
+/* Include a block of rows with mean base + shift in a mean: see fs_centre_rows. `base` becomes the correction. The mean
+ * is a sum of two doubles, mean + low, with low at most half a unit of rounding of mean: in one double, small
+ * differences between the means of blocks would be lost by rounding. */
 void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
                   const double *shift);
 
@@ -19,7 +19,8 @@ void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *m
 
 #elif defined(REAL)
 
-/* Index of the first row that holds a NaN or an infinity, or -1; *largest gets max |x| over the rows before it. */
+/* Return the index of the first row that holds a NaN or an infinity, or -1; set *largest to max |x| over the rows
+ * before it. */
 ptrdiff_t TYPED(fs_check_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest);
 
 /* out[i, :] = scale * root_weight[i] * x[i, :] (root_weight may be NULL: ones), rows of out ld_out apart (negative:

@@ -3,7 +3,7 @@
 
 FS_LOOP ptrdiff_t NAME(check_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest)
 {
-    /* |x| as unsigned bits is ordered like |x|, and NaN and inf come last: one integer maximum answers both. */
+    /* |x| as unsigned bits is ordered like |x|, and NaN and inf come last: one integer maximum detects both. */
     const BITS sign_off = (BITS) ~((BITS)1 << (8 * sizeof(BITS) - 1));
     BITS all = 0;
     ptrdiff_t bad = -1;

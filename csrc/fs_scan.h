@@ -54,12 +54,12 @@ typedef struct {
     fs_least least;
 } fs_scan_query;
 
-/* The number of groups of four bytes of a code; of those that contain nibbles; the bytes of a block. */
+/* Return the number of groups of four bytes of a code, of those that contain nibbles, and the bytes of a block. */
 ptrdiff_t fs_scan_groups(const fs_scan_layout *layout);
 ptrdiff_t fs_scan_looked(const fs_scan_layout *layout);
 ptrdiff_t fs_scan_block(const fs_scan_layout *layout);
 
-/* Store n codes as rows [start, start + n) of blocks, the first of which has row 0; and the reverse. */
+/* Store n codes as rows [start, start + n) of blocks, the first of which has row 0; and read them back. */
 void fs_scan_pack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, const uint8_t *codes, uint8_t *blocks);
 void fs_scan_unpack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, const uint8_t *blocks, uint8_t *codes);
 

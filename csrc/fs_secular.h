@@ -28,8 +28,8 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
 void fs_secular_roots(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const double *z, double rho,
                       int32_t *origin, double *tau);
 
-/* z[first .. stop) as it must be for the computed roots to be exact: then eigenvectors are orthogonal without more
- * precision. Nothing else of z is read. */
+/* Set z[first .. stop) to the weights for which the computed roots are exact: then eigenvectors are orthogonal without
+ * more precision. No other entry of z is read. */
 void fs_secular_weights(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const int32_t *origin,
                         const double *tau, double *z);
 

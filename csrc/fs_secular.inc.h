@@ -1,7 +1,7 @@
 /* Body of fs_secular.c, included once per level. */
 #ifndef FS_DOORS
 
-/* Below this share of the last pole, pole + reach is too inexact to give reach back. */
+/* Below this fraction of the last pole, pole + reach is too inexact to recover reach from it. */
 #define SMALL_REACH 1e-6
 /* A root is at least as far from its pole as 1e-79, by the least weight that fs_secular_deflate keeps in the sketches
  * with the smallest tolerance for deflation (_kernels/online/turning.pxd). With three other poles at this distance a
@@ -36,7 +36,7 @@ FS_INLINE void NAME(add_four)(const double *d, const double *z, const double *at
     }
 }
 
-/* Add one pole. */
+/* Add one pole to the sums. */
 FS_INLINE void NAME(add_pole)(double d, double z, const double *at, const double *tau, const double *is_left,
                               double *psi, double *dpsi, double *phi, double *dphi)
 {

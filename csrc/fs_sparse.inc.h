@@ -1,7 +1,7 @@
 /* Body of fs_sparse.c, included once per level and REAL. */
 #ifndef FS_DOORS
 
-/* Rows that are no whole lines of the cache: half of the loads of 64 bytes would lie across two of them. */
+/* Rows that are not whole lines of the cache, in which half of the loads of 64 bytes would span two lines. */
 #if FS_WIDTH == 512
 #define UNLESS_LINES(length, loop, ...)                   \
     if ((length) % (ptrdiff_t)(64 / sizeof(REAL)) != 0) { \

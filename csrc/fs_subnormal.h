@@ -1,8 +1,8 @@
 /* Flush subnormal numbers to zero, which a core multiplies a hundred times as slowly as others.
  *
- * Between the two calls the thread reads and writes them as 0. In float32 they are below 1.2e-38, and the rows of a
- * sketch whose spectrum decays far have many. Rows are scaled such that the largest number is near 1, so that these are
- * far below a unit of rounding. The mode belongs to the thread, and is restored.
+ * Between the two calls the thread reads and writes subnormal numbers as 0. In float32 they are below 1.2e-38, and the
+ * rows of a sketch whose spectrum decays quickly have many. Rows are scaled such that the largest number is near 1, so
+ * that subnormal numbers are far below a unit of rounding. The mode belongs to the thread, and is restored.
  */
 #ifndef FS_SUBNORMAL_H
 #define FS_SUBNORMAL_H

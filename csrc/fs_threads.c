@@ -65,7 +65,7 @@ static double seconds(void)
 #endif
 #endif
 
-/* Seconds that a thread spins before it sleeps: the work between two jobs of a shrink takes about as long. */
+/* Seconds that a thread spins before it sleeps: about the time between two jobs of a shrink. */
 static const double LOOK = 5e-4;
 
 /* A job is late if it takes this many seconds longer than on one thread; the next FIRST_REST to MOST_REST jobs are then
@@ -75,7 +75,7 @@ enum { FIRST_REST = 8, MOST_REST = 512 };
 
 static struct {
     mutex lock;
-    condition wake, done, spare; /* spare: workers beyond the number wanted now wait for it */
+    condition wake, done, spare; /* spare: workers beyond the requested number wait for it */
     int wanted, cores, started;
     int taken;                /* whether a caller uses the pool */
     int alone_for, last_rest; /* jobs that callers still run alone, and their last number */
@@ -128,7 +128,7 @@ static ptrdiff_t take_parts(void *scratch)
     return taken;
 }
 
-/* Spin until a word is not `as_is`, for `moment` seconds at most, without the lock. */
+/* Spin, without the lock, until a word is no longer `as_is`, but for `moment` seconds at most. */
 static void look(int *word, int as_is, double moment)
 {
     double until;
@@ -172,7 +172,7 @@ static void serve(int index)
             pool.seats--;
             seen = pool.number;
             scratch = grown(scratch, &have, pool.bytes);
-            if (scratch || pool.bytes == 0) { /* without memory the others do it */
+            if (scratch || pool.bytes == 0) { /* without memory for this worker, the other threads run the parts */
                 pool.inside++;
                 take_parts(scratch);
                 if (write_word(&pool.inside, pool.inside - 1) == 0)

@@ -1,20 +1,20 @@
-/* The threads behind fs_pool.h: part of one extension module only, `pool`. */
+/* The threads behind fs_pool.h; used by the extension module `pool` only. */
 #ifndef FS_THREADS_H
 #define FS_THREADS_H
 #include "fs_pool.h"
 
 const fs_pool_service *fs_threads_service(void);
 
-/* Threads of a job, the calling one included: at least 1. Workers are started when a job first needs them; they stay.
- */
+/* Get or set the number of threads of a job, including the calling one, at least 1. Workers are started when a job
+ * first needs them, and are not stopped. */
 int fs_threads_get(void);
 void fs_threads_set(int n);
 
-/* Number of cores that the process may use: with at most as many threads a worker spins for a moment before it sleeps.
- */
+/* Set the number of cores that the process may use: with at most as many threads a worker spins for a moment before it
+ * sleeps. */
 void fs_threads_set_cores(int n);
 
-/* Worker threads that are alive in this process. */
+/* Return the number of worker threads that are alive in this process. */
 int fs_threads_started(void);
 
 /* Set the functions that get and set the number of threads of BLAS. */

@@ -6,8 +6,8 @@
 /* Of float or double, by the type of a pointer. */
 #define fs_tridiagonalise(n, a, ...) FS_TYPED(fs_tridiagonalise, a)(n, a, __VA_ARGS__)
 
-/* Whether the function below is faster than LAPACK's sytrd for n x n reals of this many bytes, at the current level
- * (fs_level.h). It may be called at any level and for any n. */
+/* Return whether the function below is faster than LAPACK's sytrd for n x n reals of this many bytes, at the current
+ * level (fs_level.h). It may be called at any level and for any n. */
 int fs_tridiagonal_pays(ptrdiff_t n, size_t real);
 
 /* Q' A Q = tridiagonal(d, e).  a (column-major, leading dimension n, lower triangle) is overwritten as by LAPACK's

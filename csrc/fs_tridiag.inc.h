@@ -34,7 +34,7 @@ FS_LOOP void NAME(update_and_multiply)(ptrdiff_t m, ptrdiff_t ld, REAL *b, const
             FS_UNROLL
             for (int c = 0; c < COLUMNS; c++) {
                 REAL *at = b + (k + c) * ld + k;
-                const int top = c < columns ? c : rows; /* nothing of a column beyond the edge */
+                const int top = c < columns ? c : rows; /* columns beyond the edge contribute nothing */
                 NAME(wide) x = NAME(wide_load_range)(at, top, rows);
                 FS_UNROLL
                 for (int p = 0; p < PIECES; p++)

@@ -1,4 +1,4 @@
-/* Vectors of floats and doubles at every level, for loops that are written once: see fs_vec.inc.h. */
+/* Vectors of floats and doubles at every level, for loops that are written once for all levels: see fs_vec.inc.h. */
 #ifndef FS_VEC_H
 #define FS_VEC_H
 #include "fs_intrinsics.h"
