@@ -75,7 +75,7 @@ def tiles_of(matrix):
 
 
 def halves_of(list words, weights):
-    """Compute half the weighted squared lengths of the codewords of a group, float32.
+    """Return half the weighted squared lengths of the codewords of a group, float32.
 
     words: the codebooks (16, count) of its one or two nibbles. The result is (16,) for one nibble, and (16, 16) for the
     sums of words of two, indexed by the second nibble and then the first.
@@ -149,7 +149,7 @@ cdef class Quantizer:
 
 
 cdef double of_mean(double scale, const double[::1] mean, const float[:, ::1] basis, double[::1] base) noexcept:
-    """base += scale * mean @ basis; returns the squared length of scale * mean."""
+    """Add scale * mean @ basis to `base`, and return the squared length of scale * mean."""
     cdef double total = 0, m
     cdef Py_ssize_t k, j
     for k in range(mean.shape[0]):
@@ -187,7 +187,7 @@ cdef size_t z_bytes(const Job* c) noexcept nogil:
 
 
 cdef size_t scratch_bytes(const Job* c) noexcept nogil:
-    """Scratch of a task: a panel of columns, one of directions, squares, sums of a CSR row, and that of encoding."""
+    """Return the bytes of scratch memory of a task: a panel of columns, one of directions, squares and sums."""
     return (FS_PROJECT_PANEL * sizeof(float) + z_bytes(c) + FS_PROJECT_ROWS * sizeof(double)
             + lined(c.n_tiles * FS_PROJECT_TILE * sizeof(double)) + lined(fs_quantize_scratch(c.q.n_nibbles)))
 
@@ -258,7 +258,7 @@ cdef void begin(Quantizer q, Job* c, Py_ssize_t n) noexcept:
 
 
 cdef Py_ssize_t run(Job* c, fs_part some, codes, z, square) except -2:
-    """Run all tasks; the index of the first row that is not finite, or -1."""
+    """Run all tasks, and return the index of the first row that is not finite, or -1."""
     cdef Py_ssize_t parts = (c.n + c.rows - 1) // c.rows, i
     cdef size_t bytes = scratch_bytes(c)
     cdef uint8_t[:, ::1] packed
@@ -285,7 +285,7 @@ cdef Py_ssize_t run(Job* c, fs_part some, codes, z, square) except -2:
 
 
 def dense(Quantizer quantizer, const real[:, :] rows, *, codes=None, z=None, square=None):
-    """Write the outputs that are given for rows (n, d), float32 or float64, contiguous along columns.
+    """Encode rows (n, d), float32 or float64, and write `codes`, `z` and `square`, those that are given.
 
     codes: uint8 (n, width). z: coordinates, float32 (n, r). square: |row - mean|^2 / length^2, float64 (n,). Returns
     the index of the first row that is not finite, or -1.
@@ -300,7 +300,7 @@ def dense(Quantizer quantizer, const real[:, :] rows, *, codes=None, z=None, squ
 
 def csr(Quantizer quantizer, const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, *,
         codes=None, z=None, square=None):
-    """As `dense`, for CSR rows without duplicates; rounding differs from that of dense rows, and so may codes."""
+    """Encode CSR rows without duplicates like ``dense``; rounding differs from that of dense rows, and so may codes."""
     cdef Job c
     begin(quantizer, &c, indptr.shape[0] - 1)
     if c.n == 0:
@@ -312,7 +312,7 @@ def csr(Quantizer quantizer, const int64_t[::1] indptr, const int32_t[::1] indic
 
 
 def decode(Quantizer quantizer, const uint8_t[:, ::1] codes, float[:, ::1] out):
-    """Decode codes (n, width): out (n, d) = mean + words @ basis.T * length."""
+    """Decode codes (n, width), and write the rows mean + words @ basis.T * length to out (n, d)."""
     cdef Job c
     cdef double[::1] scratch
     cdef size_t bytes

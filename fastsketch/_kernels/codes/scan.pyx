@@ -77,7 +77,7 @@ def unpack(const uint8_t[:, ::1] blocks, layout, Py_ssize_t start, Py_ssize_t st
 def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_ssize_t k, *, float alpha, float beta,
          const float[::1] constant=None, const float[::1] divisor=None, const uint8_t[::1] allow=None,
          const int64_t[::1] ids=None, Py_ssize_t in_blocks_of=-1):
-    """The k codes of smallest score for each of m queries: scores float32 (m, k), ascending, positions int64 (m, k).
+    """Return the k codes of smallest score for each of m queries: scores float32 (m, k), ascending, positions int64.
 
     tables (m, n_tables, 16); codes (n, width), or with in_blocks_of = n the blocks of n codes, as `pack` returns them.
     The score is ((beta * scale) * t + alpha * offset + constant) / divisor in float32, t summed in the order of the
@@ -122,7 +122,7 @@ def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_
 
 cdef int fill(fs_scan_set* out, const uint8_t[:, ::1] codes, layout, Py_ssize_t n, bint in_blocks, float alpha,
               float beta, const float[::1] divisor) except -1:
-    """Fill `out` with a set of n codes, all of which may be found."""
+    """Set the fields of `out` to a set of n codes, all of which may be found."""
     out.layout = layout_of(layout)
     out.n, out.first, out.codes, out.in_blocks = n, 0, &codes[0, 0], in_blocks
     out.alpha, out.beta = alpha, beta
@@ -215,7 +215,7 @@ cdef int find(Job* c) except -1:
 
 
 cdef Py_ssize_t strips(double rows) noexcept nogil:
-    """A number of rows rounded down to whole strips, at least one."""
+    """Return a number of rows rounded down to whole strips, at least one."""
     return max(<Py_ssize_t> (rows / FS_SCAN_STRIP), 1) * FS_SCAN_STRIP
 
 
@@ -227,7 +227,7 @@ cdef void look_at_range(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_ranges(Job* c, Py_ssize_t parts) except -1:
-    """Few queries: split the codes among tasks, after a first part whose k-th score bounds the offers of the others."""
+    """Search for few queries: split the codes among tasks, after a first part whose k-th score bounds later offers."""
     cdef Py_ssize_t n = c.codes.n, step, i, j
     cdef double lookups = <double> c.m * c.codes.layout.n_tables, looked = 0
     if parts * c.room > MOST_KEPT:
@@ -276,7 +276,7 @@ cdef void look_for_some(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_queries(Job* c) except -1:
-    """Many queries: split the queries among tasks, which scan the codes slice by slice."""
+    """Search for many queries: split the queries among tasks, which scan the codes slice by slice."""
     cdef Py_ssize_t n = c.codes.n, block = fs_scan_block(&c.codes.layout), step, groups
     cdef double looked = 0
     step = strips(<double> SLICE_BYTES * FS_SCAN_ROWS / block)

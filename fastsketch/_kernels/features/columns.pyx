@@ -26,7 +26,7 @@ cdef enum:
 @cython.final
 @cython.auto_pickle(False)
 cdef class ColumnMap:
-    """Map columns, integers in [0, 2**31), to slots.
+    """Map from column numbers, integers in [0, 2**31), to slots, numbers in the order of first occurrence.
 
     columns (n,) int64, distinct, get the first slots; ValueError if one occurs twice.
     """
@@ -199,7 +199,7 @@ cdef class ColumnMap:
 
 
 def row_scores(const double[::1] data, const int32_t[::1] slots, const int64_t[::1] indptr, const double[::1] coef):
-    """Return x'w for each CSR row, (n,), whose indices are slots; slots from len(coef) on contribute 0."""
+    """Return x'w (n,) for CSR rows x whose indices are slots; slots from len(coef) on contribute 0."""
     cdef Py_ssize_t n = indptr.shape[0] - 1, known = coef.shape[0], i
     cdef int64_t j
     cdef double total

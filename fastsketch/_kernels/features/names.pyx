@@ -72,7 +72,7 @@ cdef void sort(Entry *entries, Py_ssize_t n) noexcept nogil:
 
 
 cdef class Columns:
-    """Map names to columns.
+    """Map from feature names to column numbers.
 
     columns : {name: column}, and pairs : {name: {string: column of "name=string"}}, whose keys are the features that
     have been words, and whose values only save time; both are added to with unknown=ADD. `mixed` becomes (row, name,

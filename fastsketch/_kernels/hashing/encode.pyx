@@ -99,7 +99,7 @@ cdef void some_rows(void* context, ptrdiff_t part, real* scratch) noexcept nogil
 
 
 cdef Py_ssize_t run(Job* c, const real[:, ::1] projection, const real[::1] offsets, scores, codes) except -2:
-    """Run all tasks; the index of the first row that is not finite, or -1."""
+    """Run all tasks, and return the index of the first row that is not finite, or -1."""
     cdef Py_ssize_t parts, i
     cdef real[:, ::1] out
     cdef uint8_t[:, ::1] packed
@@ -130,7 +130,7 @@ cdef Py_ssize_t run(Job* c, const real[:, ::1] projection, const real[::1] offse
 
 
 def dense(const real[:, :] rows, const real[:, ::1] projection, const real[::1] offsets, *, scores=None, codes=None):
-    """Write scores (n, n_bits), of the dtype of the rows, or codes (n, ceil(n_bits / 8)), whichever is given.
+    """Compute rows @ projection - offsets, and write it to scores (n, n_bits), or its packed signs to codes.
 
     Rows must be contiguous along columns. Returns the index of the first row that is not finite, or -1.
     """
@@ -144,7 +144,7 @@ def dense(const real[:, :] rows, const real[:, ::1] projection, const real[::1] 
 
 def csr(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, const real[:, ::1] projection,
         const real[::1] offsets, *, scores=None, codes=None):
-    """As `dense`, for CSR rows without duplicates."""
+    """Compute the results of ``dense`` for CSR rows without duplicates."""
     cdef Job c
     c.n, c.d, c.ld = indptr.shape[0] - 1, projection.shape[0], 0
     if c.n == 0:

@@ -117,7 +117,7 @@ cdef void look_at_range(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_ranges(Job* c, uint64_t* tile, Py_ssize_t parts) except -1:
-    """Few queries: split the codes among tasks, after a first part whose k-th distance bounds those of the others."""
+    """Search for few queries: split the codes among tasks, after a first part whose k-th distance bounds the others."""
     cdef Py_ssize_t i
     if parts > MOST_KEPT // c.k:
         parts = MOST_KEPT // c.k
@@ -162,7 +162,7 @@ cdef void look_at_block(void* context, ptrdiff_t part, void* scratch) noexcept n
 
 
 cdef int by_queries(Job* c) except -1:
-    """Many queries: split the queries among tasks, which scan the codes block by block."""
+    """Search for many queries: split the queries among tasks, which scan the codes block by block."""
     cdef Py_ssize_t block = BLOCK_WORDS // c.words // FS_HAMMING_TILE * FS_HAMMING_TILE, groups
     if block < FS_HAMMING_TILE:
         block = FS_HAMMING_TILE

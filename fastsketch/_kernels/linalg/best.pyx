@@ -222,7 +222,8 @@ cdef void merge(const Job* job, int64_t[:, ::1] found, double[:, ::1] values) no
 
 def best_columns(const real[:, ::1] own, const real[:, ::1] known, int64_t[:, ::1] found, double[:, ::1] values, *,
                  scale=None, base=None, column=None, left_out=(), allowed=None):
-    """Find the columns with the highest finite scores, best first: set found (k, most) and values; none: -1, -inf.
+    """Write the columns of the highest finite scores, best first, to `found` (k, most), and these scores to `values`.
+    Where there are fewer, -1 and -inf are written.
 
     The score of row i and column j is own_i . known_j, times scale_j, plus base_i + column_j (both or neither) in
     double. Of equal scores the first column wins. left_out: at most two of (indptr, indices, line), CSR rows of

@@ -52,7 +52,7 @@ cdef void product_part(void* context, ptrdiff_t part, void* scratch) noexcept no
 
 
 def product(const double[:, ::1] a, const double[:, ::1] b, double[:, ::1] out=None, *, bint turned=False):
-    """Return a @ b, or with `turned` a.T @ b: a new array, or `out` with the product added to it."""
+    """Return a @ b, or with `turned` a.T @ b, as a new array or added to `out`."""
     cdef Work w
     w.m, w.n, w.k = a.shape[1] if turned else a.shape[0], b.shape[1], b.shape[0]
     if (a.shape[0] if turned else a.shape[1]) != w.k:

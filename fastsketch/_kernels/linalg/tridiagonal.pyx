@@ -77,12 +77,12 @@ cdef struct Vectors:
 
 
 cdef Py_ssize_t doubles_size(Py_ssize_t n) noexcept nogil:
-    """Return the doubles of workspace of tridiagonal_top."""
+    """Return the number of doubles of workspace that tridiagonal_top needs."""
     return 8 * (n + PAD)
 
 
 cdef Py_ssize_t integers_size(Py_ssize_t n) noexcept nogil:
-    """Return the integers of workspace of tridiagonal_top."""
+    """Return the number of integers of workspace that tridiagonal_top needs."""
     return 9 * (n + PAD)
 
 

@@ -153,7 +153,7 @@ cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t
 
 cdef void move_plainly(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
                        double h_slope) noexcept nogil:
-    """Step of DIAGONAL mirror descent without regulariser: the results of `move`, with vectorised quotients and roots."""
+    """Make a step of DIAGONAL mirror descent without regulariser, as `move` does, by vectorised quotients and roots."""
     cdef Py_ssize_t i, first = 0, n
     cdef double fading = s.scalar[FADED], grown = 1.0 / fading, delta = s.scalar[DELTA], g
     cdef double* squares = s.squares

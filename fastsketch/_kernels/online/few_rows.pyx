@@ -80,7 +80,7 @@ cdef struct Plan:
 
 @cython.auto_pickle(False)
 cdef class FewRows(StateArrays):
-    """The fast path of one model, which learns a few rows without Python code.
+    """The fast path of one model, which learns batches of a few rows without Python code.
 
     `model_state` is the ModelState (fastsketch.online) of a model with one main learner. `loss_scale` is the weight of
     every row, and `mistakes` the index of the mistakes in the array `tally`.

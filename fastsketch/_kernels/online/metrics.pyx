@@ -85,7 +85,7 @@ cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil
 
 
 cdef inline double chance(double z, int how) noexcept nogil:
-    """Return the probability that a score means."""
+    """Return the probability of the class whose score is z."""
     if how == HALVES:
         return 0.5 + 0.5 * min(max(z, -1.0), 1.0)
     return 1 / (1 + exp(-z)) if z > 0 else exp(z) / (1 + exp(z))

@@ -75,7 +75,7 @@ cdef inline void identity_frame(Model* s) noexcept nogil:
 
 
 cdef inline void rebase_sparse(Model* s) noexcept nogil:
-    """Rebase: let Z take in the sparse rows X, at their nonzeros only if F stays well-conditioned, else recompute Z."""
+    """Rebase: move the sparse rows X into Z, only at their nonzeros if F stays well-conditioned, else recompute Z."""
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j, ld
     cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
     cdef double* mix

@@ -14,7 +14,7 @@ join()
 
 @cython.auto_pickle(False)
 cdef class StateArrays:
-    """Hold buffers of the arrays of a state, and scratch, so that the pointers in its rounds stay valid."""
+    """Base class that holds the arrays of a state, and scratch memory, so that pointers in its rounds stay valid."""
 
     def __dealloc__(self):
         cdef int i

@@ -112,7 +112,7 @@ cdef struct Panels:
 
 
 cdef inline Py_ssize_t panel_bytes(Py_ssize_t d) noexcept nogil:
-    """Return the scratch of a part: q and its product, X q, shift and sum, and positions; and 64 bytes to align it."""
+    """Return the bytes of scratch memory of a part: q and its product, X q, shift, sum, positions; and 64 to align."""
     return (2 * d + PANEL_ROWS + 2) * FS_PANEL_COLUMNS * sizeof(double) + PANEL_ROWS * sizeof(int64_t) + 64
 
 

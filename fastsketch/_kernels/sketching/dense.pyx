@@ -27,7 +27,7 @@ follow()
 
 @cython.auto_pickle(False)
 cdef class DenseState(SketchState):
-    """State of a sketch with a buffer of dense rows."""
+    """State of a sketch whose buffer holds dense rows."""
 
     def __init__(self, setting, Py_ssize_t capacity, Py_ssize_t n_features, dtype):
         cdef int solver = {"gram": GRAM, "svd": SVD, "exact": EXACT}[setting.solver]
@@ -188,7 +188,7 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
 
 cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const double* weight, bint rooted,
               double scale, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
-    """Take all n rows, flushing whenever the buffer is full. The buffer is filled from its end to its beginning.
+    """Load all n rows into the buffer, from its end to its beginning, and flush it whenever it is full.
 
     rooted: `weight` holds the roots of the weights, whose squares may overflow.
     """

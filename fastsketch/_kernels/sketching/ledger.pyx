@@ -23,7 +23,7 @@ import numpy as np
 
 @cython.auto_pickle(False)
 cdef class Ledger:
-    """The ledger of a sketch with a buffer of `capacity` rows, in the units of the buffer."""
+    """The squares that shrinks removed along the directions of a sketch, whose buffer has `capacity` rows."""
 
     def __init__(self, Py_ssize_t n_keep, Py_ssize_t capacity, *, Py_ssize_t n_spare):
         self.n_spare = min(n_spare, n_keep)
@@ -104,7 +104,7 @@ cdef void choose(Ledger ledger, Py_ssize_t n, Py_ssize_t ld) noexcept nogil:
 cdef int post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, const real* u,
               Py_ssize_t next_vector, Py_ssize_t next_row, Py_ssize_t first, Py_ssize_t step, const real* w,
               Py_ssize_t next_value, Py_ssize_t n_values, bint roots, const double* lam) noexcept nogil:
-    """Record one shrink, before its rows are shortened, and select the directions that keep their length.
+    """Record one shrink in the ledger, before rows are shortened, and select the directions that keep their length.
 
     Entry j of eigenvector i, the largest first, is u[i * next_vector + j * next_row]; its eigenvalue w[i * next_value]
     (with `roots`: its square) is zero for i >= n_values. The kept row j, of squared norm lam[j], is row first + j *

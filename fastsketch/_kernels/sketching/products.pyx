@@ -67,13 +67,13 @@ cdef Py_ssize_t column_parts(Py_ssize_t m, Py_ssize_t d) noexcept nogil:
 
 
 cdef Py_ssize_t partials_size(Py_ssize_t m, Py_ssize_t d) noexcept nogil:
-    """Return the reals of workspace of gram_products for m rows or fewer."""
+    """Return the number of reals of workspace that gram_products needs for m rows or fewer."""
     m = min(m, BLOCKS_FROM - 1)
     return min(m * d // 2, (GRAM_PARTS - 1) * m * m)
 
 
 cdef inline Py_ssize_t panel_pack(Py_ssize_t m, const real* kind) noexcept nogil:
-    """Return the most reals that packed panels use; `kind` only selects the type."""
+    """Return the largest number of reals that packed panels use; `kind` only selects the type."""
     return max((512 << 10) // <Py_ssize_t> sizeof(real), 32 * (m + 32))
 
 

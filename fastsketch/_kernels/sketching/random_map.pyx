@@ -301,7 +301,7 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
 
 cdef void flush(BlockState b, const real* shift, const real* value, real* scratch, real* pending,
                 real* out) noexcept nogil:
-    """Map the pending rows, a complete step or not."""
+    """Map the pending rows, whether or not they are a complete step, and add the result to the output."""
     cdef Py_ssize_t i
     b.weighted = False
     for i in range(b.p):

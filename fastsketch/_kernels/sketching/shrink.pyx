@@ -23,17 +23,17 @@ join()
 
 
 cdef Py_ssize_t arena_size(Py_ssize_t m) noexcept nogil:
-    """Return the reals of workspace of gram_shrink: G, Z, stedc's workspace (1 + 4m + m^2) and four vectors."""
+    """Return the number of reals of workspace of gram_shrink: G, Z, stedc's workspace (1 + 4m + m^2), four vectors."""
     return 3 * m * m + 8 * m + 1
 
 
 cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil:
-    """Return the integers of workspace of the eigensolver, or of gesdd (8m)."""
+    """Return the number of integers of workspace of the eigensolver, or of gesdd (8m)."""
     return max(3 + 8 * m, integers_size(m))
 
 
 cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
-    """Return the doubles of workspace of gram_shrink, in addition to the arena."""
+    """Return the number of doubles of workspace of gram_shrink, in addition to the arena."""
     return (FS_PARTS + 1) * (n_keep + 1) + doubles_size(m)
 
 
@@ -62,7 +62,7 @@ cdef struct Back:
 
 
 cdef inline Py_ssize_t before_block(Py_ssize_t m, Py_ssize_t b) noexcept nogil:
-    """Return the reals of V in blocks 0 .. b - 1, of m - 1, m - 1 - TOGETHER, .. rows."""
+    """Return the number of reals of V in blocks 0 .. b - 1, of m - 1, m - 1 - TOGETHER, .. rows."""
     return TOGETHER * (b * (m - 1) - TOGETHER * (b * (b - 1) // 2))
 
 

@@ -237,7 +237,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
 
 cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t* indices, const real* data,
               const double* weight, double scale, real* z, real* arena) except? -1 nogil:
-    """Take all n rows, flushing whenever the buffer is full."""
+    """Load all n rows into the buffer, and flush it whenever it is full."""
     cdef real* stored = <real*> s.values
     cdef Py_ssize_t i, j, nnz
     cdef Py_ssize_t limit = s.capacity - s.center, block = s.block if s.block else limit

@@ -10,7 +10,7 @@ NOTHING_SEEN = -(2**20)
 
 @cython.auto_pickle(False)
 cdef class SketchState:
-    """Scalars and small arrays of one sketch; the buffers belong to the subclasses of each kernel.
+    """Scalars and small arrays of one sketch, without its buffers, which subclasses of each kernel hold.
 
     `setting` is the EngineSetting of the engine that owns the state (sketching/_engines/_setting.py).
     """
