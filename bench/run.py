@@ -36,7 +36,7 @@ COMMANDS = {
     "sketching.tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "components.components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; audits",
     "components.components.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
-    "components.cells": "generated cells: fastsketch.anndata in memory and from a file, scanpy, IncrementalPCA",
+    "components.cells": "generated cells: fastsketch.anndata in memory and from a file, scanpy, Dask, IncrementalPCA",
     "components.wide": "wide rows in files: SketchedPCA by passes, randomized SVD, Krylov, IncrementalPCA, n x n sums",
     "components.tensors": "steps of 4,096 x 4,096 tensors: sketches beside incremental PCAs and a dense covariance",
     "covariance.anomalies": "SketchedCovariance: areas under ROC curves, false alarms, beside IsolationForest",
