@@ -12,6 +12,7 @@ import numpy as np
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._anndata import IndexedRows
 from fastsketch.data.sources._arrays import ArraySource
+from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._hdf5 import HdfSource
 from fastsketch.data.sources._zarr import ZarrSource
@@ -55,7 +56,7 @@ def convert(path: Path, key: str | None) -> Source:
         first += chunk.shape[0]
     data, indices = data[: int(ends[-1])], indices[: int(ends[-1])]
     rows = csr_array((data, indices, ends.astype(np.int32) if size <= np.iinfo(np.int32).max else ends), shape=(n, d))
-    with columns.opened() as root:
+    with damaged(columns.path, columns.what, columns.check_unchanged), columns.opened() as root:
         names = [columns._index_names(root, axis, length) for axis, length in (("obs", n), ("var", d))]
     cells, genes = (np.arange(n), None) if names[0] is None or names[1] is None else names
     out: Any = IndexedRows(ArraySource(rows, name=columns.name), cells)

@@ -122,6 +122,8 @@ def highly_variable_genes(
         as_flag(value, name)
     bounds = (float(min_mean), float(max_mean), float(min_disp), float(max_disp))
     as_integer(1 if n_top_genes is None else n_top_genes, "n_top_genes", 1)
+    if subset and inplace and isinstance(adata, AnnData) and adata.isbacked:
+        raise ValueError("subset=True of a backed AnnData object needs memory: adata.to_memory()")
     source = _rows.matrix_of(adata, None if layer is None else f"layers/{layer}")
     names = np.array(source.feature_names or tuple(map(str, range(source.n_features))), dtype=object)
     batches = None if batch_key is None else _batches(adata, source, batch_key)

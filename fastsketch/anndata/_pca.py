@@ -7,16 +7,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from anndata.io import write_elem
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.validation import as_flag, as_integer, is_sparse
 from fastsketch._core.warning import warn_caller
 from fastsketch.anndata._rows import CellRows, Operations, are_counts, as_mask, column_of, matrix_of
 from fastsketch.covariance._moments import FeatureVariance
-from fastsketch.data.files._replacing import same_file
+from fastsketch.data.files._replacing import output_target, replacing, same_file
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._anndata import IndexedRows
 from fastsketch.data.sources._arrays import ArraySource
@@ -117,13 +119,14 @@ def pca(
         The genes to use: a mask, or the name of a boolean column of ``var``. The default is the column
         "highly_variable" if there is one. None uses all genes.
     dtype : dtype, default "float32"
-        Dtype of the scores.
+        Floating-point dtype of the scores.
     key_added : str, optional
         Name of the results in ``obsm``, ``varm`` and ``uns``, instead of "X_pca", "PCs" and "pca".
     copy : bool, default False
         Return a changed copy of an AnnData object instead of changing it.
     output : str or path, optional
-        Only for a path or source: an .h5ad file to which the result is written. It must be another file.
+        Only for a path or source: an .h5ad file to which the result is written, completely or not at all. It must be
+        another file.
     convert : bool, default False
         Whether a file that is stored by columns (CSC) is converted in temporary files, see ``open_rows``.
     **removed
@@ -178,6 +181,12 @@ def pca(
     is_same = isinstance(data, str | PathLike) and output is not None and same_file(Path(data), Path(output))
     if output is not None and (is_same or not is_file):
         raise ValueError(f"output={str(output)!r} must be another file than that of data, and data a path or a source")
+    if output is not None:
+        output_target(output)  # refuses what cannot be written, before the rows are read
+    if np.dtype(dtype).kind != "f":
+        raise ValueError(f"dtype must be a floating-point dtype, got {dtype!r}")
+    if key_added is not None and not isinstance(key_added, str):
+        raise TypeError(f"key_added must be a string or None, got {key_added!r}")
     if isinstance(data, AnnData) and data.isbacked and copy:
         raise ValueError(
             "copy=True of a backed AnnData object needs memory or a file: adata.to_memory(), adata.copy(path)"
@@ -191,7 +200,8 @@ def pca(
     out = _empty_result(rows) if is_file else x
     _write(out, found, rows, zero_center=zero_center, key_added=key_added)
     if output is not None:
-        out.write_h5ad(output)
+        with replacing(output) as file, h5py.File(file, "w") as root:
+            write_elem(root, "/", out)
     return out if copy or is_file else None
 
 
@@ -233,6 +243,8 @@ def _find(rows: "Selection", n_comps: int | None, *, zero_center: bool, dtype: n
     source.feature_names = None  # they may not be unique
     n, d = source.n_rows or 0, source.n_features
     smallest = min(n, d)
+    if n_comps is None and smallest < 2:
+        raise ValueError(f"n_comps=None takes fewer components than cells and genes, of which there are {n} and {d}")
     k = as_integer(min(N_COMPS, smallest - 1) if n_comps is None else n_comps, "n_comps", 1)
     if k > smallest:
         raise ValueError(f"n_comps={k} must not exceed the smaller of {n} cells and {d} genes")

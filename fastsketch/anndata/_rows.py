@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from anndata.io import read_elem
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ from fastsketch.anndata._csc import convert as convert_csc
 from fastsketch.covariance._moments import FeatureVariance
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources import Source
+from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._identity import of_rows
 from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._stored import StoredSource
@@ -59,7 +61,7 @@ class CellRows(Derived):
     def __init__(self, source: Source, operations: Operations, *, dense: bool = False) -> None:
         super().__init__(source)
         self.operations, self._dense = operations, dense
-        self.dtype = np.dtype(np.float64 if source.dtype == np.float64 else np.float32)
+        self.dtype = np.dtype(np.float64 if source.dtype in (np.float64, np.longdouble) else np.float32)
         self.sparse, self.complete = source.sparse and not dense, True  # the source refuses NaN
         genes = operations.genes
         if genes is not None:
@@ -212,17 +214,26 @@ def open_rows(
 def matrix_of(x: Any, key: str | None, *, convert: bool = False) -> Source:
     """Open the matrix `key` of AnnData (X if None) as a source. Raise SourceError if it cannot be read by rows."""
     if not convert or isinstance(x, Source):
-        return data.open_rows(x, key=key)
+        return _with_cells(data.open_rows(x, key=key))
     if isinstance(x, AnnData) and x.isbacked and not x.is_view:
         x = x.filename
     if not isinstance(x, str | PathLike):
         raise ValueError("convert=True needs the path of one file, or an AnnData object that is backed by one")
     try:
-        return data.open_rows(x, key=key)
+        return _with_cells(data.open_rows(x, key=key))
     except SourceError as error:
         if "(CSC)" not in str(error):
             raise
         return convert_csc(Path(x), key)
+
+
+def _with_cells(source: Source) -> Source:
+    """Return the source; ValueError if it has no row, or an unknown number of them."""
+    if source.n_rows is None:
+        raise ValueError(f"{source.name}: the number of cells must be known: save the rows as .npy, .npz or .h5ad")
+    if source.n_rows == 0:
+        raise ValueError(f"{source.name} has no cells")
+    return source
 
 
 def column_of(x: Any, source: Source, axis: Literal["obs", "var"], name: str) -> Any:
@@ -239,7 +250,7 @@ def column_of(x: Any, source: Source, axis: Literal["obs", "var"], name: str) ->
         if not deeper:
             return None
         below = deeper[0][0] if isinstance(deeper[0], list) else deeper[0]
-    with below.opened() as root:
+    with damaged(below.path, below.what, below.check_unchanged), below.opened() as root:
         item = below.find(root, f"{axis}/{name}")
         return None if item is None else read_elem(item)
 
@@ -255,6 +266,9 @@ def as_mask(x: Any, source: Source, mask_var: Any) -> NDArray[np.bool_]:
         mask_var = column_of(x, source, "var", name)
         if mask_var is None:
             raise ValueError(f"{what}: var has no column of that name")
+    index, names = getattr(mask_var, "index", None), source.feature_names
+    if isinstance(index, pd.Index) and names is not None and set(index) == set(names) and tuple(index) != names:
+        raise ValueError(f"{what} is indexed by the same genes in another order: take mask_var.loc[var_names]")
     mask = np.asarray(mask_var)
     if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask.ravel()):
         mask = mask.astype(bool)

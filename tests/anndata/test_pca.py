@@ -14,6 +14,7 @@ pytest.importorskip("sklearn")
 
 import fastsketch as fs  # noqa: E402
 import fastsketch.anndata as fa  # noqa: E402
+from fastsketch.anndata import _pca  # noqa: E402
 from fastsketch.data import SourceError  # noqa: E402
 from fastsketch.sklearn import SketchedPCA  # noqa: E402
 from tests.anndata.cells import N_CELLS, N_GENES, counts  # noqa: E402
@@ -268,6 +269,8 @@ def test_refused_arguments(tmp_path):
         (SourceError, "no matrix 'layers/a'", {"layer": "a"}),
         (ValueError, "data a path or a source", {"output": "x.h5ad"}),
         (TypeError, "zero_center", {"zero_center": 1}),
+        (ValueError, "floating-point dtype, got 'int8'", {"dtype": "int8"}),
+        (TypeError, "key_added", {"key_added": 3}),
     ):
         with pytest.raises(error, match=match):
             fa.pca(adata, **arguments)
@@ -276,6 +279,79 @@ def test_refused_arguments(tmp_path):
         fa.pca(path, 5, output=path)
     with pytest.raises(ValueError, match="layer of a source"):
         fa.pca(fa.open_rows(path), 5, layer="a")
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_rows_are_read(tmp_path, monkeypatch):
+    path = stored(tmp_path, "h5ad")
+    monkeypatch.setattr(_pca, "_find", lambda *args, **kwargs: pytest.fail("rows were read"))
+    for output, match in ((tmp_path / "none" / "x.h5ad", "does not exist"), (tmp_path, "is a directory")):
+        with pytest.raises(ValueError, match=match):
+            fa.pca(path, 5, output=output)
+
+
+def test_an_output_is_replaced_completely_or_not_at_all(tmp_path, monkeypatch):
+    path, output = stored(tmp_path, "h5ad"), tmp_path / "out.h5ad"
+    found = fa.pca(path, 5, output=output)
+    again = anndata.read_h5ad(output)
+    assert list(again.obs_names) == list(found.obs_names)
+    np.testing.assert_array_equal(again.obsm["X_pca"], found.obsm["X_pca"])
+    before = output.read_bytes()
+
+    def half(root, key, value):
+        root.create_dataset("half", data=np.ones(1000))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_pca, "write_elem", half)
+    with pytest.raises(KeyboardInterrupt):
+        fa.pca(path, 5, output=output)
+    assert output.read_bytes() == before and sorted(tmp_path.iterdir()) == sorted([path, output])
+
+
+def test_too_few_cells_or_genes():
+    for adata, match in (
+        (logs()[:0].copy(), "has no cells"),
+        (logs()[:1].copy(), f"of which there are 1 and {N_GENES}"),
+        (logs()[:, :1].copy(), f"of which there are {N_CELLS} and 1"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            fa.pca(adata)
+        assert not adata.obsm and not adata.uns
+
+
+def test_an_unknown_number_of_cells(tmp_path):
+    (tmp_path / "cells.csv").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(ValueError, match="number of cells must be known"):
+        fa.pca(tmp_path / "cells.csv", 1)
+
+
+def test_without_a_matrix(tmp_path):
+    adata = anndata.AnnData(obs=logs().obs, var=logs().var)
+    adata.write_h5ad(tmp_path / "none.h5ad")
+    with pytest.raises(SourceError, match=r"has no X: name a layer \(layer="):
+        fa.pca(adata, 5)
+    with pytest.raises(SourceError, match="there is no matrix 'X'"):
+        fa.pca(tmp_path / "none.h5ad", 5)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.99])
+def test_a_file_that_is_cut_off(share, tmp_path):
+    path = stored(tmp_path, "h5ad")
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(SourceError, match="is damaged or no HDF5 file"):
+        fa.pca(path, 5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks are others there")
+def test_a_file_that_another_process_has_open_for_writing(tmp_path):
+    path = stored(tmp_path, "h5ad")
+    code = "import h5py, sys; file = h5py.File(sys.argv[1], 'r+'); print('open', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        writer.stdout.readline()
+        with pytest.raises(SourceError, match="is being written by another process"):
+            fa.pca(path, 5)
+        writer.stdin.close()
+    assert fa.pca(path, 5).obsm["X_pca"].shape == (N_CELLS, 5)
 
 
 def test_a_file_that_another_process_writes(tmp_path):

@@ -226,6 +226,9 @@ def test_masks_that_are_refused(tmp_path):
         ):
             with pytest.raises(ValueError, match=match):
                 fa.open_rows(x, mask_var=mask)
+    with pytest.raises(ValueError, match="same genes in another order"):
+        fa.open_rows(adata, mask_var=adata.var["some"][::-1])
+    assert fa.open_rows(adata, mask_var=adata.var["some"]).n_features == adata.var["some"].sum()
     assert fa.open_rows(adata, mask_var=adata.var["some"].astype("boolean")).n_features == adata.var["some"].sum()
     with pytest.raises(ValueError, match="var has no column"):
         fa.open_rows(fs.open_rows(np.ones((3, 4))), mask_var="some")
@@ -266,9 +269,22 @@ def test_refused_choices_of_genes():
     adata.obs["holes"] = pd.Categorical([None] + ["a"] * (N_CELLS - 1))
     with pytest.raises(ValueError, match="must name a batch for each"):
         fa.highly_variable_genes(adata, batch_key="holes")
+    with pytest.raises(ValueError, match="has no cells"):
+        fa.highly_variable_genes(adata[:0].copy())
+    with pytest.raises(ValueError, match="has no cells"):
+        fa.open_rows(adata[:0].copy(), scale=True)
     adata.X = adata.X * -1.0
     with pytest.raises(ValueError, match="finite and not negative"):
         fa.highly_variable_genes(adata, n_top_genes=10)
+
+
+def test_a_backed_object_is_not_cut(tmp_path):
+    cells().write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    with pytest.raises(ValueError, match=r"needs memory: adata\.to_memory\(\)"):
+        fa.highly_variable_genes(backed, n_top_genes=10, subset=True)
+    assert list(backed.var) == ["some"] and not backed.uns
+    backed.file.close()
 
 
 def test_genes_of_files_and_subsets(tmp_path):

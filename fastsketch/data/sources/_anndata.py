@@ -35,7 +35,7 @@ def open_object(x: Any, options: Options) -> Source:
     except (KeyError, AttributeError):
         raise SourceError(f"the AnnData object has no matrix {key!r}") from None
     if rows is None:
-        raise SourceError("the AnnData object has no X: name a layer in key=")
+        raise SourceError("the AnnData object has no X: name a layer (layer=, or key= of fs.open_rows)")
     source = IndexedRows(_open_matrix(rows, options), x.obs_names)
     if home in ("", "layers", "raw"):
         names = (x.raw if home == "raw" else x).var_names

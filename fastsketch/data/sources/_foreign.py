@@ -56,6 +56,8 @@ def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None)
         if look is not None:
             look()
         of_system = error if isinstance(error, OSError) and type(error) is not OSError else None
+        if isinstance(error, BlockingIOError):  # HDF5 locks a file that it writes
+            raise SourceError(f"{name} is being written by another process: try again when it is done") from error
         if of_system and of_system.strerror and isinstance(of_system.errno, int):
             raise SourceError(f"{name} cannot be read: {of_system.strerror}") from error
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]

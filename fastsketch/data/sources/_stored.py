@@ -240,7 +240,7 @@ class StoredSource(FileSource):
         if kind.startswith("csc") and not self.by_columns:
             raise SourceError(
                 f"{self.name} is stored by columns (CSC), which cannot be read by rows: write it again with "
-                "adata.X = adata.X.tocsr()"
+                "adata.X = adata.X.tocsr(), or take convert=True of fastsketch.anndata"
             )
         if not kind.startswith("csc" if self.by_columns else "csr"):
             raise SourceError(f"{self.name} is no matrix that rows can be read of, but {kind or 'a group'}")

@@ -26,8 +26,11 @@ class ZarrSource(StoredSource):
         super().__init__(path, options)
 
     def opened(self) -> AbstractContextManager[Any]:
-        """Open the Zarr folder or zip file, and return a context manager that yields its root."""
-        return nullcontext(needs("zarr", "Zarr arrays").open(store=str(self.path), mode="r"))
+        """Open the Zarr folder or zip file, and return a context manager that yields its root.
+
+        Consolidated metadata are not used: they name arrays that may have been deleted, which Zarr reads as zeros.
+        """
+        return nullcontext(needs("zarr", "Zarr arrays").open(store=str(self.path), mode="r", use_consolidated=False))
 
     def find(self, root: Any, key: str) -> Any:
         """Return the Zarr array or group called `key`, or None if it does not exist."""

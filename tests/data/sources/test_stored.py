@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -228,6 +229,21 @@ def test_shards_and_arrays_in_memory(x, tmp_path):
     hold(source, x, 5)
     assert all(part.n_rows % 100 == 0 for part in source.parts(4 * D * 150))
     np.testing.assert_array_equal(whole(open_rows(zarr.array(x))), x)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_consolidated_metadata_of_arrays_that_are_gone(version, x, tmp_path):
+    """Zarr would read an array whose folder is gone as zeros."""
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w", zarr_format=version)
+    group.create_array("x", shape=x.shape, dtype="f4")[:] = x
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(str(tmp_path / "g.zarr"))
+    np.testing.assert_array_equal(whole(open_rows(tmp_path / "g.zarr")), x)
+    shutil.rmtree(tmp_path / "g.zarr" / "x")
+    with pytest.raises(SourceError, match="no matrix"):
+        open_rows(tmp_path / "g.zarr")
 
 
 def test_zarr_arrays_that_are_none_or_change(x, tmp_path):
