@@ -65,6 +65,7 @@ COMMANDS = {
     "streams.alarms": "delays of DriftMonitor, ADWIN, KSWIN, PageHinkley and a CUSUM at one rate of false alarms",
     "streams.windows": "windows of blocks beside decay, an exact window and IncrementalPCA: accuracy and cost",
     "streams.windows.changes": "comparisons of sketches beside tests of every column: false alarms, power",
+    "adaptive.ftsl": "FTSL beside ADA-FD and ADA-FFD: regret on the stream of section 5.2, losses on fifteen sets",
     "adaptive.networks.cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
     "adaptive.networks.vgg19": "time and memory of a layer on a frozen VGG19 of random weights (ADA-FD section 5.5)",
     "adaptive.regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",

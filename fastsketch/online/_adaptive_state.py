@@ -26,6 +26,7 @@ from fastsketch._kernels.online.numbers import (
     RESIDUALS,
     ROWS,
     SCALE,
+    SHRINKAGE,
     WEIGHTS,
     learn,
 )
@@ -50,7 +51,8 @@ def _validate_scalar(scalar: Floats) -> None:
     """Raise ValueError if a scalar entry of an adaptive learner's state, read from a file, is out of range."""
     if not scalar[DELTA] > 0:
         raise ValueError(f"delta must be positive, got {scalar[DELTA]}")
-    for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
+    names = {RESIDUALS: "sum of squared residuals", WEIGHTS: "weight of residuals", SHRINKAGE: "sum of removed squares"}
+    for entry, name in names.items():
         checks.number_within(scalar[entry], name, 0.0, np.finfo(np.float64).max)
 
 
@@ -70,6 +72,7 @@ class AdaptiveSetting:
     sketch_size: int = 0
     root: bool = True  # H = delta I + (S'S)^(1/2), else delta I + S'S
     fade: bool = False  # gradient t is weighted by 1 / sqrt(t)
+    compensate: bool = False  # H = delta I + (S'S + rho I)^(1/2), rho the sum of what shrinks have removed
 
 
 # -- H sketched, or full -----------------------------------------------------------------------------------------------

@@ -16,17 +16,18 @@ from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import LearnedState, Zeros
 
 DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}
-KINDS = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER, **DIAGONALS}
+COMPENSATED = {"ftsl": EVERY_ROUND, "ftfsl": WHEN_FULL}
+KINDS = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER} | DIAGONALS | COMPENSATED
 FADING = ("ada_ffd", "ada_fd", "ada_full", "fd_son", "ada_diag")
-METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
+METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ftfsl", "ftsl", "ogd", "adam")
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
 # Default learning rates of labels for rows as scale="moments" makes them.
-RATES_FOR_SCALED_ROWS = {"ada_ffd": 2.0, "ada_fd": 2.0, "ada_full": 2.0, "ada_diag": 1.0}
+RATES_FOR_SCALED_ROWS = {"ada_ffd": 2.0, "ada_fd": 2.0, "ada_full": 2.0, "ada_diag": 1.0, "ftfsl": 2.0, "ftsl": 2.0}
 # The same of real targets, whose steps are in units of residuals.
-RATES_IN_UNITS = dict.fromkeys(("ada_ffd", "ada_fd", "ada_full", "ada_diag"), BLEND_RATE_OF_NUMBERS) | {"ogd": 0.6}
+RATES_IN_UNITS = dict.fromkeys(RATES_FOR_SCALED_ROWS, BLEND_RATE_OF_NUMBERS) | {"ogd": 0.6}
 
-Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam"]
+Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ftfsl", "ftsl", "ogd", "adam"]
 Form = Literal["mirror_descent", "dual_averaging"]
 Penalty = Literal["l1", "l2"] | None
 
@@ -79,17 +80,19 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     method : str, default "ada_ffd"
         "ada_ffd", "ada_fd": G by fast Frequent Directions, by Frequent Directions; "ada_full": G itself (d x d);
         "ada_diag": its diagonal; "fd_son": delta I + sum g g' / sqrt(t) by Frequent Directions, of at most 2 tau rows;
-        "ogd": step eta / sqrt(t); "adam": decay rates 0.9 and 0.999.
+        "ftfsl", "ftsl": as "ada_ffd" and "ada_fd", but H = delta I + (G + rho I)^(1/2), where rho is the sum of the
+        squares that the sketch has removed, for form="dual_averaging"; "ogd": step eta / sqrt(t); "adam": decay rates
+        0.9 and 0.999.
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Composite mirror descent, or dual averaging (the primal-dual subgradient method).
     penalty : {None, "l1", "l2"}
         ``phi(w) = penalty_strength |w|_1`` or ``penalty_strength / 2 |w|^2`` in every round.
     penalty_strength : float, default 0.0
     learning_rate : float, optional
-        eta, the factor on every step. The default is 0.1; for labels with scale="moments" 2 for "ada_ffd", "ada_fd" and
-        "ada_full", and 1 for "ada_diag". For real targets the default is in units of the root mean square of the
-        residuals so far, and so are the slopes in H: 0.25 for these methods, 0.6 for "ogd". A model of c y is then c
-        times that of y (for "square" and "absolute", without a penalty).
+        eta, the factor on every step. The default is 0.1; for labels with scale="moments" 2 for "ada_ffd", "ada_fd",
+        "ada_full", "ftfsl" and "ftsl", and 1 for "ada_diag". For real targets the default is in units of the root mean
+        square of the residuals so far, and so are the slopes in H: 0.25 for these methods, 0.6 for "ogd". A model of c
+        y is then c times that of y (for "square" and "absolute", without a penalty).
     classes : sequence, optional
         All labels, two or more; others are refused. If not given, new labels are added as they appear. The attribute of
         this name has the labels known so far, sorted.
@@ -160,7 +163,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     References
     ----------
     ADA-FD: Wan, Zhang, IEEE TPAMI 44 (2022), Algorithms 1 to 4. Duchi, Hazan, Singer 2011; Luo et al. 2016; Zinkevich
-    2003; Kingma, Ba 2015. Penalty "l1": Becker, Fadili 2012.
+    2003; Kingma, Ba 2015. Penalty "l1": Becker, Fadili 2012. FTSL: Yang, Wan, Li, Wang, Zhang, Wei, Zhang, ICML 2025,
+    by its abstract; the page on ADA-FD has a bound on its regret, with a proof.
 
     Examples
     --------
@@ -191,6 +195,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
             )
         if self.form == "dual_averaging" and self.method in ("ogd", "adam"):
             raise ValueError(f"method={self.method!r} has form='mirror_descent' alone")
+        if self.form != "dual_averaging" and self.method in COMPENSATED:
+            raise ValueError(f"method={self.method!r} needs form='dual_averaging', got {self.form!r}")
 
     def _check_fading(self, rule: str) -> None:
         if self.method not in FADING:
@@ -231,6 +237,7 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
             sketch_size=self.sketch_size,
             root=not son,
             fade=son,
+            compensate=self.method in COMPENSATED,
         )
         if self.method in DIAGONALS:
             return start_diagonal(setting, delta, d=slots, sparse=sparse, zeros=zeros)

@@ -5,6 +5,7 @@ from fastsketch.reference._adaptive import (
     adaptive_fast_frequent_directions,
     adaptive_frequent_directions,
     adaptive_full,
+    follow_the_sketched_leader,
     sketched_newton_subgradient,
 )
 from fastsketch.reference._covariance import (
@@ -100,6 +101,7 @@ __all__ = [
     "robust_frequent_directions_blocks",
     "second_pass",
     "sketched_ease",
+    "follow_the_sketched_leader",
     "sketched_newton_subgradient",
     "subsampled_hadamard",
     "top_directions",

@@ -149,6 +149,88 @@ def adaptive_fast_frequent_directions(
     return adaptive_rounds(FFD(d, sketch_size), d, rounds=rounds, **settings)
 
 
+def follow_the_sketched_leader(
+    d: int,
+    rounds: int,
+    *,
+    sketch_size: int,
+    subgradient: Subgradient,
+    learning_rate: float,
+    delta: float,
+    fast: bool = False,
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> Play:
+    """Run FTSL, dual averaging with a Frequent Directions sketch of the gradients and what the sketch has removed.
+
+    beta_(t+1) = -eta H_t^-1 (g_1 + ... + g_t) with H_t = delta I + (S'S + rho_t I)^(1/2), where rho_t is the sum of the
+    squares that the shrinks of S have removed. S'S + rho_t I is at least the sum of g g', so that the regret has a
+    bound without d (docs/papers/adafd.md).
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    sketch_size : int
+        tau, at least 2.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    learning_rate : float
+        eta.
+    delta : float
+        Above 0. The bound needs at least the length of the longest subgradient.
+    fast : bool, default False
+        Whether the sketch is buffered, as in ADA-FFD: FTFSL.
+    penalty : {"l1", "l2"}, optional
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
+    penalty_strength : float, default 0.0
+        At least 0.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Yang, Wan, Li, Wang, Zhang, Wei, Zhang, *Dimension-Free Adaptive Subgradient Methods with Frequent Directions*,
+    ICML 2025, by its abstract.
+
+    Examples
+    --------
+    With tau above d nothing is removed, and the sketch is the whole matrix:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((100, 4)) * [10, 3, 1, 0.3]
+    >>> truth = np.ones(4)
+    >>> def absolute(t, beta):
+    ...     residual = x[t - 1] @ (beta - truth)
+    ...     return abs(residual), np.sign(residual) * x[t - 1]
+    >>> common = {"subgradient": absolute, "learning_rate": 1.0, "delta": 1.0}
+    >>> beta, _ = reference.follow_the_sketched_leader(4, 100, sketch_size=5, **common)
+    >>> np.allclose(beta, reference.adaptive_full(4, 100, **common, form="dual_averaging")[0])
+    True
+    """
+    return adaptive_rounds(
+        FFD(d, sketch_size) if fast else FD(d, sketch_size),
+        d,
+        rounds=rounds,
+        subgradient=subgradient,
+        learning_rate=learning_rate,
+        delta=delta,
+        form="dual_averaging",
+        penalty=penalty,
+        penalty_strength=penalty_strength,
+        compensate=True,
+    )
+
+
 def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
     """Run FD-SON, an online Newton method with a Frequent Directions sketch of the gradients.
     Return the last weights and the loss of each round.

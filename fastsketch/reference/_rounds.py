@@ -82,6 +82,8 @@ def argmin(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
 
 
 class GradientSketch(Protocol):
+    removed: float  # sum of the squares that shrinks have removed, from the matrix that `add` has returned
+
     def fade(self, decay: float) -> None: ...
 
     def add(self, g: Array) -> tuple[Array, Array]:
@@ -93,7 +95,7 @@ class FD:
     """Frequent Directions sketch of gradients, with one SVD a round (ADA-FD, Algorithms 1 and 2, steps 4 to 6)."""
 
     def __init__(self, d: int, tau: int) -> None:
-        self.s, self.tau = np.zeros((tau, d)), tau
+        self.s, self.tau, self.removed = np.zeros((tau, d)), tau, 0.0
 
     def fade(self, decay: float) -> None:
         """Multiply the Gram matrix of the sketch by `decay`."""
@@ -107,6 +109,7 @@ class FD:
         reduced = np.sqrt(np.maximum(sigma**2 - sigma[-1] ** 2, 0.0))[: len(vt)]
         self.s = np.zeros_like(self.s)
         self.s[: len(vt)] = reduced[:, None] * vt
+        self.removed += float(sigma[-1] ** 2)
         return vt.T, reduced
 
 
@@ -122,6 +125,7 @@ class FFD:
     def __init__(self, d: int, tau: int, *, by_rows: bool = False) -> None:
         self.v, self.m, self.tau = np.zeros((d, 0)), np.zeros((0, 0)), tau
         self.by_rows, self.rows = by_rows, 0
+        self.removed, self.removed_last = 0.0, 0.0
 
     def fade(self, decay: float) -> None:
         """Multiply the Gram matrix of the sketch by `decay`."""
@@ -132,6 +136,7 @@ class FFD:
 
         The sketch is shrunk afterwards if it is full.
         """
+        self.removed, self.removed_last = self.removed + self.removed_last, 0.0
         left = g - self.v @ (self.v.T @ g)
         left -= self.v @ (self.v.T @ left)  # twice is enough
         if np.linalg.norm(left) > NEW * np.linalg.norm(g) and self.v.shape[1] < min(2 * self.tau, len(g)):
@@ -146,7 +151,8 @@ class FFD:
         if self.v.shape[1] == 2 * self.tau or (self.by_rows and self.rows == 2 * self.tau):
             values = np.pad(values, (0, self.tau))
             kept = min(self.tau - 1, self.v.shape[1])
-            left = values[:kept] - values[self.tau - 1]
+            self.removed_last = float(values[self.tau - 1])
+            left = values[:kept] - self.removed_last
             self.m, self.v = np.diag(left), out[0][:, :kept]
             self.rows = int(np.count_nonzero(left > 0))
         return out
@@ -156,7 +162,7 @@ class WholeMatrix:
     """The exact sum of the gradients' outer products, without a sketch (ADA-FULL)."""
 
     def __init__(self, d: int) -> None:
-        self.g = np.zeros((d, d))
+        self.g, self.removed = np.zeros((d, d)), 0.0
 
     def fade(self, decay: float) -> None:
         """Multiply the sum of the outer products by `decay`."""
@@ -181,19 +187,24 @@ def adaptive_rounds(
     penalty_strength: float = 0.0,
     decay: float = 1.0,
     fade: bool = False,
+    compensate: bool = False,
 ) -> Play:
     """Run an adaptive subgradient method with a given sketch of the gradients, and return (weights, losses).
 
-    fade: use H = delta I + S'S with gradients divided by t^(1/4), as FD-SON does.
+    fade: use H = delta I + S'S with gradients divided by t^(1/4), as FD-SON does. compensate: use H = delta I +
+    (S'S + rho I)^(1/2), where rho is the sum of the squares that the sketch has removed, as FTSL does.
     """
-    total, eta, phi = np.zeros(d), learning_rate, as_penalty(penalty, penalty_strength)
+    total, eta, least, phi = np.zeros(d), learning_rate, delta, as_penalty(penalty, penalty_strength)
 
     def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal total
         sketch.fade(decay)
         v, s = sketch.add(g / t**0.25 if fade else g)
         s = s**2 if fade else s
-        total = total + g
+        total, delta = total + g, least
+        if compensate:
+            delta += np.sqrt(sketch.removed)
+            s = np.sqrt(s**2 + sketch.removed) - np.sqrt(sketch.removed)
         if phi is None:
             if form == "dual_averaging":
                 return -eta * solved(total, v, s, delta)

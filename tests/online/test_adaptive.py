@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import fastsketch as fs
 from fastsketch import reference
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
-from fastsketch.online._adaptive_subgradient import METHODS
+from fastsketch.online._adaptive_subgradient import COMPENSATED, METHODS
 from fastsketch.online._class_states import States
 from fastsketch.online._model_state import ModelState
 from fastsketch.online._row_inputs import ColumnSlots, start_inputs
@@ -22,12 +23,23 @@ from tests.data.sources.helpers import labelled
 from tests.helpers import papers
 
 RNG = np.random.default_rng(0)
+
+
+def ftsl(d, n, *, form, **settings):
+    assert form == "dual_averaging"
+    return reference.follow_the_sketched_leader(d, n, **settings)
+
+
 SKETCHED = {
     "ada_fd": reference.adaptive_frequent_directions,
     "ada_ffd": reference.adaptive_fast_frequent_directions,
     "fd_son": reference.sketched_newton_subgradient,
+    "ftsl": ftsl,
+    "ftfsl": partial(ftsl, fast=True),
 }
 BOTH_FORMS = ("ada_fd", "ada_ffd", "fd_son", "ada_full", "ada_diag")
+FORMS = dict.fromkeys(METHODS, ("mirror_descent",)) | dict.fromkeys(BOTH_FORMS, ("mirror_descent", "dual_averaging"))
+FORMS |= dict.fromkeys(COMPENSATED, ("dual_averaging",))
 PENALTIES = (None, ("l1", 0.02), ("l2", 0.05))
 
 
@@ -99,7 +111,7 @@ def a9a_rows():
 
 def all_cases():
     for method in METHODS:
-        for form in ("mirror_descent", "dual_averaging") if method in BOTH_FORMS else ("mirror_descent",):
+        for form in FORMS[method]:
             yield method, form
 
 
@@ -375,7 +387,7 @@ def test_what_leaves_the_range_is_refused_and_named(method, form):
 
 def test_odd_shapes():
     for method in METHODS:
-        model = papers.AdaptiveSubgradient(3, method=method, loss="absolute")
+        model = papers.AdaptiveSubgradient(3, method=method, form=FORMS[method][0], loss="absolute")
         with pytest.raises(ValueError, match="no rows"):
             model.predict(np.ones((2, 4)))
         assert model.update(np.zeros((4, 1)), np.ones(4)).coef == 0

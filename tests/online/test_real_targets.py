@@ -8,7 +8,7 @@ import fastsketch as fs
 from fastsketch._kernels.online.numbers import RESIDUALS
 from fastsketch._kernels.online.readout import blend_numbers
 
-METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
+METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ftfsl", "ogd", "adam")
 BOTH = (fs.AdaptiveSubgradient, fs.SketchedNewton)
 
 
@@ -21,7 +21,8 @@ def stream(n=300, d=8, seed=0):
 
 
 def alone(loss, method, **parameters):
-    return fs.AdaptiveSubgradient(4, loss=loss, method=method, blend=False, **parameters)
+    form = "dual_averaging" if method == "ftfsl" else "mirror_descent"
+    return fs.AdaptiveSubgradient(4, loss=loss, method=method, form=form, blend=False, **parameters)
 
 
 @pytest.mark.parametrize("method", METHODS)

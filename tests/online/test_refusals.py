@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.online._adaptive_subgradient import METHODS
+from fastsketch.online._adaptive_subgradient import COMPENSATED, METHODS
 from tests.helpers import papers
 
 BOTH = fs.SketchedNewton, fs.AdaptiveSubgradient
@@ -39,6 +39,8 @@ OF_ADAPTIVE = [
     ({"penalty_strength": 1.0}, ValueError, "go together"),
     ({"penalty_strength": -1.0}, ValueError, "penalty_strength"),
     ({"method": "adam", "form": "dual_averaging"}, ValueError, "form='mirror_descent' alone"),
+    ({"method": "ftsl"}, ValueError, "needs form='dual_averaging', got 'mirror_descent'"),
+    ({"method": "ftfsl", "form": "dual_averaging", "decay": 0.9}, ValueError, "decay must be 1 with method='ftfsl'"),
     ({"learnin_rate": 0.1}, TypeError, "did you mean 'learning_rate'"),
 ]
 OF_BOTH = [
@@ -68,9 +70,16 @@ CASES = [
     *((papers.AdaptiveSubgradient, *case) for case in OF_ADAPTIVE),
     *((make, *case) for case in OF_BOTH for make in BOTH),
 ]
+
+
+def adaptive(method):
+    form = "dual_averaging" if method in COMPENSATED else "mirror_descent"
+    return papers.AdaptiveSubgradient(3, method=method, form=form, loss="absolute")
+
+
 MODELS = {
     "newton": lambda: papers.SketchedNewton(3, loss="square"),
-    **{name: lambda name=name: papers.AdaptiveSubgradient(3, method=name, loss="absolute") for name in METHODS},
+    **{name: lambda name=name: adaptive(name) for name in METHODS},
 }
 
 

@@ -12,6 +12,7 @@ import fastsketch as fs
 from fastsketch import papers
 from fastsketch.reference._curvatures import Shrinking
 from fastsketch.reference._newton_rounds import _project
+from fastsketch.reference._rounds import FD, FFD
 from fastsketch.sketching._engines import MappedEngine
 from fastsketch.sketching._random_maps import SizedMap
 from tests.lowrank.problems import stored
@@ -296,6 +297,56 @@ def regret_over_bound(method, form, *, step=1.0):
 def test_theorems_1_to_5_of_ada_fd(method, form):
     assert regret_over_bound(method, form) <= 1
     assert regret_over_bound(method, form, step=5.0) > 1
+
+
+# -- FTSL: regret ------------------------------------------------------------------------------------------------------
+def ftsl(tau, *, fast, **given):
+    method = "ftfsl" if fast else "ftsl"
+    plain = {"scale": None, "fit_intercept": False, "calibrate": False}
+    return fs.AdaptiveSubgradient(tau, method=method, form="dual_averaging", loss="absolute", **plain, **given)
+
+
+def ftsl_regret_over_bound(make, *, fast, step=1.0):
+    """Return the largest regret of FTSL over its bound, which docs/papers/adafd.md proves.
+
+    The bound is eta tr(G^(1/2)) + |x|^2 (delta + sqrt(c)) / (2 eta), with c the largest eigenvalue of S'S + rho I.
+    """
+    rng, ratios = np.random.default_rng(33), {}
+    for name in ROWS:
+        for sign, targets_of in [*TARGETS.items()] * 3:
+            n, d = int(rng.integers(20, 60)), int(rng.integers(3, 24))
+            tau = int(rng.integers(2, (max(d // 2, 2) if fast else d) + 1))
+            rows = ADVERSARIAL[name](rng, n, d)
+            delta, eta = np.linalg.norm(rows, axis=1).max(), 10.0 ** rng.uniform(-3, 2)
+            model = make(tau, fast=fast, learning_rate=step * eta, delta=delta)
+            sketch = FFD if fast else FD
+            given = {"eta": eta, "delta": delta, "form": "dual_averaging"}
+            rounds = LibraryRounds(model, lambda d: sketch(d, tau), rows, targets_of(n, rng), **given)  # noqa: B023
+            squares = rounds.gradients.T @ rounds.gradients
+            watched = sketch(d, tau)
+            for g in rounds.gradients:
+                v, s = watched.add(g)
+            second = (v * s**2) @ v.T + watched.removed * np.eye(d)  # S'S + rho I is at least G
+            least = np.linalg.eigvalsh(second - squares)[0]
+            assert least >= -1e-9 * np.linalg.norm(squares, 2)
+            largest = float(np.linalg.eigvalsh(second)[-1])
+            for k, best in enumerate(rounds.comparators(rng)):
+                bound = eta * rounds.trace + best @ best * (delta + np.sqrt(largest)) / (2 * eta)
+                ratios[name, sign, n, d, tau, eta, k] = rounds.regret(best) / bound
+    return worst(ratios)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_regret_of_ftsl_has_a_bound_without_the_number_of_columns(fast):
+    assert ftsl_regret_over_bound(ftsl, fast=fast) <= 1
+    assert ftsl_regret_over_bound(ftsl, fast=fast, step=5.0) > 1
+
+
+def test_the_bound_of_ftsl_needs_what_the_sketch_has_removed():
+    def without(tau, *, fast, **given):
+        return papers.ada_fd(tau, loss="absolute", form="dual_averaging", **given)
+
+    assert ftsl_regret_over_bound(without, fast=False) > 1
 
 
 # -- FROSH: centring ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Rounds of adaptive subgradients whose H = delta I + (S'S)^(1/2) has low rank (ADA-FD, ADA-FFD, ADA-FULL, FD-SON).
 
+FTSL has H = delta I + (S'S + rho I)^(1/2), where rho is the sum of what shrinks have removed.
+
 S'S = V diag(lam) V' with orthonormal V = C'T. C has at most `cap` rows: those of the last rebase, and the examples x since
 then. A gradient changes T but not the rows of C. So a round costs one pass over C, for p = C x, and work in the small
 space: y = V'x = T'p, a rank-one update of the eigenvalues (csrc/fs_secular), T <- T W. Only a rebase, C <- T'C, costs as
@@ -34,7 +36,7 @@ from fastsketch._kernels.online.adaptive_round cimport (PACKED, Model, count_los
 from fastsketch._kernels.online.basis cimport (SOME, add, add_kept_row, add_row, keep_row, largest_move, recompute, row_dot,
                                                row_products, seen_with, take_in, tolerance)
 from fastsketch._kernels.online.numbers cimport (BUFFERED, COUNTS, Lesson, OLD, PART_WORK, RANK, ROWS, RowBlock, SCALARS, SCALE,
-                                                 SEEN, StateArrays, WHEN_FULL, place)
+                                                 SEEN, SHRINKAGE, StateArrays, WHEN_FULL, place)
 from fastsketch._kernels.online.rollback cimport Rollback, save_array, save_entries
 from fastsketch._kernels.online.turning cimport (clear, fresh_basis, full, ints_size, least_new, must_rebase, polish, project,
                                                  secular_size, small_size)
@@ -388,6 +390,7 @@ cdef class AdaptiveRounds(StateArrays):
         s.base, s.scalar = self.doubles(state.base), self.doubles(state.scalar)
         s.t.count = <int64_t*> self.pointer_to(state.count, b"l")
         s.t.buffered = s.scalar + BUFFERED if s.fade else NULL
+        s.t.carried = s.scalar + SHRINKAGE if setting.compensate else NULL
         s.t.turn, s.t.lam = self.doubles(state.turn), self.doubles(state.lam)
         s.t.gram, s.steps = self.doubles(state.gram), self.doubles(state.steps)
         s.inner = self.doubles(state.inner)

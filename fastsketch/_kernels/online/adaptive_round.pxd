@@ -11,8 +11,8 @@ from fastsketch._kernels.losses cimport (ABSOLUTE, L2_PENALTY, NO_PENALTY, dot, 
 from fastsketch._kernels.online.basis cimport Basis, add, solve_small
 from fastsketch._kernels.online.numbers cimport (DELTA, LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS, SCALE,
                                                  WEIGHTS)
-from fastsketch._kernels.online.turning cimport (Turning, add_turned, border, full, new_direction, project, share,
-                                                 take_gradient)
+from fastsketch._kernels.online.turning cimport (Turning, add_turned, border, carried_root, full, new_direction, project,
+                                                 root_of, share, take_gradient)
 
 cdef struct Model:
     Turning t
@@ -126,7 +126,7 @@ cdef inline void share_inner(Model* s, const double* v, double delta) noexcept n
 cdef inline void step(Model* s) noexcept nogil:
     """Make the step in steps, inner and scale; the caller adds s.slope * x to base."""
     cdef Py_ssize_t i, rows = s.t.count[ROWS]
-    cdef double a = s.slope, eta = s.eta, delta = s.scalar[DELTA], ratio
+    cdef double a = s.slope, eta = s.eta, delta = s.scalar[DELTA] + carried_root(&s.t), ratio
     cdef double* v = s.f + s.t.most
     if s.dual:
         # inner = C sum of gradients; steps = (eta / delta_t) T diag(share) T'inner
@@ -225,7 +225,8 @@ cdef inline void step_l1(Model* s, const double* x) noexcept nogil:
     when its gradient is below 1e-12 of its terms. s.extra has 3 d + 6 most + PACKED cap doubles.
     """
     cdef Py_ssize_t i, j, c, rank = s.t.count[RANK], rows = s.t.count[ROWS], _turn, _tries, filled
-    cdef double eta = s.eta, delta = s.scalar[DELTA], bound = eta * s.strength / delta, most, value, trial, slope, t
+    cdef double eta = s.eta, delta = s.scalar[DELTA] + carried_root(&s.t), bound = eta * s.strength / delta
+    cdef double most, value, trial, slope, t
     cdef double* w0 = s.base
     cdef double* start = s.extra
     cdef double* u = start + s.d
@@ -241,7 +242,7 @@ cdef inline void step_l1(Model* s, const double* x) noexcept nogil:
     cdef double* half = active + s.t.cap * s.t.cap          # rank x rows
     cdef double* jacobian = half + s.t.most * s.t.cap       # rank x rank
     for i in range(rank):
-        root[i] = sqrt(sqrt(s.t.lam[i]) if s.t.root else s.t.lam[i])
+        root[i] = sqrt(root_of(&s.t, s.t.lam[i]))
     if s.dual:
         # w0 = 0 with the sum of gradients; the iteration starts from the last w
         add(s.d, s.slope, x, s.total)

@@ -28,7 +28,7 @@ cpdef enum:
     CLOCK = 7              # accumulated regularisation, which coordinates catch up with when they are used (diagonal)
     FADED = 8              # factor of the stored H: of squares (diagonal), of B'B + (alpha / FADED) I (Newton)
     ALPHA = 9              # regulariser of H (Newton); FADED has been applied to it
-    SHRINKAGE = 10         # sum of the squared lengths that shrinks removed
+    SHRINKAGE = 10         # sum of the squared lengths that shrinks removed (Newton; adaptive: FTSL alone)
     FLOOR = 11             # first value of alpha, to which it is reset when decay has halved it
     BUFFERED = 12          # rows in the buffer of FD-SON (adaptive)
     SCALARS = 13           # length of the array

@@ -39,6 +39,7 @@ cdef struct Turning:
     Py_ssize_t tau, most, cap
     int rule                     # when to shrink: EVERY_ROUND, WHEN_FULL, NEVER
     bint root                    # H takes the square root of S'S
+    double* carried              # sum of what shrinks removed, rho, if H takes the root of S'S + rho I (FTSL), or NULL
     double* buffered             # number of rows in the buffer, at most 2 tau (FD-SON); NULL: the rank is limited instead
     double* turn                 # T' (most, cap)
     double* lam                  # (most,), descending
@@ -80,9 +81,23 @@ cdef inline void add_turned(const Turning* t, double scale, const double* v, dou
         add(t.count[ROWS], scale * v[i], t.turn + i * t.cap, out)
 
 
+cdef inline double carried_root(const Turning* t) noexcept nogil:
+    # Return sqrt(rho), which H has in all directions besides delta.
+    return 0.0 if t.carried == NULL else sqrt(t.carried[0])
+
+
+cdef inline double root_of(const Turning* t, double lam) noexcept nogil:
+    # Return what H has in the direction of an eigenvalue beyond delta + sqrt(rho): sqrt(lam + rho) - sqrt(rho).
+    cdef double least = carried_root(t)
+    if not t.root:
+        return lam
+    lam = max(lam, 0.0)
+    return sqrt(lam) if least == 0 else lam / (sqrt(lam + t.carried[0]) + least)
+
+
 cdef inline double share(const Turning* t, double lam, double delta) noexcept nogil:
     # Return the entry of diag(share) for an eigenvalue, where H^-1 = (I - V diag(share) V') / delta.
-    cdef double root = sqrt(max(lam, 0.0)) if t.root else lam
+    cdef double root = root_of(t, lam)
     return root / (delta + root)
 
 
@@ -216,6 +231,8 @@ cdef inline bint must_rebase(Turning* t) noexcept nogil:
         for i in range(kept):
             t.lam[i] -= least
             left += t.lam[i] > 0
+        if t.carried != NULL:
+            t.carried[0] += least
         memset(t.lam + kept, 0, (t.most - kept) * sizeof(double))
         t.count[RANK] = kept
         if t.buffered != NULL:
@@ -267,5 +284,7 @@ cdef inline void take_gradient(Turning* t, double weight) noexcept nogil:
         for i in range(rank):
             t.lam[i] -= least
         t.count[RANK] = rank - 1
+        if t.carried != NULL:
+            t.carried[0] += least
     if t.count[TURNS] >= POLISH:
         polish(t)

@@ -44,6 +44,7 @@ cdef class SmallSpace:
         memset(self.count, 0, sizeof(self.count))
         self.count[RANK], self.count[ROWS], self.count[TURNS] = rank, n_rows, turns
         t.tau, t.most, t.cap, t.rule, t.root, t.count = sketch_size, most, cap, rule, root, self.count
+        t.carried = NULL
         t.turn, t.lam, t.gram, t.ints = &turn[0, 0], &lam[0], &gram[0, 0], &self.ints[0]
         t.y = &self.space[0]
         t.secular = t.y + most + 1
