@@ -113,7 +113,7 @@ class Observed:
         out[self.rows, self.indices] = self.o
 
     def every_nth_row(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
-        """Return (entries of every stride-th row as a sample, their indices among all entries); others are dropped."""
+        """Return (entries of every stride-th row, their indices among all entries); all other rows are empty."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
         new_indptr: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])

@@ -139,9 +139,7 @@ class Blend(Arrays):
         return members[0] + readout.share_now(self.blend_sums) * (members[1] - members[0])
 
     def fade(self, factor: float) -> None:
-        """Multiply the weight of all earlier rows by a factor, in the sums from which the share is computed, in
-        place.
-        """
+        """Multiply the weight of all earlier rows by a factor, in the sums that determine the average, in place."""
         self.blend_sums *= factor
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
@@ -452,7 +450,7 @@ class States(Generic[S]):
     def _apply_readout(
         self, readout: ScoreCalibration | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
     ) -> Floats:
-        """Return the scores (k, n) that one calibration or blend makes of the learners' `scores` (members, k, n).
+        """Combine the learners' `scores` (members, k, n) by a calibration or blend, and return the result (k, n).
 
         The calibration is then updated with the targets, in place.
         """

@@ -270,7 +270,8 @@ class ColumnSlots:
         return max(len(self), min(self.most, MAX_INITIAL_SLOTS))
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
-        """Return sparse rows for learning, with column indices replaced by slots.
+        """Return sparse rows for learning, whose column indices are replaced by slots.
+        A slot is the number of a column in the order of first occurrence; new columns get new slots.
 
         A slot is the number of a column in the order of first occurrence. Columns that occur for the first time get new
         slots.
@@ -279,8 +280,7 @@ class ColumnSlots:
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
     def slots_of_known_columns(self, rows: Csr, n_slots: int) -> Csr:
-        """Return sparse rows for prediction, with column indices replaced by slots, or n_slots for unknown columns.
-
+        """Return sparse rows for prediction, whose column indices are replaced by slots, or by n_slots if unknown.
         A slot is the number of a column in the order of first occurrence.
         """
         return rows._replace(indices=self.map.find(rows.indices, n_slots))
@@ -303,7 +303,7 @@ class ColumnSlots:
         return by_column
 
     def intercept(self, coef: Floats) -> Floats:
-        """Return the intercept among coefficients that are in the order of slots; 0 if there is none.
+        """Return the intercept among coefficients that are in the order in which columns first occurred; 0 if none.
 
         coef has shape (..., n_slots), the result (...).
         """

@@ -158,7 +158,9 @@ class _Rows:
             engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def count(self, chunk: "_Rows") -> None:
-        """Add a chunk to the number, the weight and the mean of these rows; both get the scale that suits both."""
+        """Add a chunk's number of rows, weight and mean to those of this object, in place.
+        Both get a common scale.
+        """
         if chunk.seen:
             self.top, self.seen = (max(self.top, chunk.top) if self.seen else chunk.top), True
         exponent = exponent_for(self.top, np.dtype(np.float64)) if self.seen else 0
@@ -313,7 +315,9 @@ def _of_sparse_sums(engine: ExactEngine, source: _Rows) -> ExactSketch:
 
 
 def _of_sums(engine: ExactEngine, source: _Rows, allowance: float) -> ExactSketch:
-    """Complete the state of an engine whose matrix has the products of centred rows; `allowance` bounds its error."""
+    """Complete the state of an engine whose matrix has the products of centred rows; return it in an ExactSketch.
+    `allowance` bounds its rounding error.
+    """
     source.put_into(engine)
     squares = np.maximum(np.diag(engine.cov), 0.0)
     engine.state.squared_norm = float(squares.sum())
@@ -336,7 +340,7 @@ def columns_by_density(rows: Any) -> tuple[NDArray[np.intp], int]:
 
 
 class SparseSums:
-    """The sum X'X of weighted sparse rows X, added to the symmetric matrix `out`, which ``finish`` completes.
+    """Sum X'X of weighted sparse rows X, added to the symmetric matrix `out`; call ``finish`` at the end.
 
     Columns are ordered by their density in the rows given to the constructor. The densest ones, `n_dense`, are
     multiplied by BLAS.
@@ -351,7 +355,7 @@ class SparseSums:
         self._buffer = np.empty((0, self.n_dense))  # a block of the dense columns
 
     def add(self, source: _Rows) -> None:
-        """Add the products of sparse rows."""
+        """Add the products X'X of more sparse rows to the sum, in place."""
         for part in source.sparse_parts():
             rows = source.csr(part)
             if len(self._buffer) < rows.shape[0]:

@@ -268,7 +268,7 @@ class MappedBlock:
         return self.map.block_rows - self.state.n_rows
 
     def fits_step(self, n: int) -> bool:
-        """Return True if n more rows fit into the rows that the map collects before it maps them together.
+        """Return True if the map can collect n more rows before it must map the collected ones together.
 
         ``add`` then checks them before anything changes, so that the caller needs no copy of the state.
         """

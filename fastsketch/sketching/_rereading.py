@@ -62,8 +62,8 @@ class Product(NamedTuple):
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """Return the product of the rows of both, whose array is this one's, changed in place.
-        If both share one array, it is the sum already.
+        """Add another product to this one's array, in place, and return the sum with its counts.
+        If both share one array, that has the sum already.
         """
         if other.product is not self.product:
             np.add(self.product, other.product, out=self.product)
@@ -435,7 +435,7 @@ class Audit(NamedTuple):
 def spectral_norm(
     multiply: Callable[[Matrix], Matrix], d: int, *, accuracy: float, floor: float = 0.0
 ) -> tuple[float, float, int]:
-    """Return (spectral norm of a symmetric d x d matrix, relative accuracy, number of products), an estimate.
+    """Return (estimated spectral norm of a symmetric d x d matrix, its relative accuracy, number of products).
 
     Block Lanczos from random directions with full orthogonalization; the basis is all that is stored. It stops when the
     residual of the largest |Ritz value| is at most `accuracy` of it and the last step has raised that value by at most

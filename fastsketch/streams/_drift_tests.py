@@ -223,7 +223,7 @@ MAX_VALUE = 1e100
 
 
 class Coordinates(NamedTuple):
-    """What is compared of each block: columns, directions, and the centre and scale of rows.
+    """Columns and directions in which blocks are compared, with the centre and scale of rows.
     The first blocks determine all of these.
     """
 

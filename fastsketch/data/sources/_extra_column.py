@@ -33,8 +33,8 @@ def split_off_columns(source: Source, columns: Beside) -> Source:
 
 @contextmanager
 def rename_beside_in_errors(argument: str) -> Generator[None]:
-    """Return a context manager (or decorator) for callers whose own argument, for example target, is passed on as
-    `beside`. In a ValueError of the block the word "beside" is replaced by the name `argument`.
+    """Replace the word "beside" by `argument` in the ValueErrors that a ``with`` block or function raises.
+    For callers whose own argument, for example target, is passed on as `beside`.
     """
     try:
         yield

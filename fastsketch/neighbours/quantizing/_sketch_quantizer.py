@@ -196,7 +196,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """Return how many principal directions are needed for codes of this size and the reference of ``anchor``."""
+        """Return the larger number of principal directions: that of the setting, or of the reference of ``anchor``."""
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:

@@ -54,7 +54,7 @@ SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
 
 
 def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
-    """Return the exponent e by which a sketch stores its rows divided by 2**e; 0 if no scaling is needed.
+    """Return the exponent e of the scale 2**e by which a sketch divides its rows, or 0 if no scaling is needed.
 
     Squares of entries then neither overflow nor underflow. `top` is the binary exponent of the largest entry so far.
     """

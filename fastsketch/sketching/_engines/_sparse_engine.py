@@ -238,8 +238,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return other
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Return True if this batch may cause a shrink by the number of stored rows and nonzeros.
-        A shrink by a full buffer does not count.
+        """Return True if this batch may cause a shrink because many rows and nonzeros are stored.
+        Shrinks because the buffer is full are not considered.
         """
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
@@ -285,7 +285,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         state.data[:used] = own["data"]
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Shrink the buffer, in place, and return (its leading squared singular values, descending; False).
+        """Shrink the buffer, in place, and return its leading squared singular values, descending, and False.
+        False means that smaller values are missing. If nothing needs a shrink, all are returned, with True.
 
         Smaller values are then missing. If nothing needs a shrink, all are returned, with True. Retained rows are not
         shortened, and new rows are not made dense.
