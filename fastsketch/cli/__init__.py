@@ -77,7 +77,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 @contextlib.contextmanager
 def _messages_on_standard_error() -> Generator[None]:
-    """Print the library's warnings and log records in this block as lines on standard error, without source lines.
+    """Print warnings and log records of the library, during a ``with`` block, as lines on standard error.
+    Source lines are not printed.
 
     Of log records that differ only in their first argument, the first one is printed.
     """

@@ -84,7 +84,7 @@ class Output:
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:
-        """Lock the output file in this block, and delete temporary files of killed processes.
+        """Lock the output file for a ``with`` block, and delete temporary files of killed processes.
 
         Raise LockHeld if another job has locked the file. Signals are delayed while the lock is taken and released. An
         output that is not a regular file is not locked.
@@ -125,7 +125,7 @@ class Output:
 
     @contextlib.contextmanager
     def writing(self) -> Generator[BinaryIO]:
-        """Open a binary file whose content becomes the output when the block ends without an error.
+        """Open a binary file for a ``with`` block, whose content becomes the output if the block ends without an error.
 
         The file is seekable, even if the output is a pipe.
         """

@@ -24,7 +24,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def raise_on_signals() -> Generator[None]:
-    """Raise Interrupted on SIGINT, SIGTERM and SIGHUP in this block.
+    """Raise Interrupted when SIGINT, SIGTERM or SIGHUP arrives during a ``with`` block.
 
     Signals that the process ignores stay ignored, as under nohup.
     """
@@ -50,7 +50,7 @@ def _on_signal(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def delay_signals() -> Generator[None]:
-    """Delay signals until the end of this block.
+    """Delay signals that arrive during a ``with`` block until its end.
 
     If the block fails, delayed signals are dropped.
     """

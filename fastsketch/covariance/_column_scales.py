@@ -61,8 +61,6 @@ class Standardization(NamedTuple):
     def apply(self, rows: Any) -> tuple[Any, Floats]:
         """Return standardised rows, and the mean (d,) that the caller must still subtract.
         The mean is 0 for arrays. CSR rows are only divided, so that they stay sparse.
-
-        Arrays are centred, and that mean is 0. CSR rows are only divided, so that they stay sparse.
         """
         divisor, constant = np.where(self.scale > 0, self.scale, 1.0), self.scale == 0
         jump = (self.total + 1) / np.sqrt(self.total)

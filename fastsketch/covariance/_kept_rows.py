@@ -74,7 +74,7 @@ class KeptRows:
         """Return a new sample that has also been offered the rows of a batch, or this one if none enters.
         This object does not change.
 
-        The arguments are those of ``chosen``. This object is not changed.
+        The arguments are those of ``chosen``.
         """
         part = self.chosen(rows, weights, **where)
         if part is None:

@@ -71,9 +71,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_correlation(cls, total: float, correlation: Floats) -> Self:
-        """Return the moments of all rows, given their correlation matrix. In standard units the means are 0 and the
-        deviations 1.
-
+        """Return the moments of all rows, given their correlation matrix.
         In standard units the means are 0 and the deviations 1.
         """
         d = len(correlation)

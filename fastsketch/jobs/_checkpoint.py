@@ -28,10 +28,8 @@ _TEMPORARY = re.compile(r"\.(node-[-0-9a-f]+\.fsk)\..*\.tmp", re.DOTALL)
 
 
 class Entry(NamedTuple):
-    """Identity of a saved model: its position in the merge tree, pass, number of rows, and checksum. It is encoded in
-    the name of the model's file.
-
-    All of them are in the name of the checkpoint file.
+    """Identity of a saved model: its position in the merge tree, pass, number of rows, and checksum.
+    All of them are encoded in the name of the model's file.
     """
 
     pass_number: int  # of the pass, from 1

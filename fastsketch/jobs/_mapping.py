@@ -251,10 +251,10 @@ def map_part(
     part: Source,
     writer: Callable[[Spec, Method], contextlib.AbstractContextManager[Append]],
 ) -> tuple[int, Spec | None]:
-    """Apply a function to all rows of one part and write a file of results; return (number of rows, Spec or None).
+    """Apply a function to all rows of one part, and write the results to the file of the part.
+    Return (number of rows, Spec of the results); the Spec is None if the part has no rows.
 
-    Return (number of rows, Spec of the results); the Spec is None if the part has no rows. `writer` opens the file of
-    the part, as ``Writer`` does once its path is bound.
+    `writer` opens the file of the part, as ``Writer`` does once its path is bound.
     """
     _ignore_name_warning(part)
     n_rows, spec = 0, None

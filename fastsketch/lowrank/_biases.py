@@ -78,8 +78,6 @@ def parameter_from_data(observations: Entries, loss: LossSetting, level: float, 
     """Return the default of the Huber or epsilon-insensitive loss's parameter, computed from the residuals of biases.
     It is a multiple of their robust standard deviation.
 
-    It is a multiple of their robust standard deviation.
-
     The biases are fitted roughly, under the loss whose parameter is taken from the residuals of the constant score
     `level`, so that few wrong entries cannot spoil them. With bias_ridge=None there are no biases, and the residuals of
     `level` decide.

@@ -484,8 +484,6 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _has_fixed_scales(self) -> bool:
         """Return True if the scale of a feature changes only when its standard deviation has doubled or halved.
         If False, scales follow the running moments at every row.
-
-        Otherwise the scales follow the running moments at every row.
         """
         real = LOSSES[self.loss].targets == "real"
         return real and self.scale is not None and self.fit_intercept and self._can_rescale()
@@ -527,8 +525,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         slots: Callable[[str], int],
         zeros: Zeros = np.zeros,
     ) -> States[S]:
-        """Return the initial learners for all classes and decay rates, with their calibrations and the weights that
-        combine them.
+        """Return the initial learners for all classes and decay rates, as a ``States`` object.
+        It also has their calibrations, and the weights that combine the scores.
 
         `slots` maps the prefix of a learner's array names to its capacity.
         """

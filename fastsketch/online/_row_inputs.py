@@ -272,9 +272,6 @@ class ColumnSlots:
     def enter(self, rows: Csr, n_slots: int) -> Csr:
         """Return sparse rows for learning, whose column indices are replaced by slots.
         A slot is the number of a column in the order of first occurrence; new columns get new slots.
-
-        A slot is the number of a column in the order of first occurrence. Columns that occur for the first time get new
-        slots.
         """
         self.map.forget(n_slots)
         return Csr(rows.data, self.map.add(rows.indices), rows.indptr)

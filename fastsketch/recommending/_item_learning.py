@@ -249,10 +249,10 @@ class ItemLearner(HeldOutLearner, abstract=True):
     def _row_weights(
         self, squares: NDArray[np.float64], sample_weight: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """Return the weight of every row (k,) in the model: (x'x)^-activity_power times its sample weight. `squares`
-        are the x'x.
+        """Return the weight of every row (k,) in the model: (x'x)^-activity_power times its sample weight.
+        `squares` (k,) are the x'x.
 
-        `squares` (k,) are the x'x. ValueError if the dtype of the sketch cannot represent a weighted row.
+        ValueError if the dtype of the sketch cannot represent a weighted row.
         """
         weights = np.where(squares > 0, squares, 1.0) ** -self.activity_power
         if sample_weight is None:

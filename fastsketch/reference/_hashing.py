@@ -111,6 +111,7 @@ def _shrunk(b: Array, k: int) -> Array:
 
 def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state: Chunks | None = None) -> Chunks:
     """Sketch rows by Faster Frequent Directions, which mixes chunks by a Hadamard transform and samples them.
+    Return the sketch B, the rows that wait for a full chunk, and the number of chunks.
 
     Parameters
     ----------

@@ -134,9 +134,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
         return self._empty_sketch(n_features)._state_bytes(n_features)
 
     def _decayed_reservoir(self, *, row_number: int | None = None) -> HeldOut:
-        """Return the held-out rows with their weights decayed to the present, as a new reservoir. At least one row must
-        have been learned.
-
+        """Return the held-out rows with their weights decayed to the present, as a new reservoir.
         At least one row must have been learned.
         """
         assert self._held is not None
@@ -156,11 +154,9 @@ class HeldOutLearner(MergeableModel, abstract=True):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _sketch_and_reservoir_state(self) -> tuple[Any, Arrays, Arrays]:
-        """Return the sketch and the held-out rows for a state file, as (JSON state of the sketch, arrays of the
-        held-out rows, arrays of the sketch).
+        """Return (JSON state of the sketch, arrays of the held-out rows, arrays of the sketch), for a state file.
 
-        The result is (JSON state of the sketch, arrays of the held-out rows, arrays of the sketch). Rows must have been
-        learned.
+        Rows must have been learned.
         """
         assert self._held is not None
         sketch_state, arrays = self._sketch._state()

@@ -307,7 +307,7 @@ def chunk_products(chunks: Iterable[Any], d: int, setting: EngineSetting) -> Exa
 
 
 def _of_sparse_sums(engine: ExactEngine, source: _Rows) -> ExactSketch:
-    """Subtract the mean from the products X'X of sparse rows, in place, and return the engine that has them."""
+    """Convert an engine's products X'X of sparse rows to those of centred rows, in place; return an ExactSketch."""
     size = float(np.trace(engine.cov)) + source.weight * float(source.mean @ source.mean)
     for row, mean in zip(engine.cov, source.mean, strict=True):  # X'X - W mu mu'
         row -= source.weight * mean * source.mean

@@ -540,8 +540,6 @@ def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap
 def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
     """Return a valid Compressor for a Compressor or a dict of parameters, and the name for the name of a kind.
     TypeError or ValueError for anything else.
-
-    TypeError for anything else.
     """
     if isinstance(value, Compressor):
         return value

@@ -182,8 +182,6 @@ def as_far_source(X: Any) -> Source | None:
 def as_unweighted_source(X: Any, sample_weight: Any) -> Source | None:
     """Return rows as a source if they must be read in chunks, otherwise None.
     TypeError if such rows come with weights.
-
-    TypeError if weights come with a source.
     """
     if sample_weight is None:
         return as_far_source(X)
@@ -602,7 +600,7 @@ class MergingEstimator(ModelEstimator):
 
     # -- jobs and sources ------------------------------------------------------------------------------------------
     def _job(self, source: Source) -> tuple[Model, Callable[[Any], Any]]:
-        """Return what a distributed fit needs: (empty model, function that makes a fitted estimator of a model)."""
+        """Return (empty model, function that makes a fitted estimator of the learned model), for a distributed fit."""
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
 

@@ -424,7 +424,7 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
     def _learned(self) -> LearnedCovariance:
-        """Return what the sketch has learned. It is cached until more rows are learned."""
+        """Return the covariance of all rows learned, as a LearnedCovariance, cached until more rows are learned."""
 
         def read() -> LearnedCovariance:
             return LearnedCovariance(

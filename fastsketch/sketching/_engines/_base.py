@@ -192,7 +192,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def new_rows(self) -> slice:
-        """Return the slice of ``root``, and of the buffer of dense engines, that has the rows since the last shrink."""
+        """Return the slice of ``root`` (and of a dense buffer) at which the rows since the last shrink are stored."""
 
     @abstractmethod
     def new_values(self) -> NDArray[Any]:

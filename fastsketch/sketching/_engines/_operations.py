@@ -406,7 +406,7 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _flushed(rows: NDArray[Any], setting: EngineSetting) -> tuple[NDArray[Any], DenseEngine]:
-    """Return (rows after one shrink, temporary engine), which has the shrinkage and the rounding error."""
+    """Return (rows after one shrink, temporary engine), whose shrinkage and rounding error the caller reads."""
     size = setting.sketch_size
     alone = EngineSetting(size, setting.share_lowered, buffer_size=max(0, len(rows) - size), solver="gram")
     bench = DenseEngine(alone, rows.shape[1], dtype=rows.dtype)

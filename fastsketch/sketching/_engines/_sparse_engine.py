@@ -288,8 +288,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         """Shrink the buffer, in place, and return its leading squared singular values, descending, and False.
         False means that smaller values are missing. If nothing needs a shrink, all are returned, with True.
 
-        Smaller values are then missing. If nothing needs a shrink, all are returned, with True. Retained rows are not
-        shortened, and new rows are not made dense.
+        Retained rows are not shortened, and new rows are not made dense.
         """
         state, setting = self.state, self.setting
         if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
