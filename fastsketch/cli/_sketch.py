@@ -97,9 +97,8 @@ class Audit(RowsVerb):
     accuracy: float = flag("--accuracy", type=float, default=0.01)
 
     def run(self) -> int:
-        """Measure the error of the sketch, and print a report.
-
-        Return 1 if the rows are not those of the sketch, or if the certified bound does not hold, otherwise 0.
+        """Measure the error of the sketch, print a report, and return the exit status.
+        It is 1 if the rows are not those of the sketch, or if the certified bound does not hold, otherwise 0.
         """
         model = load_model(self.model, FrequentDirections, ": only a sketch is audited")
         model._rereadable("an audit")

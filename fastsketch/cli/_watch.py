@@ -58,8 +58,7 @@ class Watch(RowsVerb):
 
     def run(self) -> int:
         """Monitor the rows of the inputs, and print each alarm as a line of JSON.
-
-        Return 3 if there were alarms, otherwise 0.
+        Return the exit status: 3 if there were alarms, otherwise 0.
         """
         with open_output(self) as out:
             parameters = self.parameters(DriftMonitor)

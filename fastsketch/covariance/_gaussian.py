@@ -39,10 +39,8 @@ def centred_blocks(rows: Any, mean: Matrix) -> Any:
 
 
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-    """Return (coordinates of centred rows along orthonormal directions, squared length of the remainder).
-    Sparse rows are not made dense.
-
-    Return the coordinates V (x - mean), (n, k), and the squared distances of x - mean to the span of V, (n,).
+    """Return the coordinates V (x - mean) of rows x along orthonormal directions V, (n, k), and squared distances (n,).
+    These are the squared distances of x - mean to the span of V. Sparse rows are not made dense.
     """
     inside, outside = np.empty((rows.shape[0], len(vectors))), np.empty(rows.shape[0])
     if isinstance(rows, np.ndarray):

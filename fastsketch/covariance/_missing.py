@@ -35,10 +35,7 @@ def complete_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def missing_patterns(rows: Any) -> list[Pattern]:
-    """Return (missing columns, row indices) for each combination of missing columns among rows with NaN.
-
-    The result is a list of (missing columns, row indices).
-    """
+    """Return a list of (missing columns, row indices), one for each set of missing columns among rows with NaN."""
     with_gaps = np.flatnonzero(~complete_rows(rows))
     if not len(with_gaps):
         return []

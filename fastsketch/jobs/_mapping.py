@@ -283,7 +283,6 @@ def _ignore_name_warning(part: Source) -> None:
 
 def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
     """Return names, dtypes and shapes of a function's results, as a Spec, by applying it to the first rows of a part.
-
     Return None if the part has no rows.
     """
     with contextlib.closing(iterate_results(method, name, part)) as pieces, warnings.catch_warnings():

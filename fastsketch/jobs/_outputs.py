@@ -69,8 +69,7 @@ class Sink(ABC):
             discard(path)
 
     def count_rows(self, job_folder: Path, number: int, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in the file of a finished part, or None if the file is not valid.
-
+        """Return the number of rows in the file of a finished part.
         Return None if the file cannot be read, or if its names, dtypes or shapes differ from `spec`.
         """
         try:
@@ -81,8 +80,7 @@ class Sink(ABC):
 
     @abstractmethod
     def _count_rows(self, file: BinaryIO, spec: Spec, method: Method) -> int | None:
-        """Return the number of rows in the open file of a part, or None if the file is not valid.
-
+        """Return the number of rows in the open file of a part.
         Return None if its names, dtypes or shapes differ from `spec`.
         """
 

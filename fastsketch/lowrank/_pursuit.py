@@ -198,9 +198,8 @@ class Pursuit:
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self) -> bool:
-        """Add one rank and refine all coefficients (GLRL Algorithm 2), and return True.
-
-        Return False, with nothing added, if the gradient is zero. For smooth losses.
+        """Add one rank and refine all coefficients, for a smooth loss (GLRL Algorithm 2), and return True.
+        Return False, with nothing added, if the gradient is zero.
         """
         triplet = self._leading_triplet([])
         if triplet is None:
@@ -272,9 +271,8 @@ class Pursuit:
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def add_nonsmooth(self, step: int, max_ranks: int) -> bool:
-        """Add ranks along a low-rank approximation of the subgradient (GLRL Algorithm 3), and return True.
-
-        Return False, with nothing added, if the subgradient is zero. For nonsmooth losses.
+        """Add ranks along a low-rank approximation of the subgradient, for a nonsmooth loss, and return True.
+        Return False, with nothing added, if the subgradient is zero. One step of GLRL Algorithm 3.
         """
         triplets = [
             self._undo_scaling(triplet)

@@ -71,7 +71,6 @@ class ModelState(Generic[S]):
 
     def few_rows(self, loss_scale: float) -> FewRows | None:
         """Return the compiled object that learns batches of a few rows; it is created if necessary.
-
         Return None before the first row, or if the model has several main learners.
         """
         if self.few is None or self.few.is_stale():

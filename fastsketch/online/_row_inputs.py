@@ -402,9 +402,9 @@ class Inputs(Arrays):
 
     def prepared(self, batch: RowBatch) -> RowBatch | None:
         """Return rows scaled for learning, one after the other, and update the moments of features by each row.
+        Return None if a fixed scale must change first.
 
-        Return None if a fixed scale must change first, and raise RowNotLearned if a row overflows. In both cases some
-        rows have already been added to the moments.
+        RowNotLearned is raised if a row overflows. In both cases some rows have already been added to the moments.
         """
         if self.intercept and not isinstance(batch, Csr):
             batch = self.with_intercept(batch)

@@ -249,8 +249,9 @@ def table_to_csr(table: Triples, item_columns: NDArray[np.int64], n_items: int, 
 
 def convert_exclusions(exclude: Any, user_ids: IdMap | None, model_ids: IdMap | None, shape: tuple[int, int]) -> Any:
     """Return the items to exclude for each user, given as a matrix or a table, as CSR of the given shape.
+    Return None for None.
 
-    Return None for None. Users of a table are looked up in `user_ids`, its items in `model_ids`.
+    Users of a table are looked up in `user_ids`, its items in `model_ids`.
     """
     if exclude is None:
         return None

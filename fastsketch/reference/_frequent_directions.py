@@ -35,12 +35,10 @@ def shrunk(b_hat: Array, m: int, *, spared: int = 0) -> tuple[Array, float]:
 
 
 def shrink_rows(a: Array, m: int, *, limit: int, alpha0: float = 0.0, spared: int = 0) -> tuple[Array, float, float]:
-    """Return the Frequent Directions sketch of a matrix, which is shrunk whenever it has `limit` rows.
+    """Sketch a matrix by Frequent Directions, with a shrink whenever the sketch has `limit` rows.
+    Return (B, alpha, Delta): the sketch, the multiple of the identity, and the sum of the squares removed.
 
-    Returns (B, alpha, Delta): the sketch, the multiple of the identity, and the sum of the squares removed. These are
-    Algorithms 1, 2, 4, 5 and 8.
-
-    limit: m, or 2 m for the fast ones. Line numbers are those of Algorithm 5.
+    These are Algorithms 1, 2, 4, 5 and 8. limit: m, or 2 m for the fast ones. Line numbers are those of Algorithm 5.
     """
     b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1: B^(m-1) = first m-1 rows, alpha^(m-1) = alpha0
     for t in range(m - 1, len(a)):  # 2: for t = m..T

@@ -74,10 +74,10 @@ class HeldOut:
         return replace(self, weight=self.weight * factor)
 
     def apply_decay(self, decay: float, n_rows: int, *, row_number: int | None = None) -> "HeldOut":
-        """Return a reservoir in which the weight of each row is multiplied by decay**age.
+        """Return a new reservoir in which the weight of each row is multiplied by decay**age.
         The age of a row is the number of the rows, out of `n_rows`, that came after it.
 
-        Return a new reservoir whose rows all have the number of that last row, so that the decay is not applied twice.
+        The rows of the new reservoir all have the number of the last row, so that the decay is not applied twice.
         `row_number` is the number to use instead if the rows are to continue in another stream.
         """
         ages = (n_rows - 1 - self.row_number).astype(np.float64)

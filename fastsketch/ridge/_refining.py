@@ -225,10 +225,10 @@ class MomentCheckingProduct(StoredForm):
     def multiply(
         self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0, out: Matrix | None = None
     ) -> Product:
-        """Return the product X'W X q for a block X of rows, centred, with weights W (n,) or none, and vectors q (d, m).
+        """Return the Product X'W X q for a block X of rows, centred, with weights W (n,) or none, and vectors q (d, m).
+        During the first pass the block's moments are added to ``moments_read``.
 
-        Return the product and the number of rows. During the first pass the block's moments are added to
-        ``moments_read``. Sparse rows stay sparse.
+        Sparse rows stay sparse.
         """
         n = int(rows.shape[0])
         if is_sparse(rows):

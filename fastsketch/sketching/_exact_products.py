@@ -263,9 +263,8 @@ class RowProducts:
 
 
 def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> ExactSketch:
-    """Return the exact matrix A'A of validated rows A in an ExactEngine, with the squares of each column.
-
-    The result is an ExactSketch, computed in float64.
+    """Return the exact matrix A'A of validated rows A, computed in float64, and the squares of each column.
+    The result is an ExactSketch, whose engine has the matrix.
     """
     source = _Rows(rows, weights, center=setting.center)
     engine = ExactEngine(setting.resolved("exact"), source.d, dtype=np.dtype(np.float64))

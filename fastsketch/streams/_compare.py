@@ -418,11 +418,10 @@ def _joint_basis(summary_a: ComparedSketch, summary_b: ComparedSketch) -> Matrix
 def _permutation_p_values(
     blocks: Sequence[list[FrequentDirections]], leading: Matrix, n: int, permutations: int, seed: int
 ) -> tuple[float, Matrix]:
-    """Return permutation p-values of the changes between two sketches.
+    """Return (p-value of any change between two sketches, p-values of the n largest changes), by permutations.
     Each permutation assigns the blocks to the two sketches at random, and computes the changes again.
 
-    Return the p-value of any change, and those of the n largest changes. The blocks' moments are restricted to the
-    directions `leading` (q, d), which must not depend on the sides.
+    The blocks' moments are restricted to the directions `leading` (q, d), which must not depend on the sides.
     """
     if not len(leading):  # rows of zeros, or rows that all equal their mean: every arrangement has no change
         return 1.0, np.ones(n)

@@ -468,8 +468,7 @@ class DriftMonitor(Model):
 
     def _add_block(self, history: BlockHistory, rows: Any) -> BlockHistory:
         """Return a new history to which a completed block is added: to the reference, or after comparison with it.
-
-        Return the new history, with an alarm if the block raises one.
+        It has an alarm if the block raises one.
         """
         block = rows[-history.span :]
         history = history._replace(n_rows=history.n_rows + history.span)
@@ -497,8 +496,6 @@ class DriftMonitor(Model):
     def _choose_coordinates(self, history: BlockHistory) -> BlockHistory:
         """Return a new history with the columns and directions in which later blocks will be compared.
         They are chosen from the first third of the reference.
-
-        Return the new history.
         """
         assert history.sketch is not None
         coordinates = Coordinates.from_sketch(history.sketch, self.n_directions)

@@ -255,10 +255,9 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
 
 
 def as_triples_of_estimator(X: Any) -> Triples | None:
-    """Convert the input X of an estimator to Triples if it is a table of events.
+    """Return the input X of an estimator as Triples if it is a table of events, and None for a matrix or data frame.
 
-    Return None for a matrix or another data frame. Raise ValueError for a data frame whose column names denote users
-    and items: its ids would be fitted as numbers.
+    Raise ValueError for a data frame whose column names denote users and items: its ids would be fitted as numbers.
     """
     if isinstance(X, Triples) or is_mapping(X):
         return Triples.of(X)

@@ -299,10 +299,8 @@ def _rank_by_estimates(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Find the k nearest codes for every query, by distances that are estimated from lookup tables. Return ranking keys
-    and positions, both (m, k).
-
-    Return keys and positions as ``rank_codes`` does.
+    """Find the k nearest codes for every query by distances that are estimated from lookup tables.
+    Return ranking keys and positions, both (m, k), as ``rank_codes`` does.
     """
     if metric == "cosine":
         queries, shift = _normalised(queries) * encoder.length, 0
@@ -366,11 +364,11 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
 
 
 def _scale_into_range(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
-    """Return queries (m, d) scaled by powers of two, so that their lookup tables fit in float32, and the exponents.
+    """Return queries (m, d) scaled by powers of two so that their lookup tables fit in float32, and exponents (m, 1).
+    The keys of a query must be multiplied by 2**exponent. Instead of exponents 0 is returned if none was scaled.
 
-    Return the queries, and the binary exponents (m, 1) of the factors by which their keys must be multiplied, or 0 if
-    no query was scaled. Inner products are proportional to the query. So are, nearly, distances from a query that is
-    very far from all rows, and scaling it keeps their order.
+    Inner products are proportional to the query. So are, nearly, distances from a query that is very far from all rows,
+    and scaling it keeps their order.
     """
     extremes = queries.max(axis=1), -queries.min(axis=1)
     top = np.maximum(*(_dense(end).reshape(-1) for end in extremes))
