@@ -800,14 +800,17 @@ class FrequentDirections(MergeableModel):
     def _regularised(
         self, alpha: float | None, *, inverse: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        reading = self._read()
+        reading, engine, alpha = self._read(), self._seen_engine(), self._regulariser(alpha, inverse=inverse)
+        return reading.s.astype(np.float64), by_column(engine, reading.vt.astype(np.float64)), alpha
+
+    def _regulariser(self, alpha: float | None, *, inverse: bool) -> float:
+        """Return alpha, or if it is None that of the sketch. ValueError if the matrix is singular and `inverse`."""
         alpha = self.alpha if alpha is None else as_real(alpha, "alpha", 0.0, MOST)
-        engine = self._seen_engine()
-        if inverse and alpha == 0 and len(reading.s) < engine.n_features:
+        if inverse and alpha == 0 and len(self._read().s) < self._seen_engine().n_features:
             raise ValueError(
                 "alpha must be positive: the sketch is singular, its alpha 0 (with 'rfd' until it shrinks)"
             )
-        return reading.s.astype(np.float64), by_column(engine, reading.vt.astype(np.float64)), alpha
+        return alpha
 
     # -- second reads of the rows --------------------------------------------------------------------------------------
     @changes

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
 from fnmatch import filter as matching
+from functools import partial
+from math import inf
 from os import PathLike, fspath
 from typing import Any, Literal, cast
 
@@ -23,7 +25,7 @@ from fastsketch._core.warning import warn_caller
 from fastsketch.data.files._replacing import replacing
 from fastsketch.sketching._methods import MethodName
 from fastsketch.torch._base import UNTYPED
-from fastsketch.torch._frequent_directions import SETTINGS, FrequentDirections, as_device
+from fastsketch.torch._frequent_directions import SETTINGS, FrequentDirections, as_device, sketch_of
 
 Mask = str | Callable[[Any], Tensor] | None
 Modules = str | type[Module] | Iterable[str | type[Module]]
@@ -122,14 +124,12 @@ def collect(
     ):
         if not fits:
             raise TypeError(f"{name} must be {kind}, got {type(value).__name__}")
-    if max_memory is not None:
-        max_memory = as_real(max_memory, "max_memory", 0.0, float("inf"))
+    limit = inf if max_memory is None else as_real(max_memory, "max_memory", 0.0, inf)
     as_choice(of, "of", ("inputs", "outputs", "gradients"))
     as_choice(reduce, "reduce", ("tokens", "mean"))
     chosen = _select(model.module if isinstance(model, DistributedDataParallel) else model, modules)
     sketches = {name: FrequentDirections(sketch_size, method=method, center=center, dtype=dtype) for name in chosen}
-    memory, token_mask = 0, None
-    line = ProgressLine("collect", progress)
+    memory, token_mask, line = 0, None, ProgressLine("collect", progress)
 
     def take(name: str, value: Any) -> None:
         nonlocal memory
@@ -139,37 +139,31 @@ def collect(
         sketch, rows = sketches[name], _rows(x.detach(), name, reduce, token_mask)
         if sketch.n_features is None:
             memory += sketch.memory_bytes(rows.shape[-1])
-            if max_memory is not None and memory > max_memory:
-                raise ValueError(f"max_memory is {max_memory:g} bytes, the sketches up to {name!r} take {memory:,}")
+            if memory > limit:
+                raise ValueError(f"max_memory is {limit:g} bytes, the sketches up to {name!r} take {memory:,}")
         try:
             sketch.update(rows)
         except (TypeError, ValueError) as error:
             error.add_note(f"in the {of} of module {name!r}")
             raise
 
-    def watch_gradient(name: str, output: Any) -> None:
-        x = _first_tensor(output)
-        if x is not None and x.requires_grad:
-            x.register_hook(lambda gradient: take(name, gradient))
+    def hook(name: str, module: Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        if of != "gradients":
+            take(name, output if of == "outputs" else (args, kwargs))
+        elif (x := _first_tensor(output)) is not None and x.requires_grad:
+            x.register_hook(partial(take, name))
 
-    with ExitStack() as stack:
+    with ExitStack() as stack, torch.set_grad_enabled(of == "gradients"):
         for name, module in chosen.items():
-            if of == "inputs":
-                handle = module.register_forward_pre_hook(
-                    lambda _, args, kwargs, name=name: take(name, (args, kwargs)), with_kwargs=True
-                )
-            else:
-                feed = take if of == "outputs" else watch_gradient
-                handle = module.register_forward_hook(lambda _, args, out, name=name, feed=feed: feed(name, out))
-            stack.callback(handle.remove)
-        stack.enter_context(torch.set_grad_enabled(of == "gradients"))
+            register: Any = module.register_forward_pre_hook if of == "inputs" else module.register_forward_hook
+            stack.callback(register(partial(hook, name), with_kwargs=True).remove)
         total = len(batches) if hasattr(batches, "__len__") else None  # type: ignore[arg-type]
         for done, batch in enumerate(batches, start=1):
             token_mask = _mask_of(batch, mask)
-            result = _call(model, batch) if forward is None else forward(model, batch)
+            result = (forward or _call)(model, batch)
             if of == "gradients" and result is not None:
                 _backward(result)
-            n_rows = max((sketch.n_rows for sketch in sketches.values()), default=0)
+            n_rows = max(sketch.n_rows for sketch in sketches.values())
             line.show(done / total if total else 0.0, n_rows, final=done == total, extra_entries={"MB": memory / 1e6})
     if silent := [name for name, sketch in sketches.items() if not sketch.n_rows]:
         called = "they were not called with floating-point tensors, or the mask kept no token"
@@ -180,14 +174,9 @@ def collect(
 
 def _select(model: Module, modules: Modules) -> dict[str, Module]:
     """Return the modules of the given names, patterns or classes, by name."""
-    named = dict(model.named_modules())
+    named, given = dict(model.named_modules()), cast("Any", modules)
     chosen: dict[str, Module] = {}
-    given: Any = modules
-    several = isinstance(given, Iterable) and not isinstance(given, str | type)
-    wanted: list[Any] = list(given) if several else [given]
-    if not wanted:
-        raise ValueError("modules must have at least one name or class")
-    for kind in wanted:
+    for kind in given if isinstance(given, Iterable) and not isinstance(given, str | type) else [given]:
         if isinstance(kind, type):
             names = [name for name, module in named.items() if isinstance(module, kind)]
         elif isinstance(kind, str):
@@ -199,6 +188,8 @@ def _select(model: Module, modules: Modules) -> dict[str, Module]:
             hint = f": did you mean {near[0]!r}?" if near else ": model.named_modules() lists them"
             raise ValueError(f"modules: the model has no module {kind!r}{hint}")
         chosen |= {name: named[name] for name in names}
+    if not chosen:
+        raise ValueError("modules must have at least one name or class")
     return chosen
 
 
@@ -238,7 +229,7 @@ def _mask_of(batch: Any, mask: Mask) -> Tensor | None:
         raise ValueError(f"mask is {mask!r}, which is no entry of the batch: it must be a mapping that has it")
     found = batch[mask] if isinstance(mask, str) else mask(batch)
     try:
-        return found if isinstance(found, Tensor) else UNTYPED.as_tensor(found)
+        return UNTYPED.as_tensor(found)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"mask must give a tensor (batch, tokens), got {type(found).__name__}: {error}") from None
 
@@ -253,11 +244,8 @@ def _backward(result: Any) -> None:
     """Call ``backward`` on a loss, or on the loss of the results of a model."""
     loss = getattr(result, "loss", result)
     if not isinstance(loss, Tensor) or loss.numel() != 1:
-        shape = f" of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else ""
-        raise ValueError(
-            f"of='gradients' needs a loss, a tensor of one element, got {type(loss).__name__}{shape}: return it from "
-            "forward"
-        )
+        got = f"{type(loss).__name__}{f' of shape {tuple(loss.shape)}' if isinstance(loss, Tensor) else ''}"
+        raise ValueError(f"of='gradients' needs a loss, a tensor of one element, got {got}: return it from forward")
     if loss.requires_grad:
         loss.backward()
 
@@ -291,16 +279,15 @@ def save_sketches(sketches: Mapping[str, FrequentDirections], path: "str | PathL
     if not isinstance(given, Mapping) or not all(isinstance(sketch, FrequentDirections) for sketch in given.values()):
         raise TypeError(f"sketches must be a dict of sketches by name, as collect returns it, got {sketches!r}")
     states = {name: sketch.state_dict() for name, sketch in sketches.items()}
-    if not fspath(path).endswith(".safetensors"):
-        with replacing(path) as file:
-            torch.save(states, file)
-        return
-    from safetensors.torch import save
-
     tensors = {f"{name}/{key}": x for name in states for key, x in states[name].items() if isinstance(x, Tensor)}
-    settings = {name: {k: x for k, x in states[name].items() if not isinstance(x, Tensor)} for name in states}
+    settings = json.dumps({name: {key: states[name][key] for key in SETTINGS} for name in states})
     with replacing(path) as file:
-        file.write(save(tensors, {"fastsketch": json.dumps(settings)}))
+        if fspath(path).endswith(".safetensors"):
+            from safetensors.torch import save
+
+            file.write(save(tensors, {"fastsketch": settings}))
+        else:
+            torch.save((tensors, settings), file)
 
 
 def load_sketches(
@@ -334,30 +321,22 @@ def load_sketches(
     20
     """
     target = as_device(device)
-    out: dict[str, FrequentDirections] = {}
+    tensors: dict[str, Tensor]
     try:
-        for name, state in _read_states(path).items():
-            dtype = torch.float64 if state["dtype"] == "float64" else torch.float32
-            settings: dict[str, Any] = {key: state[key] for key in SETTINGS} | {"dtype": dtype}
-            out[name] = FrequentDirections(**settings)
-            out[name].load_state_dict(state)
-            out[name].to(target)
+        if fspath(path).endswith(".safetensors"):
+            from safetensors import safe_open
+
+            with safe_open(path, "pt") as file:
+                tensors = {key: file.get_tensor(key) for key in list(file.keys())}
+                settings = file.metadata()["fastsketch"]
+        else:
+            tensors, settings = torch.load(path, map_location="cpu", weights_only=True)
+        states = json.loads(settings)
+        for key, x in tensors.items():
+            name, _, array = key.rpartition("/")
+            states[name][array] = x
+        return {name: sketch_of(state).to(target) for name, state in states.items()}
     except (OSError, ImportError):
         raise
     except Exception as error:  # whatever pickle, safetensors and json make of another file
         raise ValueError(f"{path} is not a file of sketches, as save_sketches writes them: {error!r}") from None
-    return out
-
-
-def _read_states(path: "str | PathLike[str]") -> dict[str, dict[str, Any]]:
-    """Read the file of ``save_sketches`` on the CPU, and return the state of each sketch by name."""
-    if not fspath(path).endswith(".safetensors"):
-        return cast("dict[str, dict[str, Any]]", torch.load(path, map_location="cpu", weights_only=True))
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as file:
-        states: dict[str, dict[str, Any]] = json.loads(file.metadata()["fastsketch"])
-        for key in list(file.keys()):
-            name, _, array = key.rpartition("/")
-            states[name][array] = file.get_tensor(key)
-    return states

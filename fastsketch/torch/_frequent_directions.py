@@ -4,25 +4,30 @@
 # pyright: reportUnknownArgumentType=false
 # (the state and the read-outs are those of fs.FrequentDirections; torch declares only part of its types)
 
+import json
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fastsketch._core.validation import MOST_SIZE, as_choice, as_flag, as_integer, as_real, not_finite
-from fastsketch._kernels.guard import Guard, changes, reads
+from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch._frame.loading import from_bytes
+from fastsketch._kernels.guard import changes, reads
 from fastsketch.sketching import FrequentDirections as HostSketch
 from fastsketch.sketching._engines import DenseEngine, EngineSetting
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.torch._base import UNTYPED, check_whole, uncompiled
-from fastsketch.torch._row_buffer import NUMPY_DTYPES, RowBuffer, full_precision, to_host
+from fastsketch.torch._device_engine import DeviceEngine, full_precision
 
 # The log of removed mass that "tfd" needs is kept on the CPU only.
 DEVICE_METHODS = tuple(name for name, method in METHODS.items() if not method.tracks)
 # Rows collected between shrinks, in units of sketch_size: each shrink waits for the device once.
 BUFFER_RATIO = 5
-SETTINGS = ("sketch_size", "method", "center", "buffer_size", "dtype")
+SETTINGS = ("sketch_size", "method", "center", "buffer_size", "dtype", "n_features")
+# Bytes in which each process of a group announces its parameters, as JSON padded with spaces.
+HEADER_BYTES = 256
 
 
 def as_device(value: Any) -> torch.device:
@@ -36,14 +41,6 @@ def as_device(value: Any) -> torch.device:
     if device.type == "meta":
         raise ValueError("device must hold numbers, got 'meta'")
     return device
-
-
-def _shrunk(model: HostSketch) -> HostSketch:
-    """Shrink a sketch to its at most sketch_size rows, as a merge does, and return it."""
-    engine = cast("DenseEngine | None", model._engine)
-    if engine is not None:
-        engine.replace_rows(engine.reduce())
-    return model
 
 
 class TensorSpectrum(NamedTuple):
@@ -140,39 +137,46 @@ class FrequentDirections:
         buffer_size: int | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.sketch_size = as_integer(sketch_size, "sketch_size", 2, MOST_SIZE)
-        self.method: MethodName = cast("MethodName", as_choice(method, "method", DEVICE_METHODS))
-        self.center = as_flag(center, "center")
-        self.buffer_size = (
-            BUFFER_RATIO * self.sketch_size
-            if buffer_size is None
-            else as_integer(buffer_size, "buffer_size", 1, MOST_SIZE)
-        )
-        if dtype not in NUMPY_DTYPES:
+        as_choice(method, "method", DEVICE_METHODS)
+        if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype!r}")
-        self.dtype = dtype
-        self._guard = Guard()
-        self._buffer: RowBuffer | None = None
-        self._reading: tuple[HostSketch, Tensor, Tensor] | None = None
+        if buffer_size is None:
+            buffer_size = BUFFER_RATIO * as_integer(sketch_size, "sketch_size", 2)
+        # has the parameters, the engine and what is read of it; its lock is that of this object
+        name = str(dtype).removeprefix("torch.")
+        self._host = host = HostSketch(
+            sketch_size, method=method, buffer_size=buffer_size, solver="gram", center=center, dtype=name
+        )
+        self.sketch_size, self.method, self.center, self.dtype = host.sketch_size, host.method, host.center, dtype
+        self.buffer_size = cast(int, host.buffer_size)
+        self._guard = host._guard
+        self._directions: tuple[Any, Tensor, Tensor] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return sketch_of, (self.state_dict(),)
 
     def __repr__(self) -> str:
-        seen = "no rows yet" if self._buffer is None else f"{self.n_rows:,} rows of {self.n_features:,} features"
+        seen = f"{self.n_rows:,} rows of {self.n_features:,} features" if self.n_features else "no rows yet"
         return f"<FrequentDirections(sketch_size={self.sketch_size}): {seen}>"
 
     @property
     def n_rows(self) -> int:
         """Return the number of rows seen."""
-        return 0 if self._buffer is None else self._buffer.n_rows
+        return self._host.n_rows
 
     @property
     def n_features(self) -> int | None:
         """Return the number of columns, or None before the first row."""
-        return None if self._buffer is None else self._buffer.rows.shape[1]
+        return self._host.n_features
 
     @property
     def device(self) -> torch.device | None:
         """Return the device of the rows, or None before the first row."""
-        return None if self._buffer is None else self._buffer.rows.device
+        return None if self.n_features is None else self._engine.buffer.device
+
+    @property
+    def _engine(self) -> DeviceEngine:
+        return cast("DeviceEngine", self._host._seen_engine())
 
     def memory_bytes(self, n_features: int) -> int:
         """Return the bytes on the device that a sketch of rows of this width takes at most, temporary ones included.
@@ -189,21 +193,23 @@ class FrequentDirections:
         return (2 * m + self.sketch_size) * d * self.dtype.itemsize + 8 * (self.sketch_size + 8) * d + 16 * m * m
 
     def _settings(self) -> dict[str, Any]:
-        """Return the parameters by name, the dtype as a string."""
+        """Return the parameters and n_features by name, the dtype as a string."""
         return {name: getattr(self, name) for name in SETTINGS} | {"dtype": str(self.dtype).removeprefix("torch.")}
 
     def _check_settings(self, settings: dict[str, Any], owner: str) -> None:
         """Raise ValueError if the parameters of another sketch differ, or the widths of two that have seen rows."""
-        for name, value in {**self._settings(), "n_features": self.n_features}.items():
+        for name, value in self._settings().items():
             if settings[name] != value and not (name == "n_features" and None in (settings[name], value)):
                 raise ValueError(f"{owner} must have {name}={value!r} as this sketch, got {settings[name]!r}")
 
-    def _new_buffer(self, d: int, device: torch.device) -> RowBuffer:
-        share = METHODS[self.method].share_lowered
-        setting = EngineSetting(
-            self.sketch_size, share, buffer_size=self.buffer_size, solver="gram", center=self.center
-        )
-        return RowBuffer.empty(setting, d, dtype=self.dtype, device=device)
+    def _empty(self, d: int, device: torch.device) -> DeviceEngine:
+        return DeviceEngine(self._host._setting, d, dtype=np.dtype(self._host.dtype), device=device)
+
+    def _set(self, arrays: Any, d: int, device: torch.device) -> None:
+        """Replace the state by the arrays of an engine of the same parameters."""
+        engine = self._empty(d, device)
+        engine.restore(arrays)
+        self._host._replace(engine, 0.0)
 
     # -- rows ------------------------------------------------------------------------------------------------------
     @uncompiled
@@ -236,28 +242,12 @@ class FrequentDirections:
         200
         """
         flat = self._flat(rows)
-        if not len(flat):
-            return self
-        with full_precision(flat.device):
-            low, high = to_host(torch.stack(torch.aminmax(flat)))
-            largest = float(max(-low, high))
-            if not largest <= torch.finfo(self.dtype).max:
-                # in float64: in float16 the largest float32 is an infinity itself
-                finite = flat.abs().amax(dim=1).to(torch.float64) <= torch.finfo(self.dtype).max
-                raise not_finite(int(finite.logical_not().nonzero()[0]), NUMPY_DTYPES[self.dtype])
-            buffer = self._buffer
-            if buffer is None:
-                buffer = self._new_buffer(flat.shape[1], flat.device)
-            scale = buffer.scale_for(largest)
-            before = buffer.copy() if len(flat) >= buffer.room or scale[0] != buffer.exponent else None
-            self._reading = None
-            try:
-                buffer.take(flat, scale)
-            except BaseException:
-                buffer = self._buffer if before is None or self._buffer is None else before
-                raise
-            finally:
-                self._buffer = buffer
+        if len(flat):
+            with full_precision(flat.device):
+                engine = self._host._engine or self._empty(flat.shape[1], flat.device)
+                self._host._reading = None
+                engine.update(flat)
+                self._host._engine = engine
         return self
 
     def _flat(self, rows: Tensor) -> Tensor:
@@ -280,16 +270,16 @@ class FrequentDirections:
         return flat.to(self.device or ("cpu" if flat.device.type == "mps" else flat.device))
 
     # -- read-outs -------------------------------------------------------------------------------------------------
-    def _read(self) -> tuple[HostSketch, Tensor, Tensor]:
-        """Return the sketch on the CPU, and its singular values (r,) and directions (r, d) in float64 on the device."""
-        if self._reading is None:
-            if self._buffer is None:
-                raise ValueError("the sketch has seen no rows: call update first")
-            model = self._model()
-            wide = {"dtype": torch.float64, "device": self._buffer.rows.device}
-            s, vt = (UNTYPED.from_numpy(x.astype(np.float64)) for x in (model.singular_values, model.components))
-            self._reading = model, s.to(**wide), vt.to(**wide)
-        return self._reading
+    def _there(self, array: NDArray[Any]) -> Tensor:
+        return UNTYPED.from_numpy(array).to(self.device)
+
+    def _read(self) -> tuple[Any, Tensor, Tensor]:
+        """Return the results on the CPU, and singular values (r,) and directions (r, d) in float64 on the device."""
+        reading = self._host._read()
+        if self._directions is None or self._directions[0] is not reading:
+            s, vt = (self._there(x.astype(np.float64)) for x in (reading.s, reading.vt))
+            self._directions = reading, s, vt
+        return self._directions
 
     def spectrum(self) -> TensorSpectrum:
         """Estimate the leading eigenvalues of A'A for the rows A seen so far, each with a guaranteed interval.
@@ -315,60 +305,54 @@ class FrequentDirections:
         >>> bool(((top.low[:15] <= true) & (true <= top.high[:15])).all())
         True
         """
-        values, vectors, low, high = map(UNTYPED.from_numpy, self._read()[0].spectrum())
+        values, vectors, low, high = map(UNTYPED.from_numpy, self._host.spectrum())
         return TensorSpectrum(values, vectors.to(self.device, self.dtype), low, high)
 
     def sketch(self) -> Tensor:
         """Return the sketch matrix B (r, d), r <= sketch_size, whose product B'B approximates A'A."""
-        _, s, vt = self._read()
-        return (s[:, None] * vt).to(self.dtype)
+        return self._there(self._host.sketch())
 
     @property
     def components(self) -> Tensor:
         """Return the right singular vectors of the sketch matrix, orthonormal rows (r, d), the leading one first."""
-        return self._read()[2].to(self.dtype)
+        return self._there(self._host.components)
 
     @property
     def singular_values(self) -> Tensor:
         """Return the singular values (r,) of the sketch matrix, descending, float64 on the device."""
-        return self._read()[1].clone()
+        return self._there(self._host.singular_values.astype(np.float64))
 
     @property
     def shrinkage(self) -> float:
         """Return the total that shrinks have subtracted from the squared singular values (Delta in the papers)."""
-        return 0.0 if self._buffer is None else self._read()[0].shrinkage
+        return self._host.shrinkage
 
     @property
     def error_bound(self) -> float:
         """Return the guaranteed bound on the spectral norm of the error, as ``fs.FrequentDirections`` does."""
-        return 0.0 if self._buffer is None else self._read()[0].error_bound
+        return self._host.error_bound
 
     @property
     def alpha(self) -> float:
         """Return the regularisation alpha = Delta / 2 of method "rfd"; 0 for other methods."""
-        return 0.0 if self._buffer is None else self._read()[0].alpha
+        return self._host.alpha
 
     @property
     def squared_norm(self) -> float:
         """Return the sum of squares of all entries of the rows, after centring."""
-        return 0.0 if self._buffer is None else self._read()[0].squared_norm
+        return self._host.squared_norm
 
     @property
     def mean(self) -> Tensor | None:
         """Return the mean (d,) of the rows in float64 on the device; None without centring or before the first row."""
-        if self._buffer is None or not self.center:
-            return None
-        return UNTYPED.from_numpy(self._read()[0].mean).to(self.device)
+        mean = self._host.mean
+        return None if mean is None else self._there(mean)
 
     # -- the covariance --------------------------------------------------------------------------------------------
     def _apply(self, x: Tensor, alpha: float | None, scale: float, power: float) -> Tensor:
         """Multiply the rows of x by ((B'B + alpha I) / scale)^power, in float64."""
-        model, s, vt = self._read()
-        alpha = model.alpha if alpha is None else as_real(alpha, "alpha", 0.0, float("inf"), high_open=True)
-        if alpha == 0.0 and power < 0 and len(s) < vt.shape[1]:
-            raise ValueError(
-                "alpha must be positive: the sketch is singular, its alpha 0 (with 'rfd' until it shrinks)"
-            )
+        _, s, vt = self._read()
+        alpha = self._host._regulariser(alpha, inverse=power < 0)
         inside = x @ vt.T
         outside = (alpha / scale) ** power if len(s) < vt.shape[1] else 0.0
         return outside * (x - inside @ vt) + (((s.square() + alpha) / scale) ** power * inside) @ vt
@@ -394,11 +378,11 @@ class FrequentDirections:
         TypeError, ValueError
             If v does not fit, or the matrix is singular.
         """
-        self._read()
+        d = self._engine.n_features
         if not isinstance(cast("Any", v), Tensor):
             raise TypeError(f"v must be a tensor, got {type(v).__name__}")
-        if v.ndim not in (1, 2) or v.shape[0] != self.n_features:
-            raise ValueError(f"v must have shape ({self.n_features},) or ({self.n_features}, k), got {tuple(v.shape)}")
+        if v.ndim not in (1, 2) or v.shape[0] != d:
+            raise ValueError(f"v must have shape ({d},) or ({d}, k), got {tuple(v.shape)}")
         columns = self._flat(v if v.ndim == 1 else v.T).to(torch.float64)
         return self._apply(columns, alpha, 1.0, -1.0).to(self.dtype).T.reshape(v.shape)
 
@@ -424,12 +408,11 @@ class FrequentDirections:
         TypeError, ValueError
             If the rows have another width, or C is singular.
         """
-        model = self._read()[0]
         x, mean = self._flat(rows).to(torch.float64), 0.0 if self.mean is None else self.mean
         if as_flag(inverse, "inverse"):
-            out = self._apply(x, alpha, model.total_weight, 0.5) + mean
+            out = self._apply(x, alpha, self._host.total_weight, 0.5) + mean
         else:
-            out = self._apply(x - mean, alpha, model.total_weight, -0.5)
+            out = self._apply(x - mean, alpha, self._host.total_weight, -0.5)
         return out.to(self.dtype).reshape(rows.shape)
 
     @torch.no_grad()
@@ -475,22 +458,20 @@ class FrequentDirections:
         """
         if not isinstance(cast("Any", other), FrequentDirections):
             raise TypeError(f"other must be a fastsketch.torch.FrequentDirections, got {type(other).__name__}")
-        self._check_settings({**other._settings(), "n_features": other.n_features}, "other")
+        self._check_settings(other._settings(), "other")
         if other.device is not None:
-            self._set_model(self._model().merge(other._model()), self.device or other.device)
+            engine = self._host._copied().merge(other._host._copied())._seen_engine()
+            self._set(engine.arrays(), engine.n_features, self.device or other.device)
         return self
-
-    def _set_model(self, model: HostSketch, device: torch.device) -> None:
-        """Replace the state by that of a ``fs.FrequentDirections`` of the same parameters."""
-        self._buffer, self._reading = RowBuffer.from_engine(cast("DenseEngine", model._engine), device), None
 
     @changes
     def all_reduce(self, group: Any = None) -> Self:
         """Merge the sketches of all processes of a group, so that all hold bitwise the same sketch of all rows.
 
         The sketches are merged along a binary tree on the CPU, and the result is broadcast. Each is shrunk before it is
-        sent, so that at most ``sketch_size`` rows are, as pickled objects. Every process calls this method, also one
-        whose sketch has seen no rows. With NCCL, ``torch.cuda.set_device`` must have been called before.
+        sent, so that at most ``sketch_size`` rows are, in the format of the method ``save`` of models, without pickle.
+        Every process calls this method, also one whose sketch has seen no rows. With NCCL, ``torch.cuda.set_device``
+        must have been called before.
 
         Parameters
         ----------
@@ -512,32 +493,47 @@ class FrequentDirections:
             return self
         if not isinstance(group, dist.ProcessGroup | None):
             raise TypeError(f"group must be a torch.distributed.ProcessGroup, got {type(group).__name__}")
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
-        members = [rank_ if group is None else dist.get_global_rank(group, rank_) for rank_ in range(size)]
-        device = None if self.device is None else self.device.type
-        everyone: list[Any] = [None] * size
-        mine = {**self._settings(), "n_features": self.n_features, "device": device}
-        dist.all_gather_object(everyone, mine, group)
+        members, rank = dist.get_process_group_ranks(group or dist.group.WORLD), dist.get_rank(group)
+        config, step = dist.get_backend_config(group), 1
+        wire = "cpu" if "cpu:" in config else config.partition(":")[0]  # where the backend has tensors
+
+        def tensor_of(content: bytearray) -> Tensor:
+            return UNTYPED.frombuffer(content, dtype=torch.uint8).to(wire)
+
+        def transferred(operation: Any, peer: int, content: bytes = b"") -> HostSketch:
+            """Send, receive or broadcast the bytes of a sketch, after their number, and return the sketch."""
+            length = torch.tensor([len(content)], device=wire)
+            operation(length, peer, group)
+            data = tensor_of(bytearray(content or int(length)))
+            operation(data, peer, group)
+            return cast("HostSketch", from_bytes(data.cpu().numpy().tobytes()))
+
+        mine = json.dumps({**self._settings(), "device": self.device and self.device.type})
+        headers = [tensor_of(bytearray(HEADER_BYTES)) for _ in members]
+        dist.all_gather(headers, tensor_of(bytearray(mine.encode().ljust(HEADER_BYTES))), group)
+        everyone = [json.loads(bytes(header.tolist())) for header in headers]
         for settings in everyone:
             self._check_settings(settings, "all sketches of the group")
-        devices = [settings["device"] for settings in everyone if settings["device"] is not None]
-        if not devices:
+        device = next((settings["device"] for settings in everyone if settings["device"]), None)
+        if device is None:
             return self
-        model, step = self._model(), 1
-        while step < size and rank % (2 * step) == 0:
-            if rank + step < size:
-                received: list[Any] = [None]
-                dist.recv_object_list(received, members[rank + step], group)
-                model.merge(received[0])
+        model = self._host._copied()
+        while step < len(members) and rank % (2 * step) == 0:
+            if rank + step < len(members):
+                model.merge(transferred(dist.recv, members[rank + step]))
             step *= 2
-        shrunk = [_shrunk(model)]
+        if model.n_features is not None:
+            engine = cast("DenseEngine", model._engine)
+            engine.replace_rows(engine.reduce())
+        content = model.to_bytes()
         if rank:
-            dist.send_object_list(shrunk, members[rank - step], group)
-        dist.broadcast_object_list(shrunk, members[0], group)
-        self._set_model(shrunk[0], self.device or torch.device(devices[0]))
+            transferred(dist.send, members[rank - step], content)
+        merged = transferred(dist.broadcast, members[0], b"" if rank else content)._seen_engine()
+        self._set(merged.arrays(), merged.n_features, self.device or torch.device(device))
         return self
 
     # -- the state -------------------------------------------------------------------------------------------------
+    @changes
     def to(self, device: "torch.device | str | int") -> Self:
         """Move the rows to another device, to which the next batches are copied.
 
@@ -550,8 +546,8 @@ class FrequentDirections:
         self
         """
         target = as_device(device)
-        if self._buffer is not None:
-            self._set_model(self._model(), target)
+        if self.n_features is not None:
+            self._set(self._engine.arrays(), self.n_features, target)
         return self
 
     @reads
@@ -560,10 +556,8 @@ class FrequentDirections:
 
         Large tensors are copies on the device of the sketch; small ones are float64 or int64 on the CPU.
         """
-        out = {**self._settings(), "n_features": self.n_features}
-        if self._buffer is not None:
-            out |= {name: tensor.clone() for name, tensor in self._buffer.arrays().items()}
-        return out
+        arrays = {} if self.n_features is None else self._engine.arrays()
+        return self._settings() | {name: torch.as_tensor(x).clone() for name, x in arrays.items()}
 
     @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -581,23 +575,20 @@ class FrequentDirections:
         ValueError
             If it has other parameters, or arrays that are not the state of a sketch. Nothing is then loaded.
         """
-        if not isinstance(cast("Any", state_dict), dict) or not {*SETTINGS, "n_features"} <= state_dict.keys():
+        if not isinstance(cast("Any", state_dict), dict) or not {*SETTINGS} <= state_dict.keys():
             raise TypeError("state_dict must be what state_dict() returned, with the parameters and 'n_features'")
         self._check_settings({**state_dict, "n_features": None}, "state_dict")
-        buffer = None
-        if state_dict["n_features"] is not None:
-            d = as_integer(state_dict["n_features"], "n_features", 1)
-            arrays = {name: value for name, value in state_dict.items() if isinstance(value, Tensor)}
-            try:
-                buffer = self._new_buffer(d, self.device or arrays["buffer"].device)
-                host = {name: value.cpu().numpy() for name, value in arrays.items()}
-                DenseEngine.validate(host, buffer.setting, d, dtype=NUMPY_DTYPES[self.dtype])
-            except KeyError as error:
-                raise ValueError(f"state_dict has no array {error}") from None
-            buffer.restore(host)
-        self._buffer, self._reading = buffer, None
+        if state_dict["n_features"] is None:
+            self._host._begin()
+            return
+        d = as_integer(state_dict["n_features"], "n_features", 1)
+        arrays = {name: value.cpu().numpy() for name, value in state_dict.items() if isinstance(value, Tensor)}
+        try:
+            DenseEngine.validate(arrays, self._host._setting, d, dtype=np.dtype(self._host.dtype))
+        except KeyError as error:
+            raise ValueError(f"state_dict has no array {error}") from None
+        self._set(arrays, d, self.device or state_dict["buffer"].device)
 
-    @reads
     def to_fastsketch(self) -> HostSketch:
         """Return the sketch as a ``fs.FrequentDirections`` on the CPU, with the same state.
 
@@ -606,20 +597,7 @@ class FrequentDirections:
         fs.FrequentDirections
             With solver="gram" and the same parameters.
         """
-        return self._model()
-
-    def _model(self) -> HostSketch:
-        out = HostSketch(
-            self.sketch_size,
-            method=self.method,
-            buffer_size=self.buffer_size,
-            solver="gram",
-            center=self.center,
-            dtype=NUMPY_DTYPES[self.dtype],
-        )
-        if self._buffer is not None:
-            out._replace(self._buffer.to_engine(), 0.0)
-        return out
+        return self._host.copy()
 
     @classmethod
     def from_fastsketch(cls, model: HostSketch, *, device: "torch.device | str" = "cpu") -> Self:
@@ -644,20 +622,29 @@ class FrequentDirections:
         """
         if not isinstance(cast("Any", model), HostSketch):
             raise TypeError(f"model must be a fs.FrequentDirections, got {type(model).__name__}")
-        engine = model._engine
-        refined = model._certain_high is not None or bool(model._regained)
-        plain = model.method in DEVICE_METHODS and model.decay == 1.0 and not model.alpha0 and not refined
-        plain = plain and model.tolerance is None and model.beta is None
-        if not plain or type(engine) is not DenseEngine or engine.setting.solver != "gram":
+        engine, method = model._engine, METHODS[model.method]
+        plain = DenseEngine is type(engine) and model._certain_high is None and not (model._regained or model.alpha0)
+        setting = EngineSetting(2) if engine is None else engine.setting
+        size, center, rows = setting.sketch_size, setting.center, setting.buffer_size
+        known = EngineSetting(size, method.share_lowered, buffer_size=rows, solver="gram", center=center)
+        if not plain or setting != known:
             raise ValueError(
                 "model must have seen dense rows with solver='gram' and a method other than 'tfd', without tolerance, "
                 "compressor, decay, beta, alpha0 and second pass"
             )
-        engine = engine.clone()
-        if model.center and (engine.root[engine.new_rows()] != 1.0).any():
+        engine = cast("DenseEngine", engine).clone()
+        if center and (engine.root[engine.new_rows()] != 1.0).any():
             engine.flush()
-        size = engine.setting.sketch_size
-        dtype = {numpy: name for name, numpy in NUMPY_DTYPES.items()}[engine.dtype]
-        out = cls(size, method=model.method, center=model.center, buffer_size=engine.capacity - size, dtype=dtype)
-        out._buffer = RowBuffer.from_engine(engine, as_device(device))
+        engine.root[:] = 1.0
+        dtype = getattr(torch, engine.dtype.name)
+        out = cls(size, method=model.method, center=center, buffer_size=engine.capacity - size, dtype=dtype)
+        out._set(engine.arrays(), engine.n_features, as_device(device))
         return out
+
+
+def sketch_of(state: dict[str, Any]) -> FrequentDirections:
+    """Return a sketch with the parameters and the state of a ``state_dict``."""
+    settings: dict[str, Any] = {name: state[name] for name in SETTINGS[:4]}
+    out = FrequentDirections(**settings, dtype=getattr(torch, state["dtype"]))
+    out.load_state_dict(state)
+    return out

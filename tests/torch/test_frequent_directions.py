@@ -218,8 +218,8 @@ def test_merges(dtype, center, unit):
 
 
 def reduce_in_process(rank, size, path):
-    send, models_sent = distributed.send_object_list, []
-    distributed.send_object_list = lambda box, *to: (models_sent.extend(box), send(box, *to))
+    send, sent = distributed.send, []
+    distributed.send = lambda tensor, *to: (sent.append(tensor), send(tensor, *to))
     distributed.init_process_group("gloo", init_method=f"file://{path}/meet", rank=rank, world_size=size)
     for center in (False, True):
         sketch = FrequentDirections(8, center=center).all_reduce()
@@ -228,8 +228,9 @@ def reduce_in_process(rank, size, path):
             sketch.update(activations(seed=rank).float())
         sketch.all_reduce()
         torch.save(sketch.state_dict(), f"{path}/{int(center)}-{rank}.pt")
-    assert len(models_sent) == 2 * bool(rank)
-    assert all(len(model._engine.own_arrays()["buffer"]) <= 8 for model in models_sent if model.n_rows)
+    assert len(sent) == 4 * bool(rank)  # two sketches, each after its number of bytes
+    models = [fs.from_bytes(data.numpy().tobytes()) for data in sent[1::2]]
+    assert all(len(model.sketch()) <= 8 and model._engine.state.fill <= 8 for model in models if model.n_rows)
     try:
         FrequentDirections(8 + rank).all_reduce()
     except ValueError as error:
@@ -361,7 +362,7 @@ def test_a_failed_shrink_is_rolled_back(monkeypatch):
         raise np.linalg.LinAlgError
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastsketch.torch._row_buffer.top_eigh", fails)
+        patch.setattr("fastsketch.torch._device_engine.top_eigh", fails)
         with pytest.raises(np.linalg.LinAlgError):
             sketch.update(rows * 1e-30)
         with pytest.raises(np.linalg.LinAlgError):
