@@ -35,7 +35,9 @@ FS_LOOP int NAME(ql)(ptrdiff_t n, const REAL *diagonal, const REAL *below, doubl
         for (;;) {
             ptrdiff_t m = l, i;
             double g, p = 0, c = 1, s = 1;
-            while (m + 1 < n && fabs(e[m]) > DBL_EPSILON / 2 * (fabs(d[m]) + fabs(d[m + 1])))
+            /* eps^2 of the largest entry, which is about 1, is negligible as well: between entries near 0, rounding can
+             * keep a coupling above what is relative to them */
+            while (m + 1 < n && fabs(e[m]) > DBL_EPSILON / 2 * (fabs(d[m]) + fabs(d[m + 1]) + DBL_EPSILON))
                 m++;
             if (m == l)
                 break;

@@ -10,6 +10,10 @@ def spectrum(kind, n, rng):
     if kind.startswith("tridiagonal"):
         d, e = TRIDIAGONAL[kind.partition(" ")[2]](n, rng)
         return np.diag(d) + np.diag(e, -1)
+    if kind == "uneven rows":  # of lengths from 1 to 1e-60, two thirds of them zero
+        rows = rng.standard_normal((n, 20)) * np.logspace(0, -60, n)[:, np.newaxis]
+        rows[rng.permutation(n)[n // 3 :]] = 0.0
+        return rows @ rows.T
     q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     values = {
         "even": np.linspace(0, 1, n),
@@ -55,6 +59,7 @@ KINDS = [
     "zero",
     "huge",
     "tiny",
+    "uneven rows",
     *(f"tridiagonal {name}" for name in TRIDIAGONAL),
 ]
 

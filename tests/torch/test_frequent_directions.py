@@ -381,6 +381,17 @@ def test_rows_that_are_all_equal_or_zero():
     assert made(torch.zeros(500, 20), center=False).error_bound == 0.0
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("center", [False, True])
+def test_equal_rows_far_longer_than_those_before(dtype, center):
+    for length in (1e6, 1e12, 1e20, 3e38):
+        rows = torch.cat([activations(50, 20).to(dtype), torch.full((300, 20), length, dtype=dtype)])
+        options = {"center": center, "buffer_size": 40}
+        ours = FrequentDirections(8, dtype=dtype, **options).update(rows).spectrum()
+        theirs = fs.FrequentDirections(8, solver="gram", **options).update(rows.numpy()).spectrum()
+        assert float(ours.values[0]) == pytest.approx(theirs.values[0], rel=1e-5)
+
+
 def test_bad_parameters():
     for options, message in (
         ({"sketch_size": 1}, "sketch_size must be at least 2"),
