@@ -190,6 +190,21 @@ def require_array_like(values: Any, name: str) -> None:
         )
 
 
+def detached(values: Any, name: str) -> Any:
+    """Return a torch tensor without its gradients, and None for anything else.
+
+    TypeError for a tensor that is no array of numbers in memory: nested, sparse, or on the meta device.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(values, torch.Tensor):
+        return None
+    tensor: Any = values.detach()
+    if tensor.is_meta or tensor.is_nested or tensor.layout != torch.strided:
+        layout = "nested" if tensor.is_nested else tensor.layout
+        raise TypeError(f"{name} must be a dense tensor that holds numbers, got {layout} on {tensor.device}")
+    return tensor
+
+
 def to_numpy(values: Any, name: str) -> Any:
     """Convert a torch tensor or another DLPack object to an array, and return anything else unchanged.
 
@@ -199,16 +214,11 @@ def to_numpy(values: Any, name: str) -> Any:
     kind = cast("type[Any]", type(values))
     if kind is np.ndarray:
         return values
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(values, torch.Tensor):
-        tensor: Any = values.detach()
-        if tensor.is_meta or tensor.is_nested or tensor.layout != torch.strided:
-            layout = "nested" if tensor.is_nested else tensor.layout
-            raise TypeError(f"{name} must be a dense tensor that holds numbers, got {layout} on {tensor.device}")
+    if (tensor := detached(values, name)) is not None:
         if tensor.device.type != "cpu":
             warn_caller(f"{name} on {tensor.device} were copied to the CPU: {ON_DEVICE}")
             tensor = tensor.cpu()
-        if tensor.dtype == torch.bfloat16 or (tensor.is_floating_point() and tensor.dtype.itemsize == 1):
+        if str(tensor.dtype) == "torch.bfloat16" or (tensor.is_floating_point() and tensor.dtype.itemsize == 1):
             tensor = tensor.float()  # NumPy has neither bfloat16 nor float8
         return tensor.numpy(force=True)  # of views, such as that of a conjugate, a copy
     if hasattr(kind, "__dlpack__") and not any(hasattr(kind, protocol) for protocol in _ARRAYS):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import without_long_double
-from fastsketch._core.validation import as_real, refuse_final_nul, require_array_like
+from fastsketch._core.validation import as_real, refuse_final_nul, require_array_like, to_numpy
 from fastsketch._kernels.online.few_rows import SINGLE
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Counts, Floats
@@ -171,6 +171,7 @@ def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray
 
     That numbers are finite integers is checked in ``ClassLabels.read``, for new labels only.
     """
+    targets = to_numpy(targets, name)
     require_array_like(targets, name)
     try:
         labels: NDArray[Any] = np.asarray(targets)

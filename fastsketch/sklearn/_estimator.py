@@ -133,6 +133,7 @@ def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
 
 def refuse_labels(labels: Any, name: str = "y") -> None:
     """Raise TypeError if a label is missing (None or NaN), and ValueError if one ends in a NUL character."""
+    labels = to_numpy(labels, name)
     require_array_like(labels, name)
     refuse_final_nul(labels, name)
     given: Any = np.asarray(labels)
@@ -232,6 +233,7 @@ class ScoresTargets:
         -------
         float
         """
+        y, sample_weight = to_numpy(y, "y"), to_numpy(sample_weight, "sample_weight")
         require_array_like(y, "y")
         require_array_like(sample_weight, "sample_weight")
         if is_sparse(sample_weight):

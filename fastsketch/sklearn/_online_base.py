@@ -24,6 +24,7 @@ from fastsketch._core.validation import (
     is_sparse,
     refuse_final_nul,
     require_array_like,
+    to_numpy,
 )
 from fastsketch.data.files import _checks as checks
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
@@ -171,6 +172,7 @@ class LinearEstimator(ModelEstimator):
             raise ValueError(f"model must have a loss of {targets}, it has loss={model.loss!r}")
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        y = to_numpy(y, "y")
         require_array_like(y, "y")
         try:
             shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape

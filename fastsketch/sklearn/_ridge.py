@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from fastsketch._core.validation import Rows, as_integer, as_weights, refuse_final_nul
+from fastsketch._core.validation import Rows, as_integer, as_weights, refuse_final_nul, to_numpy
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.ridge._sketched_ridge import TOLERANCE, PredictionInterval
@@ -247,6 +247,7 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
 
 def _distinct_labels(labels: Any, name: str) -> NDArray[Any]:
     """Return the distinct labels in sorted order. TypeError if numbers and strings are mixed."""
+    labels = to_numpy(labels, name)
     refuse_final_nul(labels, name)
     if getattr(labels, "dtype", None) in (None, object):  # NumPy would convert numbers among strings to strings
         try:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fastsketch._core.validation import to_numpy
+
 # Advice for such columns.
 ENCODE = (
     "encode them before, as make_column_transformer((OneHotEncoder(), [...]), remainder='passthrough') of scikit-learn "
@@ -30,7 +32,7 @@ def columns_of_words(X: Any) -> str:
     names: Any = getattr(X, "column_names", getattr(X, "columns", None))
     table = names is not None
     if not table:
-        X = np.asarray(X)
+        X = np.asarray(to_numpy(X, "X"))
         names = range(X.shape[1]) if X.ndim == 2 and X.dtype.kind in "OUSmM" else ()
     odd: list[str] = []
     for name in names:

@@ -50,21 +50,47 @@ def test_estimators_take_tensors():
     y = (plain[:, 0] + 1).round()
     ours, theirs = SketchedRidge().fit(half, torch.from_numpy(y).bfloat16()), SketchedRidge().fit(plain, y)
     assert np.array_equal(ours.predict(half), theirs.predict(plain))
+    with pytest.raises(ValueError, match="NaN"):
+        SketchedPCA(3).fit(half * float("nan"))
+
+
+def test_targets_labels_and_weights_may_be_tensors():
+    pytest.importorskip("sklearn")
+    from fastsketch.sklearn import SketchedNewtonClassifier, SketchedRidge, SketchedRidgeClassifier
+
+    rows, labels = ROWS.numpy(), (ROWS[:, 0] > 0).long().numpy()
+    given = torch.from_numpy(labels).bfloat16().requires_grad_()
+    weights = torch.ones(200, requires_grad=True)
+    for kind in (SketchedNewtonClassifier, SketchedRidge, SketchedRidgeClassifier):
+        ours, theirs = kind().fit(rows, given, sample_weight=weights), kind().fit(rows, labels)
+        assert np.array_equal(ours.predict(rows), theirs.predict(rows))
+        assert ours.score(rows, given, weights) == theirs.score(rows, labels)
+    ours, theirs = fs.SketchedNewton().update(rows, given), fs.SketchedNewton().update(rows, labels)
+    assert np.array_equal(ours.predict(rows), theirs.predict(rows))
 
 
 def test_objects_with_dlpack():
     assert np.array_equal(as_rows(Exported(ROWS.numpy())), ROWS.numpy())
+    assert np.array_equal(np.vstack(list(fs.open_rows(Exported(ROWS.numpy())))), ROWS.numpy())
     with pytest.raises(ValueError, match=r"fastsketch\.torch\.FrequentDirections sketches tensors on their device"):
         as_rows(Exported(ROWS.numpy(), BufferError("on a device")))
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_tensors_that_are_no_arrays():
-    nested = torch.nested.as_nested_tensor([ROWS, ROWS[:3]], layout=torch.jagged)
-    for wrong in (ROWS.to_sparse(), ROWS.to_mkldnn(), ROWS.to("meta"), nested):
-        for convert in (as_rows, as_weights, fs.FrequentDirections(4).update):
+    pytest.importorskip("sklearn")
+    from fastsketch.sklearn import SketchedNewtonClassifier, SketchedPCA, SketchedRidgeClassifier
+
+    nested = [torch.nested.as_nested_tensor([ROWS, ROWS[:3]], layout=x) for x in (torch.jagged, torch.strided)]
+    entry_points = [as_rows, fs.FrequentDirections(4).update, fs.open_rows, SketchedPCA(3).fit]
+    entry_points += [lambda x: as_weights(x, 200), lambda x: fs.SketchedNewton().update(ROWS, x)]
+    for kind in (SketchedNewtonClassifier, SketchedRidgeClassifier):
+        fitted = kind().fit(ROWS, ROWS[:, 0] > 0)
+        entry_points += [lambda x, kind=kind: kind().fit(ROWS, x), lambda x, fitted=fitted: fitted.score(ROWS, x)]
+    for wrong in (ROWS.to_sparse(), ROWS.to_mkldnn(), ROWS.to("meta"), *nested):
+        for convert in entry_points:
             with pytest.raises(TypeError, match="must be a dense tensor that holds numbers"):
-                convert(wrong, *[200] * (convert is as_weights))
+                convert(wrong)
     with pytest.raises(TypeError):
         as_rows(ROWS + 1j)
     assert np.array_equal(as_rows(torch._neg_view(ROWS)), -ROWS.numpy())

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fastsketch._core.validation import detached
 from fastsketch.data.files._input import DECOMPRESSORS, SourceError
 from fastsketch.data.files._table import WORKBOOK, ZIP, Dialect
 from fastsketch.data.sources._source import Source
@@ -181,6 +182,7 @@ def is_typed_file(path: Path) -> bool:
 
 def refuse_lazy(x: Any) -> None:
     """Raise TypeError for an object that must be computed or opened before it is read; the message says how."""
+    detached(x, "rows")  # refuses tensors that are no arrays
     for test, advice in INSTEAD:
         if test(x):
             raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")

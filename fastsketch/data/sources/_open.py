@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastsketch._core.validation import as_dtype, as_flag, as_integer, as_real, is_sparse
+from fastsketch._core.validation import as_dtype, as_flag, as_integer, as_real, is_sparse, to_numpy
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.sources import _formats
@@ -255,8 +255,8 @@ def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
         return ArraySource(x)
     if has_slices(x):
         return SlicedSource(x)
-    if hasattr(x, "__array__"):
-        return ArraySource(x)
+    if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
+        return ArraySource(to_numpy(x, "rows"))
     if batches and hasattr(x, "__iter__") and type(x) not in (bytes, bytearray, dict):
         one = partial(_of_object, options=options, batches=False)
         return BatchSource(x, one, any_dtype=options.dtype is not None)
