@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from anndata import AnnData
 from anndata.experimental import read_elem_lazy
 from anndata.io import read_h5ad, sparse_dataset, write_elem
+from scipy.linalg.blas import dsyrk
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.decomposition import IncrementalPCA
 
@@ -80,19 +81,19 @@ def truth_of(path):
         stored = sparse_dataset(file["X"])
         n, d = stored.shape
         parts = [stored[start : start + CHUNK] for start in range(0, n, CHUNK)] if d > 2_000 else None
-        total, sums = np.zeros((0 if parts else d, 0 if parts else d)), np.zeros(d)
+        total, sums = np.zeros((0 if parts else d, 0 if parts else d), order="F"), np.zeros(d)
         for start in range(0, n, CHUNK):
             rows = (parts[start // CHUNK] if parts else stored[start : start + CHUNK]).astype(np.float64)
             sums += np.asarray(rows.sum(axis=0)).ravel()
             if not parts:
-                dense = rows.toarray()
-                total += dense.T @ dense
+                # the upper triangle of total += dense.T @ dense
+                total = dsyrk(1.0, rows.toarray().T, beta=1.0, c=total, overwrite_c=True)
     mean = sums / n
     if parts:
         whole = sp.vstack(parts, format="csr").astype(np.float64)
         operator = LinearOperator((d, d), dtype=np.float64, matvec=lambda v: _times(whole, mean, v.ravel()))
     else:
-        operator = total - n * np.outer(mean, mean)
+        operator = np.triu(total) + np.triu(total, 1).T - n * np.outer(mean, mean)
     values = eigsh(operator, few(K, 5), tol=1e-10, v0=np.ones(d), return_eigenvectors=False)
     return np.sort(values)[::-1] / (n - 1)
 
