@@ -1,7 +1,7 @@
-"""References to stored results: pages of docs/ have them filled in by ``docs/_ext/figures.py`` when the site is built.
+"""Pages with figures of stored results: README.md and pages of docs/ are written from templates in bench/templates.
 
-``python bench/pages.py`` writes README.md from bench/front.md, since a code host and a package index show it as it is;
-``--check`` says whether it is up to date. A reference stands in double braces, names with spaces or signs in double
+``python bench/pages.py`` writes them, so that a code host shows them as they are; ``--check`` says whether they are up
+to date. A reference stands in double braces, names with spaces or signs in double
 quotes:
 
     {{ table speed }}                            the record's only, or "main", table and a line of what it is of
@@ -34,7 +34,8 @@ import verdicts
 from store import read
 
 ROOT = Path(__file__).resolve().parents[1]
-FRONT = ROOT / "bench" / "front.md"
+TEMPLATES = ROOT / "bench" / "templates"
+FRONT = TEMPLATES / "README.md"
 README = ROOT / "README.md"
 RESULTS = ROOT / "bench" / "results"
 BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -55,9 +56,8 @@ class PageError(ValueError):
 class Results:
     """Stored records of a folder, read on demand."""
 
-    def __init__(self, folder=RESULTS, version=None, *, code=True):
-        """`code`: whether tables say what code has changed since; README does not, or each change would rewrite it."""
-        self.folder, self.version, self.code = Path(folder), version or version_of_library(), code
+    def __init__(self, folder=RESULTS, version=None):
+        self.folder, self.version = Path(folder), version or version_of_library()
         self._records = {}
         self.quoted = set()  # (command, version) of single cells and pictures of a page: no table speaks for them
 
@@ -282,8 +282,6 @@ def origin_of(results, command, table):
         parts.append(f"**fastsketch {record['fastsketch']}, another version than {results.version}**")
     else:
         parts.append(f"fastsketch {record['fastsketch']}")
-    if results.code and "code" in record and (older := provenance.changed(record["code"]["modules"])):
-        parts.append(f"code that has changed since: {', '.join(older)}")
     parts.append(f"{record['machine']['processor']} ({record['machine']['instructions']})")
     if (record["machine"].get("load") or 0) > record["machine"]["cores"]:
         parts.append(f"others at work (load {record['machine']['load']:.0f})")
@@ -331,30 +329,47 @@ def picture(text, target, results):
     return f"![{found[2]}]({Path(os.path.relpath(path, Path(target).parent)).as_posix()})"
 
 
-# -- README.md ---------------------------------------------------------------------------------------------------------
+# -- the pages ---------------------------------------------------------------------------------------------------------
 
 
-def readme(results=None):
-    """Return the text of README.md, or raise a PageError."""
-    source = FRONT.relative_to(ROOT).as_posix()
+def written():
+    """Return {path of a page: its template}."""
+    found = {path: path.relative_to(TEMPLATES) for path in sorted(TEMPLATES.rglob("*.md"))}
+    return {README if path == FRONT else ROOT / "docs" / name: path for path, name in found.items()}
+
+
+def page(path, results=None):
+    """Return the text of a page, or raise a PageError."""
+    template = written()[path]
+    source = template.relative_to(ROOT).as_posix()
     mark = f"<!-- Made by bench/pages.py from {source}: edit that. -->\n"
-    return mark + rendered(FRONT.read_text(encoding="utf-8"), source, README, results or Results(code=False))
+    return mark + rendered(template.read_text(encoding="utf-8"), source, path, results or Results())
+
+
+def code_changes(template, results):
+    """Return {command: subpackages that have changed since}, of the commands that a template refers to."""
+    words = {word for braces in BRACES.findall(template) for word in re.findall(r"\w+", braces)}
+    named = sorted(word for word in words if (results.folder / f"{word}.json").exists())
+    modules = {name: results.record(name).get("code", {}).get("modules", {}) for name in named}
+    return {name: older for name, found in modules.items() if (older := provenance.changed(found))}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if README.md is not up to date")
-    check = parser.parse_args().check
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page is not up to date")
+    check, results, stale = parser.parse_args().check, Results(), []
     try:
-        text = readme()
+        texts = {path: page(path, results) for path in written()}
     except PageError as error:
         print(error, file=sys.stderr)
         return 1
-    stale = not README.exists() or README.read_text(encoding="utf-8") != text
-    if stale and not check:
-        README.write_text(text, encoding="utf-8")
-    print(f"{README.name}: {('not up to date' if check else 'written') if stale else 'up to date'}")
-    return int(check and stale)
+    for path, text in texts.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.relative_to(ROOT).as_posix())
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    print("\n".join(f"{name}: {'not up to date' if check else 'written'}" for name in stale) or "all pages: up to date")
+    return int(check and bool(stale))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def unready(root, version):
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", changes, re.MULTILINE):
         yield f"CHANGELOG.md has no heading '## {version} (YEAR-MONTH-DAY)'"
     if not re.search(r"pip install \"?fastsketch", (root / "README.md").read_text(encoding="utf-8")):
-        yield "README.md does not say pip install fastsketch (bench/front.md)"
+        yield "README.md does not say pip install fastsketch (bench/templates/README.md)"
 
 
 def wrong_with_files(folder, version):

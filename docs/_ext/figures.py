@@ -1,7 +1,7 @@
-"""Figures of stored results in the pages: references in double braces, read by `bench/pages.py`.
+"""Pages with figures of stored results say at their end which code has changed since the results were measured.
 
-A page refers to `bench/results/COMMAND.json` where it shows a figure, a table or a picture of a benchmark. Here the
-references are replaced when the site is built; one that cannot be found ends the build with its line.
+The figures themselves are written by `bench/pages.py` from `bench/templates`, results that are stored have digests of
+the modules that they were measured with.
 """
 
 import sys
@@ -15,17 +15,20 @@ sys.path.append(str(ROOT / "bench"))
 import pages  # noqa: E402
 
 
-def fill(app, name, source):
-    """Replace the references of a page."""
-    if "{{" not in source[0]:
+def note_changes(app, name, source):
+    """Append a line to a page that is written from a template."""
+    template = pages.written().get(Path(app.env.doc2path(name)).resolve())
+    if template is None:
         return
-    path = Path(app.env.doc2path(name))
     try:
-        source[0] = pages.rendered(source[0], path.relative_to(ROOT).as_posix(), path, pages.Results())
-    except pages.PageError as error:
+        changed = pages.code_changes(template.read_text(encoding="utf-8"), pages.Results())
+    except ValueError as error:
         raise ExtensionError(str(error)) from None
+    if changed:
+        listed = "; ".join(f"`{command}`: {', '.join(older)}" for command, older in changed.items())
+        source[0] += f"\n*Subpackages whose code has changed since a result was measured: {listed}.*\n"
 
 
 def setup(app):
-    app.connect("source-read", fill, priority=400)  # before links are rewritten: pictures are links
+    app.connect("source-read", note_changes, priority=400)  # before links are rewritten
     return {"parallel_read_safe": True, "parallel_write_safe": True}

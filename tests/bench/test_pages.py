@@ -90,8 +90,8 @@ def test_a_page_with_cells_or_a_picture_of_another_version_ends_with_a_mark(text
 
 
 def test_the_readme_is_marked_when_its_results_are_of_another_version():
-    assert "another version than 99" in pages.readme(pages.Results(version="99"))
-    assert "another version than 99" not in pages.readme()
+    assert "another version than 99" in pages.page(pages.README, pages.Results(version="99"))
+    assert "another version than 99" not in pages.page(pages.README)
 
 
 def test_a_cell_is_one_line_without_html(results):
@@ -141,25 +141,21 @@ def test_a_reference_that_is_not_found_names_its_line(text, said, results):
     assert str(error.value).startswith("a.md:4: ")
 
 
-def documents():
-    """{path: text} of the pages of the site that refer to results."""
-    found = (path for path in (pages.ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted(found)}
-    return {path: text for path, text in texts.items() if "{{" in text}
-
-
-def test_the_readme_is_up_to_date():
-    assert pages.README.read_text(encoding="utf-8") == pages.readme(), "run bench/pages.py"
-
-
-@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(pages.ROOT).as_posix())
-def test_every_reference_of_a_page_is_stored(path):
-    page = pages.rendered(documents()[path], path.name, path, pages.Results())
+@pytest.mark.parametrize("path", pages.written(), ids=lambda path: path.relative_to(pages.ROOT).as_posix())
+def test_a_page_is_what_its_template_and_the_stored_results_say(path):
+    page = path.read_text(encoding="utf-8")
+    assert page == pages.page(path), "run bench/pages.py"
     assert "{{" not in page and "another version than" not in page
 
 
+def test_no_page_has_references():
+    found = [path for path in (pages.ROOT / "docs").rglob("*.md") if "_build" not in path.parts]
+    assert len(found) > len(pages.written()) > 30
+    assert [path.name for path in found if "{{" in path.read_text(encoding="utf-8")] == []
+
+
 def test_every_result_that_is_kept_is_on_a_page():
-    text = "\n".join([*documents().values(), pages.FRONT.read_text(encoding="utf-8")])
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages.written().values())
     shown = " ".join(match[1] for match in re.finditer(r"\{\{(.*?)\}\}", text, re.DOTALL))
     kept = [path.stem for path in store.RESULTS.glob("*.json") if "." not in path.stem]
     assert len(kept) > 40
@@ -190,7 +186,7 @@ def numbers_outside(text):
 
 
 def test_each_number_of_the_readme_is_in_a_stored_result():
-    """It is a reference, which test_the_readme_is_up_to_date has resolved; a number that was typed is refused."""
+    """It is a reference, which bench/pages.py has resolved; a number that was typed is refused."""
     template = pages.FRONT.read_text(encoding="utf-8")
     assert template.count("{{") > 10
     assert numbers_outside(template) == [] == numbers_of_formulas(template)
@@ -213,17 +209,22 @@ def test_numbers_that_were_typed_are_found():
     assert numbers_of_formulas(text) == ["0", "17.3", "2e-3"]
 
 
-def test_check_says_whether_the_readme_is_up_to_date(tmp_path, monkeypatch, capsys):
-    front, readme = tmp_path / "front.md", tmp_path / "README.md"
+def test_check_says_which_pages_are_up_to_date(tmp_path, monkeypatch, capsys):
+    templates, readme = tmp_path / "templates", tmp_path / "README.md"
+    front, other = templates / "README.md", tmp_path / "docs" / "jobs" / "a.md"
+    (templates / "jobs").mkdir(parents=True)
+    other.parent.mkdir(parents=True)
     front.write_text("# A\n")
-    for name, path in (("ROOT", tmp_path), ("FRONT", front), ("README", readme)):
+    (templates / "jobs" / "a.md").write_text("# B\n")
+    for name, path in (("ROOT", tmp_path), ("TEMPLATES", templates), ("FRONT", front), ("README", readme)):
         monkeypatch.setattr(pages, name, path)
     monkeypatch.setattr("pages.version_of_library", lambda: "1.0")
     monkeypatch.setattr("sys.argv", ["pages.py", "--check"])
-    assert pages.main() == 1 and "README.md: not up to date" in capsys.readouterr().out and not readme.exists()
+    assert pages.main() == 1 and not readme.exists() and not other.exists()
+    assert capsys.readouterr().out == "README.md: not up to date\ndocs/jobs/a.md: not up to date\n"
     monkeypatch.setattr("sys.argv", ["pages.py"])
-    assert pages.main() == 0 and readme.read_text().endswith("# A\n")
+    assert pages.main() == 0 and readme.read_text().endswith("# A\n") and other.read_text().endswith("# B\n")
     monkeypatch.setattr("sys.argv", ["pages.py", "--check"])
     assert pages.main() == 0
     front.write_text("{{ table none }}\n")
-    assert pages.main() == 1 and "front.md:1: no stored result" in capsys.readouterr().err
+    assert pages.main() == 1 and "templates/README.md:1: no stored result" in capsys.readouterr().err

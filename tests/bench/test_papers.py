@@ -9,6 +9,7 @@ import pytest
 
 import bench_data
 import bench_tools
+import pages
 import papers
 import run
 import store
@@ -57,7 +58,7 @@ def test_pages_name_commands_that_are_there():
 
 
 def test_the_hours_on_the_page_are_those_of_all_commands():
-    text = (papers.ROOT / "docs" / "papers" / "index.md").read_text(encoding="utf-8")
+    text = (pages.TEMPLATES / "papers" / "index.md").read_text(encoding="utf-8")
     (named,) = re.findall(r"\{\{ hours ([\w\s]+) \}\}", text)
     assert set(named.split()) == set(papers.commands())
 

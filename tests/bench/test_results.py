@@ -36,11 +36,11 @@ def test_every_command_has_a_result():
 
 
 def test_pictures_are_those_that_pages_show():
-    from pages import FRONT, ROOT
+    from pages import written
     from pictures import PICTURED
 
-    pages = [path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").rglob("*.md"), FRONT]]
-    shown = {name for page in pages for name in re.findall(r"\{\{ picture (\w+) ", page)}
+    templates = [path.read_text(encoding="utf-8") for path in written().values()]
+    shown = {name for template in templates for name in re.findall(r"\{\{ picture (\w+) ", template)}
     assert {path.stem for path in store.RESULTS.glob("*.png") if "." not in path.stem} == shown == set(PICTURED)
 
 

@@ -62,15 +62,15 @@ def test_a_page_says_which_code_has_changed_since(tmp_path):
     modules = record["code"]["modules"]
     assert {"fastsketch", "fastsketch.sketching", "fastsketch._kernels.level"} <= set(modules)
 
-    def origin():
-        return pages.origin_of(pages.Results(tmp_path), "speed", record["tables"][0])
+    def changes():
+        return pages.code_changes("{{ speed[d=512].ms }} {{ table speed }}", pages.Results(tmp_path))
 
-    assert "changed" not in origin()
+    assert changes() == {}
     for name in ("fastsketch.sketching", "fastsketch._kernels.level", "fastsketch.sketching.gone"):
         record["code"]["modules"] = {**modules, name: "0" * 12}
         store.write(record, tmp_path / "speed.json")
-        assert f"code that has changed since: {name.split('.')[1]}," in origin()
-    assert "changed" not in pages.origin_of(pages.Results(tmp_path, code=False), "speed", record["tables"][0])
+        assert changes() == {"speed": [name.split(".")[1]]}
+    assert pages.code_changes("no references, speed", pages.Results(tmp_path)) == {}
 
 
 @pytest.mark.parametrize(

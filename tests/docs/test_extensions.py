@@ -173,12 +173,16 @@ def test_an_example_elsewhere_is_not_one(stored):
         assert re.search(stored.settings()["ignore_pattern"], name)
 
 
-def test_figures_of_a_page_are_filled_in():
-    errors = pytest.importorskip("sphinx.errors")
+def test_a_page_names_the_code_that_has_changed_since_its_results(monkeypatch):
+    pytest.importorskip("sphinx.errors")
     figures = extension("figures")
     app = types.SimpleNamespace(env=types.SimpleNamespace(doc2path=lambda name: str(DOCS / f"{name}.md")))
-    source = ['{{ picture speed "rows a second" }}']
-    figures.fill(app, "benchmarks/a", source)
-    assert source[0].startswith("![rows a second](../../bench/results/speed.png)")
-    with pytest.raises(errors.ExtensionError, match="^docs/benchmarks/a.md:2: no stored result of 'none'"):
-        figures.fill(app, "benchmarks/a", ["\n{{ table none }}"])
+    monkeypatch.setattr(figures.pages.provenance, "changed", lambda modules: ["sketching"])
+    page, other = ["# Maps\n"], ["# Start\n"]
+    figures.note_changes(app, "benchmarks/maps", page)
+    figures.note_changes(app, "start", other)
+    assert re.search(r"^\*Subpackages whose code has changed .*`ffd_real`: sketching.*\.\*$", page[0], re.MULTILINE)
+    assert other == ["# Start\n"]
+    monkeypatch.setattr(figures.pages.provenance, "changed", lambda modules: [])
+    figures.note_changes(app, "benchmarks/maps", other)
+    assert other == ["# Start\n"]
