@@ -86,10 +86,10 @@ class CoefficientFit:
         return 1.0 if first else float(minimiser[0]), float(minimiser[-1])
 
     def evaluate_two(self, state: Any, u: Any, v: Any, old_coefficient: float, new_coefficient: float) -> Floats:
-        """Return the objective and its derivatives with respect to two coefficients: that of all ranks so far, and that
-        of the new rank u v'.
+        """Return the objective at two coefficients and its derivatives by them, 6 numbers in one array (6,).
 
-        Returns 6 numbers at mu = keep and rho = theta: objective, 2 first derivatives, 3 second derivatives.
+        The first coefficient multiplies the sum of all ranks so far, the second the new rank u v'.  The array holds the
+        objective, 2 first derivatives and 3 second derivatives.
         """
         data, loss, kind, derivatives = self.observations.data, self.loss, self.observations.dtype.type, np.empty(6)
         scores = state.z, data.o, data.c, self.biases.rows, self.biases.columns
