@@ -227,7 +227,7 @@ def fit_mrcd(
 
 
 def consistency_factor(share: float, d: int) -> float:
-    """Return the factor that makes the covariance of the nearest rows that of all normal rows.
+    """Return the factor by which a covariance is multiplied if it was computed from the nearest rows only.
 
     The covariance of the nearest `share` of d-variate normal rows, times this factor, is that of all rows.
     """

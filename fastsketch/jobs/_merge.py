@@ -180,7 +180,7 @@ def map_merge(
 
 
 def _create_engine(engine: str, workers: int | None, retries: int) -> Engine:
-    """Validate the arguments of a merge, and create the engine that they select."""
+    """Validate the arguments of a merge, and return a new engine of the kind that they select."""
     as_choice(engine, "engine", ("serial", "threads", "processes"))
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
     if engine == "serial":

@@ -671,7 +671,7 @@ class LowRankModel(Model):
         allow: ArrayLike | None = None,
         rank: int | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Recommend n columns for each given row: those with the highest scores, best first.
+        """Recommend n columns for each given row, best first, and return (columns, predictions), both (len(rows), n).
 
         The items of the highest predicted rating are often not those that a person would choose next, since which items
         people rate says more than how they rate them. To recommend items, learn from events with ``SketchedEASE``.
@@ -730,7 +730,7 @@ class LowRankModel(Model):
     def similar(
         self, index: Any, n: int = 10, *, axis: int = 0, rank: int | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Find the n rows (or columns) most similar to a given one, by the cosine of their factors.
+        """Find the n rows or columns most similar to a given one, and return (indices, cosines of factors), best first.
 
         Parameters
         ----------

@@ -180,7 +180,7 @@ class _Contents(NamedTuple):
         return self._replace(codes=self.codes.copy_with_capacity(self.n_rows, capacity), ids=ids, kept_rows=kept_rows)
 
     def select(self, positions: Positions) -> "_Contents":
-        """Return contents that have copies of the rows at the given positions only, as ``remove`` needs them."""
+        """Return new contents with copies of the rows at the given positions only."""
         n = len(positions)
         codes = self.codes.empty(n, self.codes.layout)
         for start in range(0, n, PIECE_ROWS):
@@ -536,7 +536,7 @@ class CodeIndex:
         allow: ArrayLike | None = None,
         pad: bool = True,
     ) -> Found:
-        """Find the k rows nearest to every query.
+        """Find the k rows nearest to each of m queries, and return (distances, ids), both (m, k), nearest first.
 
         Parameters
         ----------

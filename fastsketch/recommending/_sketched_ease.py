@@ -150,7 +150,7 @@ class SketchedEASE(ItemLearner):
         exclude: Rows | Table | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """Recommend the n items with the highest scores for every row, best first.
+        """Recommend n items for each of k rows, and return (items, scores), both (k, n), highest score first.
 
         Of items with equal scores the first item is preferred.
 

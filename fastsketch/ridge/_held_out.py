@@ -366,7 +366,7 @@ def state_arrays(reservoir: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
 
 
 def reservoir_from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
-    """Restore a reservoir from the arrays that ``state_arrays`` returned."""
+    """Restore a reservoir from the arrays that ``state_arrays`` returned, and return it as HeldOut."""
     from scipy.sparse import csr_array
 
     indptr, indices, data, weight, key, came = (arrays[name] for name in state_names(prefix))

@@ -58,7 +58,7 @@ def _orthonormalised(rows: Matrix, lengths: Matrix) -> tuple[Matrix, Matrix] | N
     """Return (L, V) with rows = L V, where L is (r, r) and V has orthonormal rows (r, d), to speed up their SVD.
     Return None if the rows are far from orthogonal.
 
-    Returns matrices (r, r) and (r, d); the rows are sorted by length, the longest first.
+    The rows are sorted by length first, the longest first.
 
     The longest row keeps its direction, and the others lose their component along longer ones. Rows that are rounding
     relative to the longest are left out. As exact as an SVD of all rows.
@@ -111,10 +111,10 @@ def takes_lanczos(n: int, k: int) -> bool:
 
 @one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
-    """Return the k largest eigenvalues and the eigenvectors of a positive semidefinite matrix, as ``leading`` does.
+    """Return (k largest eigenvalues, descending; eigenvectors as rows) of a positive semidefinite n x n matrix, or None.
 
     They are found by the Lanczos method. The result is None if some pairs did not converge or may have been missed.
-    `times` multiplies the n x n matrix by a vector.
+    `times` multiplies the matrix by a vector.
     """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # slow to import
 

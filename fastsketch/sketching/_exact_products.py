@@ -238,9 +238,9 @@ class RowProducts:
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
     def exact_sketch(self, setting: EngineSetting) -> ExactSketch:
-        """Return a sketch of the rows whose leading l - 1 singular values are exact; the Gram matrix is overwritten.
+        """Return a sketch of the rows, whose leading singular values are exact; the Gram matrix is overwritten.
 
-        The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
+        The first l - 1 singular values and directions are exact, and the certificate is the square of the next value.
         """
         rows, n, size = self._rows, self.n, setting.sketch_size
         values, u = leading(self._lower, min(n, size), overwrite=True)
@@ -281,7 +281,7 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
 
 
 def chunk_products(chunks: Iterable[Any], d: int, setting: EngineSetting) -> ExactSketch:
-    """Compute the exact matrix A'A of CSR rows A of width d, read in chunks, as ``column_products`` does in memory.
+    """Compute the exact matrix A'A of CSR rows A of width d, read in chunks, and return it as an ExactSketch.
 
     The chunks must be finite, float and without duplicate entries. Takes memory 2 d^2, and that of a few chunks.
     """

@@ -877,9 +877,9 @@ class FrequentDirections(MergeableModel):
         self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, tol: float
     ) -> KrylovSpace | None:
         """Refine the sketch, in place, by at most `most_passes` passes over its rows, for k leading eigenvalues.
+        Return the Krylov space, or None, after a warning, if the rows are not those seen.
 
-        A block Krylov method is used until they are accurate to `tol`. Return the Krylov space, or None, after a
-        warning, if the rows are not those seen.
+        A block Krylov method is used until the eigenvalues are accurate to `tol`.
         """
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
@@ -923,7 +923,7 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
-        """Measure the actual error of the sketch by reading the same rows again, several times.
+        """Measure the actual error of the sketch by reading the same rows again, several times, and return an Audit.
 
         Block Lanczos with one pass over the rows per step. ``error_bound`` is the guaranteed bound of the same error.
 

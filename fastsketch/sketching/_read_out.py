@@ -171,7 +171,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
 
 
 def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> SketchReadOut:
-    """Return the results of a float32 sketch of sparse rows as ``read_out`` does, but in less memory.
+    """Return the results of a float32 sketch of sparse rows as a SketchReadOut, in less memory than ``read_out`` takes.
     The engine does not change.
 
     The result is rounded to float32.

@@ -216,7 +216,7 @@ class EASERecommender(MergingEstimator):
         exclude: Rows | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """Recommend the n items with the highest scores to the user of each row, best first.
+        """Recommend n items to the user of each row, and return (items, scores), both (n_samples, n), best first.
 
         Parameters
         ----------

@@ -1144,8 +1144,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     def _fit_sparse_products(self, source: Source) -> bool:
         """Fit the components to the exact products of a source of sparse rows, and replace what was learned before.
 
-        The rows are multiplied as sparse rows, which the chunks of a stream are not. Return False, with nothing
-        learned, if the source has no row.
+        Return False, with nothing changed, if the source has no row. The rows are multiplied as sparse rows, which the
+        chunks of a stream are not.
         """
         template, finish = self._job(source)
         names = require_same_names(source.feature_names, None, source.name)

@@ -236,10 +236,10 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def from_sketch(cls, sketch: FrequentDirections, n_directions: int) -> Self:
-        """Choose columns, directions, centre and scale from a sketch of the first blocks, and return them.
+        """Return Coordinates whose columns, directions, centre and scale come from a sketch of the first blocks.
 
-        These are mean, scale, leading directions, and the columns of largest variance. Of the directions at most
-        `n_directions` have their covariances compared.
+        The centre is the sketch's mean, the directions are its leading ones, and the columns those of largest variance.
+        At most `n_directions` of the directions have their covariances compared.
         """
         v, d = sketch.components.astype(np.float64), int(sketch.n_features or 0)
         assert sketch.mean is not None

@@ -32,7 +32,9 @@ class Header(NamedTuple):
 
 
 def read_header(file: Bytes) -> Header:
-    """Read the .npy header at the current position of a file. Raise ValueError if it is invalid."""
+    """Read an .npy header at the current position of a file, and return shape, order, dtype and offset as a Header.
+    ValueError if it is invalid.
+    """
     start = file.read(8)
     if len(start) < 8 or start[:6] != MAGIC:
         raise ValueError("it does not begin as one")

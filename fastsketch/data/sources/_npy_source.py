@@ -21,7 +21,8 @@ from fastsketch.data.sources._stored import check_matrix, check_numbers
 
 
 def read_npy_header(path: Path) -> Header:
-    """Read the header of an .npy file. Raise SourceError unless the file is exactly as long as the header states.
+    """Read the header of an .npy file, and return shape, order, dtype and offset as a Header.
+    SourceError unless the file is exactly as long as the header states.
 
     Extra bytes are an error like missing ones, since either the header or the length is damaged.
     """

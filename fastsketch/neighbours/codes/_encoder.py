@@ -80,9 +80,9 @@ class Encoder(CodeSearch, ABC):
 
     @abstractmethod
     def encode(self, rows: Rows) -> Codes:
-        """Encode rows as codes of ``width`` bytes each.
+        """Encode rows as codes of ``width`` bytes each, and return them as uint8 (n, width).
 
-        Rows are array_like or scipy.sparse (n, d), or one row (d,). Codes are uint8 (n, width).
+        Rows are array_like or scipy.sparse (n, d), or one row (d,).
         """
 
     def bits(self, rows: Any) -> Codes:

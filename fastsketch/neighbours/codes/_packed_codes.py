@@ -84,7 +84,7 @@ def hamming_topk(
     ids: ArrayLike | None = None,
     allow: ArrayLike | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Find the k codes nearest to every query by Hamming distance, exactly.
+    """Find the k codes nearest to each of m queries, exactly, and return (Hamming distances, ids), both (m, k).
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ BLOCK = 1 << 22
 def top_items(
     scores: ArrayLike, n: int = 10, *, exclude: Any = None, allow: ArrayLike | None = None
 ) -> NDArray[np.int64]:
-    """List the n items with the highest scores for every user, best first.
+    """List the indices of the n items with the highest scores for every user, best first.
 
     Equal scores are ordered by item. Items with a score of minus infinity or NaN are never recommended.
 

@@ -120,7 +120,7 @@ def _rule(engine: Buffer) -> Tolerance:
 
 def _exceeds_tolerance_share(engine: Buffer) -> bool:
     """Return True if the sketch must grow: shrinks have caused more than their share of the allowed error.
-    A larger size must be allowed.
+    It is False if the sketch already has the largest allowed size.
     """
     tolerance, size = _rule(engine), engine.setting.sketch_size
     return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
