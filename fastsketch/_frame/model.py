@@ -60,8 +60,9 @@ from fastsketch._frame.batches import (
 )
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
 from fastsketch._frame.parameters import (
-    Parametrized,
+    Parameter,
     choice,
+    declare_parameters,
     equal_in_type_and_value,
     flag,
     float_dtype,
@@ -80,16 +81,22 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
-class Model(Parametrized, abstract=True):
+class Model:
     """Abstract base of all models, which learn from rows and can be saved in files."""
 
     notes: dict[str, Any]
+    _declared: ClassVar[dict[str, Parameter]] = {}
+    _values: SimpleNamespace
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """Create the constructor of a subclass, and register the class for reading files unless it is abstract."""
-        super().__init_subclass__(abstract=abstract, **kwargs)
+        super().__init_subclass__(**kwargs)
+        declare_parameters(cls, abstract=abstract)
         if not abstract:
             kinds[home_of(cls), cls.__name__] = cls
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
 
     def _set_up(self, given: dict[str, Any]) -> None:
         """Validate and store the constructor's arguments, and set the state of a model without rows. The generated
@@ -107,6 +114,18 @@ class Model(Parametrized, abstract=True):
         self._begin()
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
+    def _check(self) -> None:
+        """Validate the parameters together. ValueError if they contradict each other (default: no check).
+
+        Each has already passed its own check.
+        """
+
+    def _resolved(self) -> dict[str, Any]:
+        """Return {name: value} of the values in use for parameters that were given as None or "auto" (default:
+        none).
+        """
+        return {}
+
     def _begin(self) -> None:
         """Set the attributes of a model that has not learned any rows. Subclasses define them here instead of in a
         constructor.
@@ -171,6 +190,42 @@ class Model(Parametrized, abstract=True):
     def n_features(self) -> int | None:
         """Return the number of columns; None before the first row."""
         raise NotImplementedError
+
+    # -- parameters ------------------------------------------------------------------------------------------------
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the constructor's arguments as a dict, from which a new model like this one can be created.
+
+        ``type(model)(**model.parameters)`` creates it.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
+        (None, 16)
+        """
+        return {name: value for name, value in vars(self._values).items() if not self._declared[name].fixed}
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Return all parameters, with the values in use for those given as None or "auto" as soon as they are known.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> s = fs.FrequentDirections(8).update(np.eye(10, dtype=np.float32))
+        >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
+        ('auto', 'exact', dtype('float32'))
+        """
+        return {**vars(self._values), **self._resolved()}
+
+    def _changed_arguments(self) -> str:
+        """Return the constructor's arguments that differ from their defaults, as source text for ``repr``."""
+        return ", ".join(
+            f"{name}={plain(value)!r}"
+            for name, value in self.parameters.items()
+            if not equal_in_type_and_value(value, self._declared[name].default)
+        )
 
     # -- rows, and the names of their columns ----------------------------------------------------------------------
     @property

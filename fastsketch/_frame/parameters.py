@@ -17,8 +17,8 @@ from inspect import Parameter as Argument
 from inspect import Signature, get_annotations, getdoc, signature, unwrap
 from itertools import repeat
 from operator import attrgetter, methodcaller
-from types import FunctionType, SimpleNamespace, UnionType
-from typing import Any, ClassVar, Final, TypeVar, cast, get_args
+from types import FunctionType, UnionType
+from typing import Any, Final, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,78 +135,24 @@ def float_dtype(*, default: Any = None) -> Any:
     return Parameter(as_dtype, default)
 
 
-# -- the base class ------------------------------------------------------------------------------------------------
-class Parametrized:
-    """Base class that turns declared parameters into keyword constructors, and validates their arguments."""
+# -- declarations of a class -------------------------------------------------------------------------------------------
+def declare_parameters(cls: Any, *, abstract: bool) -> None:
+    """Create the keyword constructor of a class from its declared parameters, and store these in ``cls._declared``.
 
-    _declared: ClassVar[dict[str, Parameter]] = {}
-    _values: SimpleNamespace
-
-    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Create the constructor of a subclass from its declared parameters."""
-        super().__init_subclass__(**kwargs)
-        own_parameters = _own_parameters(cls)
-        if "__init__" in vars(cls):
-            raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
-        inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
-        for name in inherited:
-            if name in vars(cls) and name not in own_parameters:
-                raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
-        declared = {**inherited, **own_parameters}
-        cls._declared = dict(sorted(declared.items(), key=lambda item: not item[1].positional))  # as in the signature
-        if own_parameters or not abstract:
-            cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
-        bare_names(cls)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
-
-    def _check(self) -> None:
-        """Validate the parameters together. ValueError if they contradict each other (default: no check).
-
-        Each has already passed its own check.
-        """
-
-    def _resolved(self) -> dict[str, Any]:
-        """Return {name: value} of the values in use for parameters that were given as None or "auto" (default:
-        none).
-        """
-        return {}
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments as a dict, from which a new model like this one can be created.
-
-        ``type(model)(**model.parameters)`` creates it.
-
-        Examples
-        --------
-        >>> import fastsketch as fs
-        >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
-        (None, 16)
-        """
-        return {name: value for name, value in vars(self._values).items() if not self._declared[name].fixed}
-
-    @property
-    def resolved(self) -> dict[str, Any]:
-        """Return all parameters, with the values in use for those given as None or "auto" as soon as they are known.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> s = fs.FrequentDirections(8).update(np.eye(10, dtype=np.float32))
-        >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
-        ('auto', 'exact', dtype('float32'))
-        """
-        return {**vars(self._values), **self._resolved()}
-
-    def _changed_arguments(self) -> str:
-        """Return the constructor's arguments that differ from their defaults, as source text for ``repr``."""
-        return ", ".join(
-            f"{name}={plain(value)!r}"
-            for name, value in self.parameters.items()
-            if not equal_in_type_and_value(value, self._declared[name].default)
-        )
+    The constructor validates its arguments with ``cls._set_up``. An abstract class without parameters gets none.
+    """
+    own_parameters = _own_parameters(cls)
+    if "__init__" in vars(cls):
+        raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
+    inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
+    for name in inherited:
+        if name in vars(cls) and name not in own_parameters:
+            raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
+    declared = {**inherited, **own_parameters}
+    cls._declared = dict(sorted(declared.items(), key=lambda item: not item[1].positional))  # as in the signature
+    if own_parameters or not abstract:
+        cls.__init__ = constructor(cls, cls._declared)
+    bare_names(cls)
 
 
 def _own_parameters(cls: type) -> dict[str, Parameter]:

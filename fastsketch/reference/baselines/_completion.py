@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Self, TypedDict, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, LossName
 from fastsketch._core.validation import Rows
-from fastsketch._frame.parameters import Parametrized, choice, flag, integer, parameter, real, seed
+from fastsketch._frame.parameters import Parameter, choice, declare_parameters, flag, integer, parameter, real, seed
 from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._data import Observed, observed_entries
@@ -57,8 +57,25 @@ class Step(NamedTuple):
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, integer, parameter, real, seed))
-class Declared(Parametrized, abstract=True):
-    """Base class through which type checkers see constructor arguments that are declared as class attributes."""
+class Declared:
+    """Base class whose subclasses declare their constructor arguments as class attributes, as models do. Type checkers
+    see these arguments.
+    """
+
+    _declared: ClassVar[dict[str, Parameter]] = {}
+    _values: SimpleNamespace
+
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+        """Create the constructor of a subclass."""
+        declare_parameters(cls, abstract=abstract)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is an abstract class")  # pragma: no cover  subclasses replace it
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the constructor's arguments as a dict."""
+        return vars(self._values).copy()
 
 
 class Completion(Declared, abstract=True):
@@ -208,8 +225,10 @@ class Completion(Declared, abstract=True):
         last = self._known()
         return len(last.a), len(last.b)
 
-    def _resolved(self) -> dict[str, Any]:
-        return {} if self._bias_ridge is None else {"bias_ridge": self._bias_ridge}
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Return all parameters, with the ridge of the biases that was used."""
+        return self.parameters if self._bias_ridge is None else {**self.parameters, "bias_ridge": self._bias_ridge}
 
 
 def row_numbers(data: Observed) -> NDArray[np.int64]:
