@@ -211,7 +211,7 @@ PROVOKED = {
     "streams/_compare.py": [compared],
     "sketching/_frequent_directions.py": [refined, audited, tolerance],
     "sketching/_rereading.py": [audit_that_ends],
-    "recommending/_item_learning.py": [short_sketch],
+    "recommending/_sketched_ease.py": [short_sketch],
     "neighbours/_code_index.py": [coarse_rows],
     "ridge/_sketched_ridge.py": [few_weighted_rows],
     "online/_metrics.py": [earlier_file],

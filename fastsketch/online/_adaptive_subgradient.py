@@ -11,8 +11,7 @@ from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.numbers import ADAM, DELTA, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch.online._adaptive_state import AdaptiveSetting, start_diagonal, start_sketched
 from fastsketch.online._class_states import ADAGRAD_DELTA, BLEND_RATE_OF_NUMBERS
-from fastsketch.online._linear import OUT_OF_RANGE, as_positive
-from fastsketch.online._predictions import OnlineLinear
+from fastsketch.online._linear import OUT_OF_RANGE, OnlineLinear, as_positive
 from fastsketch.online._state_arrays import LearnedState, Zeros
 
 DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}

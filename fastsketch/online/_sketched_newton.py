@@ -9,7 +9,7 @@ from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_real
 from fastsketch._frame.parameters import choice, parameter, real
 from fastsketch._kernels.online.numbers import ALPHA
-from fastsketch.online._linear import OUT_OF_RANGE, as_positive
+from fastsketch.online._linear import OUT_OF_RANGE, OnlineLinear, as_positive
 from fastsketch.online._newton_state import (
     CONSTRAINTS,
     SHARE_BY_LOSS,
@@ -20,7 +20,6 @@ from fastsketch.online._newton_state import (
     NewtonState,
     start_newton,
 )
-from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import Zeros
 
 # Rows of the square matrices of 2 sketch_size rows: LAPACK counts their entries in 32-bit integers.

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.online._linear import OnlineLearner
+from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._metrics import Metrics
 from tests.helpers import papers
 
@@ -145,13 +145,13 @@ def test_one_call_has_the_bits_of_the_long_way(name, form, monkeypatch):
     targets = labels * 1.5 if settings.get("loss") in ("square", "absolute") else labels
     few, long = kind(5, **settings), kind(5, **settings)
     taken = []
-    learn_few = OnlineLearner._learn_by_fast_path
+    learn_few = OnlineLinear._learn_by_fast_path
     for first, stop in ((0, 5), (5, 6), (6, 8), (8, 24), (24, 25), (25, 63), (63, 64), (64, 70)):
         with monkeypatch.context() as patch:
-            patch.setattr(OnlineLearner, "_learn_by_fast_path", lambda *_: False)
+            patch.setattr(OnlineLinear, "_learn_by_fast_path", lambda *_: False)
             long.update(rows[first:stop], targets[first:stop])
         with monkeypatch.context() as patch:
-            patch.setattr(OnlineLearner, "_learn_by_fast_path", lambda *a: taken.append(learn_few(*a)) or taken[-1])
+            patch.setattr(OnlineLinear, "_learn_by_fast_path", lambda *a: taken.append(learn_few(*a)) or taken[-1])
             few.update(rows[first:stop], targets[first:stop])
         assert np.array_equal(few.last_scores, long.last_scores)
         assert few.to_bytes() == long.to_bytes()
@@ -218,7 +218,7 @@ def test_what_is_not_plain_is_as_the_long_way_has_it(form, monkeypatch):
         for model, few in zip(models, (True, False), strict=True):
             with monkeypatch.context() as patch:
                 if not few:
-                    patch.setattr(OnlineLearner, "_learn_by_fast_path", lambda *_: False)
+                    patch.setattr(OnlineLinear, "_learn_by_fast_path", lambda *_: False)
                 try:
                     model.update(some, targets)
                     outcomes.append("")
@@ -236,7 +236,7 @@ def test_rows_with_names_pass_in_one_call(hash_bits, monkeypatch):
     taken = []
     for first, stop in ((0, 3), (3, 4), (4, 20), (20, 21), (21, 70)):
         with monkeypatch.context() as patch:
-            patch.setattr(OnlineLearner, "_fast_path", lambda *_: None)
+            patch.setattr(OnlineLinear, "_fast_path", lambda *_: None)
             long.update(dicts[first:stop], labels[first:stop])
         state = few._model_state
         few.update(dicts[first:stop], labels[first:stop])

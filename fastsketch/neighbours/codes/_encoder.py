@@ -15,14 +15,14 @@ from fastsketch._frame.batches import FeatureNames, as_names, require_columns
 from fastsketch._frame.loading import home_of, import_home
 from fastsketch.neighbours.codes._code_scan import Estimate, Tables
 from fastsketch.neighbours.codes._layout import Codes, Layout
-from fastsketch.neighbours.codes._search import CodeSearch
+from fastsketch.neighbours.codes._search import search
 
 Arrays = dict[str, NDArray[Any]]
 
 _kinds: dict[str, "type[Encoder]"] = {}
 
 
-class Encoder(CodeSearch, ABC):
+class Encoder(ABC):
     """Immutable encoder of rows to codes, which ``model.encoder()`` returns.
 
     Encoders with equal fingerprints make equal codes and give equal answers. The code of a row does not depend on the
@@ -144,6 +144,8 @@ class Encoder(CodeSearch, ABC):
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
             digest.update(array.tobytes())
         return digest.hexdigest()
+
+    search = search
 
     def _encoder_for(self, codes: Codes) -> Self:
         """Return the encoder to use with the given codes, which is this object: it accepts all codes of its width."""

@@ -4,11 +4,11 @@ Candidates are ranked by keys, of which smaller ones are nearer: squared distanc
 cosines, or Hamming distances.
 """
 
-# pyright: reportImportCycles=false
-# (the encoder is here for its type alone)
+# pyright: reportImportCycles=false, reportPrivateUsage=false
+# (the encoder is here for its type alone; ``search`` is a method of the classes that assign it)
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,123 +46,122 @@ TABLE_BYTES = 256
 CANDIDATE_BYTES = 64
 
 
-class CodeSearch:
-    """Mixin of encoders and models that searches codes for the nearest neighbours of real-valued queries."""
+class CodeSearch(Protocol):
+    """What ``search`` needs of an encoder, or of a model that makes codes."""
 
     def _encoder_for(self, codes: Codes) -> "Encoder":
         """Return the encoder with which the given codes were made. ValueError before the first row.
 
         The width of the codes tells whether those of a hash have factors.
         """
-        raise NotImplementedError
+        ...
 
-    def search(
-        self,
-        queries: Rows,
-        codes: ArrayLike,
-        *,
-        k: int = 10,
-        metric: Metric = "euclidean",
-        rescore: Source | None = None,
-        oversample: float = 4,
-        ids: ArrayLike | None = None,
-        allow: ArrayLike | None = None,
-    ) -> Found:
-        """Find the k codes nearest to every query; queries are real-valued rows, not codes.
 
-        Parameters
-        ----------
-        queries : array_like or scipy.sparse (m, d), or one row (d,)
-        codes : ndarray uint8 (n, width)
-            Codes that ``encode`` returned. The width tells whether codes of a hash have factors.
-        k : int, default 10
-            At most the number of codes that may be found.
-        metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
-            "euclidean": estimates of the distance of query and row, in the units of the rows, not squared and at least
-            0. "inner_product" and "cosine": estimates of q'x and of q'x / (||q|| ||x||), the largest first; 0 for a
-            query or a row of zeros. Codes of a hash without factors do not store lengths: each row is taken to be as
-            far from the mean as the query. "hamming", for hashes only: the number of bits that differ from the code of
-            the query.
-        rescore : array_like, numpy.memmap or scipy.sparse (n, d), or callable, optional
-            The rows that were encoded. The best ceil(k * oversample) candidates of every query are ranked by exact
-            distances, inner products or cosines (Euclidean distances for "hamming"). Only rows of candidates are read,
-            in ascending order, about 16 MB at a time, and each row once for all queries that are answered together. A
-            callable receives ids int64 (b,), or positions without `ids`, and returns their rows (b, d).
-        oversample : float, default 4
-            At least 1; ignored without `rescore`.
-        ids : array_like of int64 (n,), optional
-            Distinct ids of the codes, used in the result and in `allow`; default 0 to n - 1.
-        allow : array_like of ids, or of bool (n,), optional
-            The codes that may be found.
+def search(
+    self: CodeSearch,
+    queries: Rows,
+    codes: ArrayLike,
+    *,
+    k: int = 10,
+    metric: Metric = "euclidean",
+    rescore: Source | None = None,
+    oversample: float = 4,
+    ids: ArrayLike | None = None,
+    allow: ArrayLike | None = None,
+) -> Found:
+    """Find the k codes nearest to every query; queries are real-valued rows, not codes.
 
-        Returns
-        -------
-        distances : ndarray float64 (m, k), int32 for "hamming" without `rescore`
-            Nearest first; see `metric`.
-        indices : ndarray int64 (m, k)
-            Ids; equal estimates are ordered by id.
+    Parameters
+    ----------
+    queries : array_like or scipy.sparse (m, d), or one row (d,)
+    codes : ndarray uint8 (n, width)
+        Codes that ``encode`` returned. The width tells whether codes of a hash have factors.
+    k : int, default 10
+        At most the number of codes that may be found.
+    metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
+        "euclidean": estimates of the distance of query and row, in the units of the rows, not squared and at least
+        0. "inner_product" and "cosine": estimates of q'x and of q'x / (||q|| ||x||), the largest first; 0 for a
+        query or a row of zeros. Codes of a hash without factors do not store lengths: each row is taken to be as
+        far from the mean as the query. "hamming", for hashes only: the number of bits that differ from the code of
+        the query.
+    rescore : array_like, numpy.memmap or scipy.sparse (n, d), or callable, optional
+        The rows that were encoded. The best ceil(k * oversample) candidates of every query are ranked by exact
+        distances, inner products or cosines (Euclidean distances for "hamming"). Only rows of candidates are read,
+        in ascending order, about 16 MB at a time, and each row once for all queries that are answered together. A
+        callable receives ids int64 (b,), or positions without `ids`, and returns their rows (b, d).
+    oversample : float, default 4
+        At least 1; ignored without `rescore`.
+    ids : array_like of int64 (n,), optional
+        Distinct ids of the codes, used in the result and in `allow`; default 0 to n - 1.
+    allow : array_like of ids, or of bool (n,), optional
+        The codes that may be found.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If the model has seen no rows, queries are not finite real rows of its width, codes do not have its width or
-            do not support the metric, k exceeds the number of codes that may be found, ids are not n distinct integers,
-            `allow` has an unknown id or is a mask of another length, or `rescore` has rows of another number or width
-            or rows that are not finite.
+    Returns
+    -------
+    distances : ndarray float64 (m, k), int32 for "hamming" without `rescore`
+        Nearest first; see `metric`.
+    indices : ndarray int64 (m, k)
+        Ids; equal estimates are ordered by id.
 
-        Notes
-        -----
-        All codes are scanned. With factors, the estimate for codes of a hash is that of RaBitQ, in learned instead of
-        random directions. It is exact for a query that equals the row, except for the part of the row outside the span
-        of the directions.
+    Raises
+    ------
+    TypeError, ValueError
+        If the model has seen no rows, queries are not finite real rows of its width, codes do not have its width or
+        do not support the metric, k exceeds the number of codes that may be found, ids are not n distinct integers,
+        `allow` has an unknown id or is a mask of another length, or `rescore` has rows of another number or width
+        or rows that are not finite.
 
-        References
-        ----------
-        Gao, Long, *RaBitQ*, SIGMOD 2024.
+    Notes
+    -----
+    All codes are scanned. With factors, the estimate for codes of a hash is that of RaBitQ, in learned instead of
+    random directions. It is exact for a query that equals the row, except for the part of the row outside the span
+    of the directions.
 
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> rows = np.random.default_rng(0).standard_normal((5000, 100))
-        >>> model = fs.SketchHash(32).update(rows)
-        >>> codes = model.encode(rows, factors=True)
-        >>> distances, found = model.search(rows[:1], codes, k=1, rescore=rows)
-        >>> int(found[0, 0]), float(distances[0, 0])
-        (0, 0.0)
-        """
-        packed = as_codes(codes, "codes")
-        encoder = self._encoder_for(packed)
-        check_metric(metric, encoder)
-        check_width(packed, encoder)
-        n = len(packed)
-        collection = CodeRows(encoder.layout, packed, n)
-        checked = checked_queries(queries, encoder)
-        code_ids = as_ids(ids, n)
-        mask = as_mask(allow, n, code_ids)
-        k = as_k(k, n, mask)
-        n_candidates = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
-        read_rows = None
-        if rescore is not None:
-            read_rows = create_rows_reader(
-                rescore, encoder.n_features, "rescore", n, feature_names=encoder.feature_names
-            )
+    References
+    ----------
+    Gao, Long, *RaBitQ*, SIGMOD 2024.
 
-        def rows_at(positions: Places) -> Any:
-            assert read_rows is not None
-            return read_rows(positions, positions if code_ids is None else code_ids[positions])
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((5000, 100))
+    >>> model = fs.SketchHash(32).update(rows)
+    >>> codes = model.encode(rows, factors=True)
+    >>> distances, found = model.search(rows[:1], codes, k=1, rescore=rows)
+    >>> int(found[0, 0]), float(distances[0, 0])
+    (0, 0.0)
+    """
+    packed = as_codes(codes, "codes")
+    encoder = self._encoder_for(packed)
+    check_metric(metric, encoder)
+    check_width(packed, encoder)
+    n = len(packed)
+    collection = CodeRows(encoder.layout, packed, n)
+    checked = checked_queries(queries, encoder)
+    code_ids = as_ids(ids, n)
+    mask = as_mask(allow, n, code_ids)
+    k = as_k(k, n, mask)
+    n_candidates = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
+    read_rows = None
+    if rescore is not None:
+        read_rows = create_rows_reader(rescore, encoder.n_features, "rescore", n, feature_names=encoder.feature_names)
 
-        distances, positions = search_codes(
-            encoder,
-            checked,
-            collection,
-            metric=metric,
-            k=k,
-            n_candidates=k if read_rows is None else n_candidates,
-            rows_at=None if read_rows is None else rows_at,
-            ids=code_ids,
-            allow=mask,
-        )
-        return distances, positions if code_ids is None else code_ids[positions]
+    def rows_at(positions: Places) -> Any:
+        assert read_rows is not None
+        return read_rows(positions, positions if code_ids is None else code_ids[positions])
+
+    distances, positions = search_codes(
+        encoder,
+        checked,
+        collection,
+        metric=metric,
+        k=k,
+        n_candidates=k if read_rows is None else n_candidates,
+        rows_at=None if read_rows is None else rows_at,
+        ids=code_ids,
+        allow=mask,
+    )
+    return distances, positions if code_ids is None else code_ids[positions]
 
 
 def search_codes(

@@ -10,11 +10,11 @@ from fastsketch._frame.model import Model
 from fastsketch._frame.parameters import integer
 from fastsketch._kernels.guard import reads
 from fastsketch.neighbours.codes._packed_codes import Codes, as_codes, code_width
-from fastsketch.neighbours.codes._search import CodeSearch
+from fastsketch.neighbours.codes._search import search
 from fastsketch.neighbours.hashing._sign_encoder import FACTOR_BYTES, SignEncoder
 
 
-class Hasher(CodeSearch, Model, abstract=True):
+class Hasher(Model, abstract=True):
     """Base class of models that encode rows as binary codes and search among them.
 
     A subclass learns from rows and defines ``_encoder``.
@@ -124,6 +124,8 @@ class Hasher(CodeSearch, Model, abstract=True):
         A subclass defines this. Column names are set by the caller.
         """
         raise NotImplementedError
+
+    search = search
 
     def _encoder_for(self, codes: Codes) -> SignEncoder:
         return self.encoder(factors=self._has_factors(codes))

@@ -13,7 +13,7 @@ from fastsketch._frame.parameters import choice, integer
 from fastsketch.neighbours.codes._encoder import Encoder, encoder_state, restore_encoder
 from fastsketch.neighbours.codes._layout import Codes
 from fastsketch.neighbours.codes._packed_codes import as_codes
-from fastsketch.neighbours.codes._search import CodeSearch, check_width
+from fastsketch.neighbours.codes._search import check_width, search
 from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
 from fastsketch.neighbours.quantizing._training import FACTOR_BYTES, train_encoder
 from fastsketch.neighbours.summaries._block_summary import SummarySetting
@@ -41,7 +41,7 @@ class _LearnedQuantizer(NamedTuple):
     encoder: BookEncoder
 
 
-class SketchQuantizer(CodeSearch, SummaryModel):
+class SketchQuantizer(SummaryModel):
     """Quantizer that compresses rows to short codes, learned from a stream in one pass without k-means.
 
     The method is transform coding (Gersho and Gray 1992, chapter 8). Rows are projected on the principal directions of
@@ -270,6 +270,8 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         0.25
         """
         return self.encoder().decode(codes)
+
+    search = search
 
     def _encoder_for(self, codes: Codes) -> Encoder:
         return self.encoder()
