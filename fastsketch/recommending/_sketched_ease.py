@@ -254,14 +254,14 @@ class SketchedEASE(HeldOutLearner):
             another row. New items are appended as columns. Values of a pair are added up; without values a pair counts
             1, however often it occurs.
         sample_weight : array_like (k,) or float, optional
-            Finite and nonnegative: a factor on the weight that `activity_power` gives each row. A user of weight 0 is
-            validated and then ignored: the user is not counted, not drawn for the reservoir and does not age others,
-            and items of a table that only such users have get no column. Otherwise the reservoir does not depend on
+            Finite and nonnegative: a factor on the weight that `activity_power` gives each row. A row of weight 0 is
+            checked and then ignored: the user is not counted, not drawn for the reservoir and does not age others, and
+            items of a table that only such users have get no column. Otherwise the reservoir does not depend on
             weights.
         columns : (user, item) or (user, item, value), optional
-            Names, or numbers from 0, of the columns of a table in a data frame or file. Without them a file must have
-            two or three columns, and a data frame is a matrix; it is refused if it has at most three columns, or names
-            such as "user" and "item".
+            Which columns of a data frame or file hold users, items and values: names, or positions from 0. Without them
+            a data frame is a matrix, and is refused if it has at most three columns, or names such as "user" and
+            "item"; a file must then have two or three columns.
         item_ids : vector of ids (items,), optional
             Ids of the columns of a matrix: integers or strings, see ``fastsketch.data.IdMap``. They must be given with
             the first batch or never; later batches may omit them.

@@ -284,8 +284,8 @@ class SketchedRidge(HeldOutLearner):
             column (``beside`` of ``fs.open_rows``, or numeric labels of svmlight text).
         sample_weight : array_like (n,) or float, optional
             Nonnegative weights: the squared error of a row is multiplied by its weight. A row of weight 0 is checked
-            and then ignored; it is not counted, and earlier rows do not decay by it. The reservoir samples rows
-            whatever their weights, and weights their errors later.
+            and then ignored: it is not counted, and earlier rows do not decay. The reservoir samples rows whatever
+            their weights, and weights their errors later.
 
         Returns
         -------

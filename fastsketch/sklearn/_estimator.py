@@ -1,7 +1,6 @@
 """Base classes of the estimators: validation of rows, state files, merging, and learning from sources.
 
-``ModelEstimator`` has learned a model; ``MergingEstimator`` is one whose models merge, which also learns from sources;
-``SketchEstimator`` is one whose model is a ``FrequentDirections`` sketch.
+``ModelEstimator`` has learned a model; ``MergingEstimator`` is one whose models merge, which also learns from sources.
 """
 
 # scikit-learn has no types.
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Self, TypeVar, cast, dataclass_transform
+from typing import Any, BinaryIO, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.random import RandomState
@@ -44,7 +43,6 @@ from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
 from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.sources import Source, naming
-from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
 from fastsketch.sklearn._words import ENCODE, columns_of_words, holds_times
 
@@ -212,13 +210,13 @@ def estimator(cls: type[Estimator]) -> type[Estimator]:
     return named_keywords(dataclass(eq=False, repr=False)(cls))
 
 
-class ScoresTargets:
-    """Mixin that checks the arguments of ``score`` before scikit-learn's mixins use them.
+def checked_score(mixin: Any) -> Callable[..., float]:
+    """Return the method ``score`` of scikit-learn's mixin, with a check of its arguments.
 
-    Otherwise the masks of masked arrays would be dropped silently.
+    Without the check, masks of masked arrays would be dropped silently.
     """
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the accuracy of a classifier, or R^2 of a regressor, on rows with known targets.
 
         Parameters
@@ -238,7 +236,24 @@ class ScoresTargets:
         require_array_like(sample_weight, "sample_weight")
         if is_sparse(sample_weight):
             raise TypeError("sample_weight must be a vector of numbers, got a sparse matrix")
-        return cast("Any", super()).score(X, y, sample_weight)
+        return mixin.score(self, X, y, sample_weight)
+
+    score.__qualname__ = "score"
+    return score
+
+
+def read_once(estimator: Any, name: str, read: Callable[..., Any], *options: Any) -> Any:
+    """Return the result of `read(*options)` for an estimator with a sketch, cached under `name`.
+
+    It is computed again when the sketch has learned more rows or the options change.
+    """
+    check_is_fitted(estimator, "sketch_")
+    key = estimator.sketch_._seen_engine(), estimator.sketch_.n_rows, *options
+    cache = vars(estimator).setdefault("_read_out", {})
+    entry = cache.get(name)
+    if entry is None or entry[0] != key:
+        entry = cache[name] = key, read(*options)
+    return entry[1]
 
 
 class ModelEstimator(BaseEstimator):
@@ -260,6 +275,7 @@ class ModelEstimator(BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
     _fixed: dict[str, Any]  # parameters that must not change once learning has begun
+    _read_out: dict[str, Any]  # cache of ``read_once``
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:
@@ -302,7 +318,7 @@ class ModelEstimator(BaseEstimator):
         ``_fixed`` has the parameters that must not change.
         """
         parameters = self.get_params(deep=False).items()
-        return {"_fixed": {name: value for name, value in parameters if name not in self._FREE}}
+        return {"_fixed": {name: value for name, value in parameters if name not in self._FREE}, "_read_out": {}}
 
     def _check_parameters(self) -> None:
         """Raise ValueError if a parameter has been changed since learning began, except those that may change."""
@@ -509,6 +525,11 @@ class MergingEstimator(ModelEstimator):
             check_is_fitted(self, self._MODEL)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
+    def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
+        """Validate the rows and weights of ``fit``, and return them without rows of weight 0."""
+        rows = self._checked(X, reset=True)
+        return rows_with_weight(rows, weights_of_fit(sample_weight, rows.shape[0]), checked=True)
+
     def _checked_more(self, X: Any) -> Any:
         """Validate a batch of ``partial_fit``, and return it. ValueError if a parameter has been changed since the
         first batch.
@@ -652,38 +673,3 @@ class MergingEstimator(ModelEstimator):
         stays = {name: value for name, value in vars(self).items() if name in own}
         learned = {name: value for name, value in vars(other).items() if name not in own}
         self.__dict__ = {**stays, **learned}  # one assignment, which an interrupt cannot divide
-
-
-class SketchEstimator(MergingEstimator):
-    """Base of estimators whose model is a ``FrequentDirections`` sketch."""
-
-    _MODEL: ClassVar = "sketch_"
-    _KIND: ClassVar = FrequentDirections
-
-    sketch_: FrequentDirections
-    _read_out: dict[str, Any]  # cache of values computed from the sketch
-
-    @classmethod
-    def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
-        return {**super()._parameters_for(model), **{name: model.resolved[name] for name in ("sketch_size", "solver")}}
-
-    def _begun(self) -> dict[str, Any]:
-        return {**super()._begun(), "_read_out": {}}
-
-    def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
-        """Validate the rows and weights of ``fit``, and return them without rows of weight 0."""
-        rows = self._checked(X, reset=True)
-        return rows_with_weight(rows, weights_of_fit(sample_weight, rows.shape[0]), checked=True)
-
-    def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
-        """Return the result of `read(*options)`, cached under `name`.
-
-        It is computed again when the sketch has learned more rows or the options change.
-        """
-        check_is_fitted(self, "sketch_")
-        key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options
-        known = self.__dict__.setdefault("_read_out", {})
-        kept = known.get(name)
-        if kept is None or kept[0] != key:
-            kept = known[name] = key, read(*options)
-        return kept[1]

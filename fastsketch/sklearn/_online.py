@@ -12,40 +12,11 @@ from fastsketch.online._adaptive_subgradient import Method as AdaptiveMethod
 from fastsketch.online._sketched_newton import Constraint
 from fastsketch.online._sketched_newton import Method as NewtonMethod
 from fastsketch.sklearn._estimator import estimator
-from fastsketch.sklearn._online_base import LinearClassifier, LinearEstimator, LinearRegressor
+from fastsketch.sklearn._online_base import LinearClassifier, LinearRegressor
 
 
 @estimator
-class NewtonEstimator(LinearEstimator):
-    """Base of the estimators that learn by sketched online Newton steps."""
-
-    _KIND: ClassVar = SketchedNewton
-
-    _: KW_ONLY
-    method: NewtonMethod = "rfd"
-    loss_scale: float = 1.0
-    alpha0: float | None = None
-    constraint: Constraint = None
-    beta: float | None = None
-
-
-@estimator
-class AdaptiveEstimator(LinearEstimator):
-    """Base of the estimators that learn by adaptive subgradient methods."""
-
-    _KIND: ClassVar = AdaptiveSubgradient
-
-    _: KW_ONLY
-    method: AdaptiveMethod = "ada_ffd"
-    form: Form = "mirror_descent"
-    learning_rate: float | None = None
-    delta: float | None = None
-    penalty: Penalty = None
-    penalty_strength: float = 0.0
-
-
-@estimator
-class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
+class SketchedNewtonClassifier(LinearClassifier):
     """Linear classifier learned online by sketched Newton steps, without a learning rate.
 
     Parameters
@@ -101,9 +72,18 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     True
     """
 
+    _KIND: ClassVar = SketchedNewton
+
+    _: KW_ONLY
+    method: NewtonMethod = "rfd"
+    loss_scale: float = 1.0
+    alpha0: float | None = None
+    constraint: Constraint = None
+    beta: float | None = None
+
 
 @estimator
-class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
+class SketchedNewtonRegressor(LinearRegressor):
     """Linear regression learned online by sketched Newton steps, without a learning rate.
 
     Parameters
@@ -144,9 +124,18 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
     True
     """
 
+    _KIND: ClassVar = SketchedNewton
+
+    _: KW_ONLY
+    method: NewtonMethod = "rfd"
+    loss_scale: float = 1.0
+    alpha0: float | None = None
+    constraint: Constraint = None
+    beta: float | None = None
+
 
 @estimator
-class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
+class AdaptiveSubgradientClassifier(LinearClassifier):
     """Linear classifier learned online by adaptive subgradients, preconditioned by a sketch of the gradients.
 
     Parameters
@@ -202,9 +191,19 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     True
     """
 
+    _KIND: ClassVar = AdaptiveSubgradient
+
+    _: KW_ONLY
+    method: AdaptiveMethod = "ada_ffd"
+    form: Form = "mirror_descent"
+    learning_rate: float | None = None
+    delta: float | None = None
+    penalty: Penalty = None
+    penalty_strength: float = 0.0
+
 
 @estimator
-class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
+class AdaptiveSubgradientRegressor(LinearRegressor):
     """Linear regression learned online by adaptive subgradients, preconditioned by a sketch of the gradients.
 
     Parameters
@@ -244,3 +243,13 @@ class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
     >>> bool(AdaptiveSubgradientRegressor(epochs=5).fit(X, y).score(X, y) > 0.95)
     True
     """
+
+    _KIND: ClassVar = AdaptiveSubgradient
+
+    _: KW_ONLY
+    method: AdaptiveMethod = "ada_ffd"
+    form: Form = "mirror_descent"
+    learning_rate: float | None = None
+    delta: float | None = None
+    penalty: Penalty = None
+    penalty_strength: float = 0.0

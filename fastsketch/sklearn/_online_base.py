@@ -32,8 +32,8 @@ from fastsketch.online._labels import ClassWeight
 from fastsketch.sklearn._estimator import (
     Arrays,
     ModelEstimator,
-    ScoresTargets,
     checked,
+    checked_score,
     estimator,
     refuse_labels,
     restored_on_error,
@@ -273,11 +273,13 @@ class LinearEstimator(ModelEstimator):
 
 
 @estimator
-class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
+class LinearClassifier(ClassifierMixin, LinearEstimator):
     """Base of the online linear classifiers.
 
     Two classes have one linear model, more classes one each (one against the rest).
     """
+
+    score = checked_score(ClassifierMixin)
 
     _: KW_ONLY
     loss: OnlineLossName = "logistic"
@@ -415,8 +417,10 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
 
 
 @estimator
-class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
+class LinearRegressor(RegressorMixin, LinearEstimator):
     """Base of the online linear regressors."""
+
+    score = checked_score(RegressorMixin)
 
     _OF_TARGETS: ClassVar = {"y_numeric": True}
     _FOR_SEVERAL: ClassVar = "sklearn.multioutput.MultiOutputRegressor"

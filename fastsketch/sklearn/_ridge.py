@@ -20,8 +20,8 @@ from fastsketch.ridge._sketched_ridge import TOLERANCE, PredictionInterval
 from fastsketch.sklearn._estimator import (
     Arrays,
     MergingEstimator,
-    ScoresTargets,
     checked,
+    checked_score,
     estimator,
     refuse_labels,
     restored_on_error,
@@ -114,7 +114,7 @@ class RidgeEstimator(MergingEstimator):
 
 
 @estimator
-class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstimator):
+class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
     """Ridge regression learned in one pass, with the penalty chosen by cross-validation.
 
     Parameters
@@ -157,6 +157,8 @@ class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstima
     >>> model.coef_.shape, bool(model.score(X, Y) > 0.99)
     ((3, 20), True)
     """
+
+    score = checked_score(RegressorMixin)
 
     _OF_TARGETS: ClassVar = {"y_numeric": True, "multi_output": True}
 
@@ -258,7 +260,7 @@ def _distinct_labels(labels: Any, name: str) -> NDArray[Any]:
 
 
 @estimator
-class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
+class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
     """Classifier by ridge regression on targets -1 and 1, learned in one pass.
 
     Two classes have one target. More classes have one target each, one against the rest.
@@ -304,6 +306,8 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     >>> bool(SketchedRidgeClassifier().fit(X, y).score(X, y) > 0.9)
     True
     """
+
+    score = checked_score(ClassifierMixin)
 
     _: KW_ONLY
     scoring: Literal["squared_error", "log_loss"] = "log_loss"

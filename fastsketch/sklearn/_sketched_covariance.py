@@ -30,11 +30,12 @@ from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sklearn._estimator import (
     Arrays,
-    SketchEstimator,
+    MergingEstimator,
     as_unweighted_source,
     checked,
     estimator,
     exact_is_fair,
+    read_once,
     restored_on_error,
 )
 
@@ -44,7 +45,7 @@ MOST = float(np.finfo(np.float64).max)
 
 
 @estimator
-class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
+class SketchedCovariance(OutlierMixin, MergingEstimator, EmpiricalCovariance):
     """Covariance estimator and outlier detector that learns in one pass, exactly or by a sketch.
 
     It estimates covariance and precision matrices, Mahalanobis distances, Gaussian likelihoods and anomaly scores.
@@ -178,6 +179,8 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
 
     # The parent's declaration does not know the new parameters; they are checked in _start.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
+    _MODEL: ClassVar = "sketch_"
+    _KIND: ClassVar = FrequentDirections
     _FREE: ClassVar = frozenset({"alpha0", "shrinkage", "contamination", "support_fraction"})
 
     sketch_size: int = 64
@@ -344,7 +347,7 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
         return {"missing": np.array([float(self.n_missing_)]), **squares, **self._kept_arrays(), **scales}
 
     def _restore_own(self, arrays: Arrays) -> None:
-        sketch = self.sketch_
+        sketch = self._learner
         parameters = self._parameters_for(sketch)
         for name in ("sketch_size", "method", "assume_centered"):
             if getattr(self, name) != parameters[name]:
@@ -373,12 +376,13 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
         own = self._own_with(other)
         if self._scales is None:
             return self._merged_model(other._learner), own
-        sketch, scales = self._scales.merge(self.sketch_, other._scales, other.sketch_)
+        sketch, scales = self._scales.merge(self._learner, other._scales, other.sketch_)
         return sketch, {**own, **scales.arrays()}
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
-        return {**super()._parameters_for(model), "assume_centered": not model.center}
+        resolved = {name: model.resolved[name] for name in ("sketch_size", "solver")}
+        return {**super()._parameters_for(model), **resolved, "assume_centered": not model.center}
 
     def _kept_arrays(self) -> Arrays:
         """Return the stored sample of rows as arrays for a state file. Without a sample, the file gets the reason why
@@ -428,10 +432,10 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
 
         def read() -> LearnedCovariance:
             return LearnedCovariance(
-                self.sketch_, self._scales, self._kept_rows, self._without_rows, self._weight_squares
+                self._learner, self._scales, self._kept_rows, self._without_rows, self._weight_squares
             )
 
-        return self._read_once("learned", read)
+        return read_once(self, "learned", read)
 
     def _shrunk(self) -> ShrunkCovariance:
         """Return the shrunk covariance of the standardised columns. It is cached until rows are learned or parameters
@@ -441,7 +445,7 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
         def shrink(_shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
             return self._learned().shrink(self._shrinkage_asked(), as_real(alpha0, "alpha0", 0.0, MOST))
 
-        return self._read_once("covariance", shrink, self.shrinkage, self.alpha0)
+        return read_once(self, "covariance", shrink, self.shrinkage, self.alpha0)
 
     @property
     def location_(self) -> NDArray[np.float64]:
@@ -701,7 +705,7 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
                 support_fraction=self._support_asked(),
             )
 
-        return self._read_once("detector", fit, self.shrinkage, self.alpha0, self.support_fraction)
+        return read_once(self, "detector", fit, self.shrinkage, self.alpha0, self.support_fraction)
 
     @property
     def robust_(self) -> bool:
@@ -719,7 +723,8 @@ class SketchedCovariance(OutlierMixin, SketchEstimator, EmpiricalCovariance):
             raise ValueError(f"a threshold needs rows kept aside, and this estimator has none: {why}")
         if share is None:
             raise ValueError("a threshold needs a share of alarms, and contamination is None: set it; rows are kept")
-        return self._read_once(
+        return read_once(
+            self,
             "level",
             lambda *_: self._detector().threshold.exceeded_by(share),
             share,

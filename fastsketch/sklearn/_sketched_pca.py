@@ -70,11 +70,12 @@ from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rereading import Readable
 from fastsketch.sklearn._estimator import (
     Arrays,
-    SketchEstimator,
+    MergingEstimator,
     as_far_source,
     as_unweighted_source,
     checked,
     estimator,
+    read_once,
     restored_on_error,
 )
 from fastsketch.sklearn._principal_components import (
@@ -115,7 +116,7 @@ SKETCH_COPIES, PASS_COPIES = 12, 10
 
 
 @estimator
-class SketchedPCA(SketchEstimator, IncrementalPCA):
+class SketchedPCA(MergingEstimator, IncrementalPCA):
     """Principal component analysis of rows in memory, in a file or in a stream.
 
     The components are exact wherever that costs no more than a randomized SVD. Otherwise they come from a Frequent
@@ -256,6 +257,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     ((300, 2), True)
     """
 
+    _MODEL: ClassVar = "sketch_"
+    _KIND: ClassVar = FrequentDirections
     _FREE: ClassVar = frozenset({"whiten", "copy", "batch_size", "tol", "passes"})
 
     n_components: int | float | None = None
@@ -531,7 +534,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         if not np.isnan(rows).any():
             return rows
         self._require_memory(rows.shape[1])
-        found = self._read_once("gaussian", self._find_gaussian)
+        found = read_once(self, "gaussian", self._find_gaussian)
         return np.concatenate([found.fill(block) for block in dense_blocks(rows)]).astype(rows.dtype)
 
     def _transform_source(self, source: Source, dtype: DTypeLike | None = None) -> NDArray[Any]:
@@ -738,7 +741,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
 
         Constant columns have 0.
         """
-        return self._read_once("scale", self._find_scale) if self.scale else None
+        return read_once(self, "scale", self._find_scale) if self.scale else None
 
     def _find_scale(self) -> NDArray[np.float64]:
         """Return the scale (d,) of each column, computed from what is stored: rows, matrix of products, or sketch."""
@@ -770,7 +773,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
         exactly = {"exactly": partial(self._exactly, rows, weights, size)} if self.passes is None else {}
         seen = self._read_again(sketch, again, weights, most, **exactly).seen
         if isinstance(wanted := self._wanted, int) and seen is not None and not self.scale:
-            self._read_once("components", lambda: first_components(seen, wanted))
+            read_once(self, "components", lambda: first_components(seen, wanted))
 
     def _read_again(
         self, sketch: FrequentDirections, rows: Any, weights: Any, most_passes: int, **exactly: Any
@@ -877,7 +880,7 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
     # -- a read-out costs more than a small batch ------------------------------------------------------------------
     def _view(self) -> ComponentsReadOut:
         """Return the principal components of all rows learned so far, cached until the next update."""
-        return self._read_once("components", self._components)
+        return read_once(self, "components", self._components)
 
     def _divisor(self) -> float:
         """Return the number by which sums of squares are divided to become variances: the number of rows less one.
@@ -1295,7 +1298,8 @@ class SketchedPCA(SketchEstimator, IncrementalPCA):
             raise ValueError("sketch must have center=True: components are those of centred rows")
         if model.compressor is not None:
             raise ValueError("sketch must have no compressor: it has not seen the rows themselves")
-        return super()._parameters_for(model)
+        resolved = {name: model.resolved[name] for name in ("sketch_size", "solver")}
+        return {**super()._parameters_for(model), **resolved}
 
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
