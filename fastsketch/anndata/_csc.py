@@ -18,14 +18,6 @@ from fastsketch.data.sources._hdf5 import HdfSource
 from fastsketch.data.sources._zarr import ZarrSource
 
 
-class _HdfColumns(HdfSource):
-    by_columns = True
-
-
-class _ZarrColumns(ZarrSource):
-    by_columns = True
-
-
 def convert(path: Path, key: str | None) -> Source:
     """Convert the CSC matrix `key` of an HDF5 or Zarr file to CSR in temporary files, and return a source of it.
 
@@ -35,8 +27,8 @@ def convert(path: Path, key: str | None) -> Source:
     from scipy.sparse import csr_array
 
     # The CSC arrays of X are the CSR arrays of its transpose, whose chunks are the columns of X.
-    kind = _ZarrColumns if path.suffix == ".zarr" else _HdfColumns
-    columns: Any = kind(path, Options(key=key))
+    kind = ZarrSource if path.suffix == ".zarr" else HdfSource
+    columns: Any = kind(path, Options(key=key), by_columns=True)
     n, d = columns.n_features, columns.n_rows
     counts = np.zeros(n, np.int64)
     for chunk in columns:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._frames import FileFrames, Frames, MemoryFrames
 from fastsketch.data.sources._identity import fingerprint_of_ends
 from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
+from fastsketch.data.sources._stamped_file import StampedFile
 from fastsketch.data.sources._table_columns import Chosen, choose
 
 # Bytes of rows that polars decodes at a time, which are in memory together. Parquet pages at both ends of a slice are
@@ -27,16 +28,22 @@ def open_frame(x: Any, options: Options) -> Source:
     return FrameSource(MemoryFrames(x), options)
 
 
+def open_table_file(path: Path, options: Options) -> Source:
+    """Open the numeric columns of a Parquet or Arrow IPC file as a source."""
+    file = StampedFile(path)
+    return FrameSource(FileFrames(path, escaped(path)), options, file)
+
+
 class FrameSource(RowSource):
     """A source that reads some columns of a Parquet file, Arrow file or data frame as rows, and perhaps an extra
     column.
     """
 
-    waits = False
     what = "table"
 
-    def __init__(self, frames: Frames, options: Options) -> None:
-        self._frames, self.name = frames, frames.name
+    def __init__(self, frames: Frames, options: Options, file: StampedFile | None = None) -> None:
+        self._frames, self.name, self.file = frames, frames.name, file
+        self.waits = file is not None
         self.taken, self.beside = options.columns, options.beside
         self.n_rows = self.size = frames.n_rows
         with damaged(self.name, self.what):
@@ -60,10 +67,8 @@ class FrameSource(RowSource):
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that identify the rows: the file or a digest of some rows, and the columns."""
-        about = fingerprint_of_ends(self, type(self).__name__) if self.path is None else {}
+        about = fingerprint_of_ends(self, type(self).__name__) if self.file is None else {}
         return {**about, **super().identity(), "columns": list(self._chosen.columns)}
-
-    path: Path | None = None
 
     def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
         for rows, _ in self._pieces(start, None):
@@ -97,17 +102,6 @@ class FrameSource(RowSource):
                     values = np.empty(0) if beside is None else as_values(some[beside])
                     yield as_rows(some, chosen, self.name, first + place), values
                 piece = some = None  # free the slice before the next one is decoded
-
-
-class TableFile(FrameSource, FileSource):
-    """A source that reads the rows of a Parquet or Arrow IPC file."""
-
-    waits = True
-    path: Path  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def __init__(self, path: Path, options: Options) -> None:
-        FileSource.__init__(self, path)
-        FrameSource.__init__(self, FileFrames(path, self.name), options)
 
 
 def as_rows(frame: Any, chosen: Chosen, name: str, first: int) -> NDArray[Any]:

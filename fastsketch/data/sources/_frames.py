@@ -12,9 +12,9 @@ from typing import Any
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._column_names import names_of_labels, unique_names
-from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import refuse_lazy
+from fastsketch.data.sources._stamped_file import reading
 
 _STREAM = b"\xff\xff\xff\xff"  # the first bytes of a stream of Arrow batches
 # First bytes of an Arrow file that are searched for pandas' metadata, which name the index.

@@ -29,9 +29,9 @@ class HdfSource(StoredSource):
     what, separator = "HDF5 file", "/"
     _heaps_checked = False
 
-    def __init__(self, path: Path, options: Options) -> None:
+    def __init__(self, path: Path, options: Options, *, by_columns: bool = False) -> None:
         needs("h5py", "HDF5 files")
-        super().__init__(path, options)
+        super().__init__(path, options, by_columns=by_columns)
         self._heaps_checked = True
 
     @contextmanager

@@ -11,12 +11,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._npy import Header, read_header
 from fastsketch.data.sources._arrays import ArraySource
-from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._source import RowSource, Source
+from fastsketch.data.sources._stamped_file import StampedFile, reading
 from fastsketch.data.sources._stored import check_matrix, check_numbers
 
 
@@ -70,11 +71,11 @@ def open_memmap(x: "np.memmap[Any, Any]") -> Source:
     return source
 
 
-class StoredMatrix(FileSource):
+class StoredMatrix(RowSource):
     """A source that reads a matrix stored contiguously in a file, in C or Fortran order."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        super().__init__(path)
+        self.file, self.name = StampedFile(path), escaped(path)
         self._header, self.dtype = header, header.dtype
         self.n_rows, self.n_features = header.shape
         self.size = self.n_rows

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fastsketch._core.escaping import escaped
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._npz import read_matrix
-from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._source import RowSource
+from fastsketch.data.sources._stamped_file import StampedFile, reading
 
 
-class SparseMatrix(FileSource):
+class SparseMatrix(RowSource):
     """A source of a matrix file that is read as a whole: a file of scipy.sparse.save_npz.
 
     Subclasses read other formats.
@@ -23,7 +25,7 @@ class SparseMatrix(FileSource):
     _sent = False  # unpickled in a worker, which may get more parts of the same file
 
     def __init__(self, path: Path, options: Options) -> None:
-        super().__init__(path)
+        self.file, self.name = StampedFile(path), escaped(path)
         self._most = options.max_unpacked
         matrix = self._matrix()
         self.dtype, self.sparse = matrix.dtype, is_sparse(matrix)
@@ -36,7 +38,7 @@ class SparseMatrix(FileSource):
             setattr(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_held"}
+        return {name: value for name, value in vars(self).items() if name != "_held"}
 
     def load(self) -> Any:
         """Read and return the matrix."""
@@ -46,7 +48,9 @@ class SparseMatrix(FileSource):
     def _matrix(self) -> Any:
         """Return the matrix of the file, which is read at the first call. All parts in one process share it."""
         if "_held" not in self.__dict__:
-            self._held = _LAST.get((self.path.absolute(), self._stamp, self._transpose), self.load, keep=self._sent)
+            self._held = _LAST.get(
+                (self.path.absolute(), self.open_file.stamp, self._transpose), self.load, keep=self._sent
+            )
         return self._held
 
     @property

@@ -18,7 +18,6 @@ from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._batches import BatchSource
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._extra_column import split_off_columns
-from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._joined import concatenate
 from fastsketch.data.sources._npy_source import open_memmap
@@ -27,6 +26,7 @@ from fastsketch.data.sources._remote import is_url, remote_files
 from fastsketch.data.sources._select import chosen, picked
 from fastsketch.data.sources._sliced import SlicedSource, has_slices
 from fastsketch.data.sources._source import MAX_FEATURES, Beside, Source
+from fastsketch.data.sources._stamped_file import reading
 from fastsketch.data.sources._streams import open_stream
 
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import as_integer
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._prefetch import prefetch
+from fastsketch.data.sources._stamped_file import StampedFile
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -258,6 +260,19 @@ class RowSource(Source):
     given row on.
     """
 
+    file: StampedFile | None = None  # the file that is read; None for rows in memory
+
+    @property
+    def path(self) -> Path:
+        """Path of the file that is read. Rows in memory have none."""
+        return self.open_file.path
+
+    @property
+    def open_file(self) -> StampedFile:
+        """The file that is read, of a source that has one."""
+        assert self.file is not None
+        return self.file
+
     def _chunks(self, start: int) -> "Iterator[_Rows]":
         """Yield matrices with the rows from index `start` to the end of this part. `start` is counted from the
         beginning of the whole file or object.
@@ -279,6 +294,8 @@ class RowSource(Source):
         """Check that the file is the same as when it was opened. SourceError if it has changed; sources in memory are
         not checked.
         """
+        if self.file is not None:
+            self.file.check_unchanged(self.name)
 
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
         """Yield each chunk as (rows, position after it). SourceError if the file is changed while it is read."""
@@ -294,8 +311,14 @@ class RowSource(Source):
         return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values by which a resumed job recognises the rows of this part. Subclasses add the file."""
-        return {"rows": [self.first_row, self.n_rows]} if self.repeatable else super().identity()
+        """Return JSON values by which a resumed job recognises the rows of this part, with those of the file.
+
+        SourceError if the file has changed since it was opened.
+        """
+        if not self.repeatable:
+            return super().identity()
+        self.check_unchanged()
+        return {**({} if self.file is None else self.file.identity()), "rows": [self.first_row, self.n_rows]}
 
 
 def length(rows: Any) -> int:

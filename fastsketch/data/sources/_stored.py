@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError, max_unpacked_bytes
 from fastsketch.data.sources import _source
-from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._source import MAX_FEATURES, Source, rows_of_chunk, rows_of_part
+from fastsketch.data.sources._source import MAX_FEATURES, RowSource, Source, rows_of_chunk, rows_of_part
+from fastsketch.data.sources._stamped_file import StampedFile
 
 # A larger storage chunk is not kept in memory, but decompressed again for every chunk of rows that is read from it.
 HELD_BYTES = 112 << 20
@@ -55,7 +55,7 @@ def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
         )
 
 
-class StoredSource(FileSource):
+class StoredSource(RowSource):
     """A source that reads the matrix called `key` in an HDF5 or Zarr file.
 
     The default is X of AnnData, otherwise the only matrix in the file. A subclass implements ``opened``, ``find`` and
@@ -64,10 +64,10 @@ class StoredSource(FileSource):
 
     what: str  # name of the format for messages
     separator = ""  # prefix of the names of arrays
-    by_columns = False  # whether a CSC matrix is read, as the CSR matrix of its transpose
 
-    def __init__(self, path: Path, options: Options) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, options: Options, *, by_columns: bool = False) -> None:
+        self.file, self.name = self._look_at(path), escaped(path)
+        self.by_columns = by_columns  # whether a CSC matrix is read, as the CSR matrix of its transpose
         self._max_unpacked = options.max_unpacked
         with damaged(path, self.what), self.opened() as root:
             key = self._chosen(root, options.key)
@@ -75,6 +75,9 @@ class StoredSource(FileSource):
             self.name = escaped(f"{path}, {self._key}" if key else path)
             self._describe(self.find(root, key))
             self._set_names(root, key)
+
+    def _look_at(self, path: Path) -> StampedFile:
+        return StampedFile(path)
 
     def opened(self) -> AbstractContextManager[Any]:
         """Return a context manager that opens the file and yields its root, a group or an array."""
@@ -150,7 +153,7 @@ class StoredSource(FileSource):
             self.size, self.n_features = (int(size) for size in item.shape)
             self._chunk_rows = int((getattr(item, "shards", None) or item.chunks or (1,))[0])
             n_bytes = self.n_features * self.dtype.itemsize
-            check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.name}: a row")
+            check_held(n_bytes, self.open_file.n_bytes, self._max_unpacked, f"{self.name}: a row")
         else:
             matrix = self._csr(item)
             self.sparse, self.dtype = True, np.dtype(matrix.data.dtype).newbyteorder("=")
@@ -181,7 +184,7 @@ class StoredSource(FileSource):
 
     def _check_names_held(self, names: Any) -> None:
         n_bytes = names.shape[0] * max(8, names.dtype.itemsize)
-        check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.path}, {names.name}")
+        check_held(n_bytes, self.open_file.n_bytes, self._max_unpacked, f"{self.path}, {names.name}")
 
     def _row_names(self) -> NDArray[Any] | None:
         with damaged(self.path, self.what, self.check_unchanged), self.opened() as root:
@@ -286,7 +289,7 @@ class StoredSource(FileSource):
                 raise SourceError(f"{self.name} is damaged: row {row} has more entries than columns")
             if n == 1:  # a single row may be larger than a chunk
                 n_bytes = (high - low) * (dtype.itemsize + matrix.indices.dtype.itemsize)
-                check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.name}: row {first}")
+                check_held(n_bytes, self.open_file.n_bytes, self._max_unpacked, f"{self.name}: row {first}")
             values, columns = np.asarray(matrix.data[low:high]), np.asarray(matrix.indices[low:high])
             if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= self.n_features):
                 raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")

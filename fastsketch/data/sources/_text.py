@@ -8,16 +8,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import InputFile, SourceError, compression_of, iterate_whole_lines
-from fastsketch.data.sources._file_sources import FileSource, reading
-from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, Place, Source
+from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, Place, RowSource, Source
+from fastsketch.data.sources._stamped_file import StampedFile, reading
 from fastsketch.data.sources._streams import name_of
 
 # Bytes that are searched for a line end at a time.
 LOOK_BYTES = 64 << 10
 
 
-class TextSource(FileSource):
+class TextSource(RowSource):
     """Base class of sources that read rows from the lines of a file, of a byte range of it, or of a stream."""
 
     n_rows: int | None = None
@@ -26,12 +27,17 @@ class TextSource(FileSource):
     def __init__(self, path: Path, stream: InputFile | None) -> None:
         self._stream, self._from = stream, 0
         if stream is None:
-            super().__init__(path)
-            self._to = self.size = self.file_bytes
+            self.file, self.name = StampedFile(path), escaped(path)
+            self._to = self.size = self.file.n_bytes
         else:
-            self.path, self.name = path, name_of(stream)
+            self.name = name_of(stream)
             self.repeatable = self.waits = False
             self._to = 0
+
+    @property
+    def path(self) -> Path:
+        """Path of the file, also of a stream."""
+        return self.open_file.path if self._stream is None else self._stream.path
 
     @property
     def n_bytes(self) -> int:
@@ -59,7 +65,7 @@ class TextSource(FileSource):
         self.check_unchanged()
 
     def _is_part(self) -> bool:
-        return (self._from, self._to) != (0, self.file_bytes)
+        return (self._from, self._to) != (0, self.open_file.n_bytes)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """Yield (rows, position in bytes) for each chunk, from row `start_row` on."""

@@ -12,7 +12,8 @@ from typing import Any
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._source import RowSource, Source
+from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._stamped_file import StampedFile
 from fastsketch.data.sources._stored import StoredSource, check_matrix
 
 
@@ -21,9 +22,9 @@ class ZarrSource(StoredSource):
 
     what = "Zarr array"
 
-    def __init__(self, path: Path, options: Options) -> None:
+    def __init__(self, path: Path, options: Options, *, by_columns: bool = False) -> None:
         needs("zarr", "Zarr arrays")
-        super().__init__(path, options)
+        super().__init__(path, options, by_columns=by_columns)
 
     def opened(self) -> AbstractContextManager[Any]:
         """Open the Zarr folder or zip file, and return a context manager that yields its root.
@@ -40,23 +41,28 @@ class ZarrSource(StoredSource):
         """Return an iterator over (name, object) for all Zarr arrays and groups."""
         return iter(root.members(max_depth=None))
 
+    def _look_at(self, path: Path) -> StampedFile:
+        return StampedFolder(path)
+
+
+class StampedFolder(StampedFile):
+    """The files of a Zarr array, with a digest of their names, sizes and times when it was opened."""
+
     def _look(self) -> tuple[int, str]:
         return fingerprint_of_folder(self.path)
 
-    def check_unchanged(self) -> None:
-        """Raise SourceError if a file of the folder is missing, new or changed.
+    def check_unchanged(self, name: str) -> None:
+        """Raise SourceError if a file of the folder is missing, new or changed. Messages call the folder `name`.
 
         Zarr reads a missing chunk as zeros.
         """
-        if fingerprint_of_folder(self.path) != self._stamp:
-            raise SourceError(f"{self.name} has changed since it was opened, or is gone")
+        if fingerprint_of_folder(self.path) != self.stamp:
+            raise SourceError(f"{name} has changed since it was opened, or is gone")
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that identify the rows: folder, size, digest of the files' metadata, and matrix."""
-        self.check_unchanged()
-        n_bytes, digest = self._stamp
-        about = {"path": str(self.path.resolve()), "format": ".zarr", "bytes": n_bytes, "digest": digest}
-        return {**about, "key": self._key, **RowSource.identity(self)}
+        """Return JSON values that identify the folder: path, size, and digest of the files' metadata."""
+        n_bytes, digest = self.stamp
+        return {"path": str(self.path.resolve()), "format": ".zarr", "bytes": n_bytes, "digest": digest}
 
 
 def open_array(x: Any, options: Options) -> Source:

@@ -1,14 +1,12 @@
-"""Sources of regular files, with a check that the file is unchanged since it was opened."""
+"""Files that sources read, with a check that the file is unchanged since it was opened."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._identity import fingerprint_of_file
-from fastsketch.data.sources._source import RowSource
 
 
 @contextmanager
@@ -20,15 +18,13 @@ def reading(path: Path) -> Generator[None]:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-class FileSource(RowSource):
-    """Base class of sources that read the rows of one regular file."""
-
-    path: Path
+class StampedFile:
+    """A regular file, with the size and the modification time that it had when it was opened."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, escaped(path)
+        self.path = path
         with reading(path):
-            self._stamp = self._look()
+            self.stamp = self._look()
 
     def _look(self) -> tuple[int, Any]:
         """Return the file's size and modification time, which reveal whether it has changed."""
@@ -39,28 +35,24 @@ class FileSource(RowSource):
         return {**self.__dict__, "path": self.path.absolute()}  # another process may have another working directory
 
     @property
-    def file_bytes(self) -> int:
+    def n_bytes(self) -> int:
         """Length of the file when it was opened."""
-        return self._stamp[0]
+        return self.stamp[0]
 
-    def check_unchanged(self) -> None:
-        """Raise SourceError if the file is gone or has changed since it was opened."""
+    def check_unchanged(self, name: str) -> None:
+        """Raise SourceError if the file is gone or has changed since it was opened. Messages call it `name`."""
         try:
             about = self.path.stat()
         except OSError as error:
-            raise SourceError(f"{self.name} is gone: it was there when it was opened ({error.strerror})") from None
-        size, modified = self._stamp
+            raise SourceError(f"{name} is gone: it was there when it was opened ({error.strerror})") from None
+        size, modified = self.stamp
         if about.st_size != size:
             raise SourceError(
-                f"{self.name} has changed since it was opened: it had {size:,} bytes and has {about.st_size:,}"
+                f"{name} has changed since it was opened: it had {size:,} bytes and has {about.st_size:,}"
             )
         if about.st_mtime_ns != modified:
-            raise SourceError(f"{self.name} has changed since it was opened: it was written to")
+            raise SourceError(f"{name} has changed since it was opened: it was written to")
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values that identify the file and the range of rows.
-
-        Raise SourceError if the file has changed since it was opened.
-        """
-        self.check_unchanged()
-        return {**fingerprint_of_file(self.path), **super().identity()}
+        """Return JSON values that identify the file."""
+        return fingerprint_of_file(self.path)
