@@ -62,7 +62,7 @@ def as_column(text: str) -> str | int:
         return text
 
 
-def _progress_format(text: str) -> bool | str:
+def progress_format(text: str) -> bool | str:
     """Convert the text of --progress: "json" stays, "line" becomes True. Other texts are refused."""
     if text not in ("line", "json"):
         raise argparse.ArgumentTypeError(f"must be line or json, got {text}")
@@ -146,8 +146,8 @@ class RowsVerb(Verb):
 
 
 @dataclass(kw_only=True)
-class ResumableVerb(Verb):
-    """Base class of subcommands whose job reports its progress and can be resumed after it was stopped.
+class PartsVerb(Verb):
+    """Base class of subcommands that split their rows into parts, which several workers process at the same time.
 
     Parameters
     ----------
@@ -156,27 +156,6 @@ class ResumableVerb(Verb):
     resume
         continue the same command from OUTPUT.partial, which it has left when it was stopped; if there is none, start;
         refused if OUTPUT is finished
-    """
-
-    progress: Any = flag("--progress", type=_progress_format)
-    resume: bool = flag("--resume", action="store_true")
-
-    def job(self, progress: Any) -> Any:
-        """Return a ``Job`` with the options --resume and --progress of the command line.
-
-        `progress` is a function that the job calls with its reports.
-        """
-        from fastsketch.jobs._options import Job
-
-        return Job(resume=self.resume, progress=progress)
-
-
-@dataclass(kw_only=True)
-class PartsVerb(ResumableVerb):
-    """Base class of subcommands that split their rows into parts, which several workers process at the same time.
-
-    Parameters
-    ----------
     workers : N
         parts processed at the same time (default auto: by cores, memory and size; no influence on the result)
     engine : {processes,threads,dask,ADDRESS}
@@ -185,19 +164,23 @@ class PartsVerb(ResumableVerb):
 
     workers: str = flag("--workers", default="auto")
     engine: str = flag("--engine", default="processes")
+    progress: Any = flag("--progress", type=progress_format)
+    resume: bool = flag("--resume", action="store_true")
 
     def job(self, progress: Any) -> Any:
         """Return a ``Job`` with the options --workers, --engine, --resume and --progress of the command line.
 
         `progress` is a function that the job calls with its reports.
         """
+        from fastsketch.jobs._options import Job
+
         try:
             workers = self.workers if self.workers == "auto" else int(self.workers)
         except ValueError:
             raise ValueError(f"--workers must be a number or auto, got {self.workers}") from None
         address = self.engine if "://" in self.engine else None
-        job = super().job(progress)._replace(workers=workers, engine="dask" if address else self.engine)
-        return job._replace(scheduler=address).checked()
+        engine = "dask" if address else self.engine
+        return Job(resume=self.resume, progress=progress, workers=workers, engine=engine, scheduler=address).checked()
 
 
 def import_object(name: str) -> Any:

@@ -50,7 +50,7 @@ def learn_rows(
 
     Parameters
     ----------
-    verb : ResumableVerb
+    verb : Learn or PartsVerb
     model : model
         A template without rows; it is not changed.
     out : Output

@@ -9,7 +9,16 @@ from typing import Any, cast, get_args
 from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_integer
 from fastsketch._frame.parameters import TRUTH
-from fastsketch.cli._flags import TABLE_OPTIONS, TEXT_OPTIONS, ResumableVerb, as_column, flag, parameter, split_names
+from fastsketch.cli._flags import (
+    TABLE_OPTIONS,
+    TEXT_OPTIONS,
+    Verb,
+    as_column,
+    flag,
+    parameter,
+    progress_format,
+    split_names,
+)
 from fastsketch.cli._jobs import learn_rows, refuse_rereading_streams
 from fastsketch.cli._labelled import (
     DIALECT_OPTIONS,
@@ -24,6 +33,7 @@ from fastsketch.cli._reading import reading_notes
 from fastsketch.data.files import SourceError
 from fastsketch.data.sources import Source, comes_once, open_rows, rename_beside_in_errors
 from fastsketch.data.sources._source import MAX_FEATURES
+from fastsketch.jobs._options import Job
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.ridge import SketchedRidge
 
@@ -39,7 +49,7 @@ PRINTED_METRICS = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_
 
 
 @dataclass(kw_only=True)
-class Learn(ResumableVerb):
+class Learn(Verb):
     """Learn a linear model from svmlight text or from tables: csv (also .gz, .bz2, .xz; - is the standard input) or
     Parquet.
 
@@ -77,6 +87,11 @@ class Learn(ResumableVerb):
         logistic and squared_hinge for labels; the others for real targets (default logistic)
     class_weight : WEIGHTS
         balanced: rare labels get more weight; or A=X,B=Y,...: the weight of each (default: equal weights)
+    progress : {line,json}
+        progress on standard error: a line (default: on a terminal), or lines of JSON
+    resume
+        continue the same command from OUTPUT.partial, which it has left when it was stopped; if there is none, start;
+        refused if OUTPUT is finished
 
     Examples
     --------
@@ -100,6 +115,12 @@ class Learn(ResumableVerb):
     sketch_size: str | None = parameter("-l", "--sketch-size")
     loss: str | None = parameter("--loss")
     class_weight: str | None = parameter("--class-weight")
+    progress: Any = flag("--progress", type=progress_format)
+    resume: bool = flag("--resume", action="store_true")
+
+    def job(self, progress: Any) -> Job:
+        """Return the options of the job, which reports its progress to the function `progress`."""
+        return Job(resume=self.resume, progress=progress)
 
     def run(self) -> None:
         """Learn the rows of the inputs, print the progressive loss, and save the model."""
