@@ -229,6 +229,8 @@ def _select(x: Any, *, layer: str | None, obsm: str | None, mask_var: Any, conve
     keep = None if mask_var is None else np.flatnonzero(as_mask(x, source, mask_var))
     if keep is not None:
         genes = genes[keep]
+    elif operations.genes is not None:  # the mask of open_rows
+        params["mask_var"] = np.isin(np.arange(len(names)), genes)
     return Selection(source, keep, params, names, genes)
 
 

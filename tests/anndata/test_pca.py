@@ -176,6 +176,7 @@ def test_of_sources(tmp_path, dtype):
     found = fa.pca(source, 5)
     check(found[:, mask], X)
     assert found.shape == adata.shape and list(found.obs_names) == list(adata.obs_names)
+    assert np.array_equal(found.uns["pca"]["params"]["mask_var"], mask)
     u, s, _ = np.linalg.svd(X, full_matrices=False)
     uncentred = fa.pca(source, 5, zero_center=False)
     np.testing.assert_allclose(uncentred.uns["pca"]["variance"], (u * s)[:, :5].var(axis=0), rtol=1e-5)
