@@ -44,6 +44,9 @@ class Normal(IntEnum):
     COMPLETION = 1
     HYPERPLANES = 2
     KRYLOV_START = 3
+    LANCZOS_START = 4
+    LANCZOS_CHECK = 5
+    NORM_START = 6
     PURSUIT = 81 << 32
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.random import Normal, random_normal
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._kernels.linalg.products import product, symmetric_product
 from fastsketch._kernels.sketching.shrink import top_eigh
@@ -121,8 +122,7 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
     def flat(v: Matrix) -> Matrix:
         return times(v.ravel())
 
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal(n)
+    start, check = random_normal(0, Normal.LANCZOS_START, n), random_normal(0, Normal.LANCZOS_CHECK, n)
     operator = LinearOperator((n, n), matvec=flat, dtype=np.float64)
     try:
         values, vectors = eigsh(operator, k, ncv=steps(n, k), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
@@ -136,7 +136,7 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
         # One start vector finds one direction of a multiple eigenvalue: search what is left for others.
         left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
-        missed = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
+        missed = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=check)[0]
     except ArpackError:
         return None
     return None if missed[0] > values[-1] + 1e-9 * abs(values[0]) else (values, vectors)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, qr, solve_triangular, svd
 
+from fastsketch._core.random import Normal, random_normal
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import Rows, as_rows, as_weights, check_finite, in_place, is_sparse, rows_with_weight
 from fastsketch._core.warning import warn_caller
@@ -442,8 +443,8 @@ def spectral_norm(
     a tenth of that; when the basis cannot grow; or when residual or value are below `floor`. After MOST_PASSES it stops
     with a UserWarning if `accuracy` is not reached.
     """
-    rng = np.random.default_rng(0)
-    block = np.linalg.qr(rng.standard_normal((d, min(WIDTH, d))))[0]
+    width = min(WIDTH, d)
+    block = np.linalg.qr(random_normal(0, Normal.NORM_START, d * width).reshape(d, width))[0]
     basis, small = np.empty((d, 0)), np.empty((0, 0))
     coupling = np.empty((block.shape[1], 0))  # of this block with the one before
     value, reached, passes = 0.0, np.inf, 0
