@@ -112,10 +112,10 @@ def takes_lanczos(n: int, k: int) -> bool:
 
 @one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
-    """Return (k largest eigenvalues, descending; eigenvectors as rows) of a positive semidefinite n x n matrix, or None.
+    """Return (k largest eigenvalues, descending; eigenvectors as rows) of a positive semidefinite matrix, or None.
 
     They are found by the Lanczos method. The result is None if some pairs did not converge or may have been missed.
-    `times` multiplies the matrix by a vector.
+    `times` multiplies the n x n matrix by a vector.
     """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # slow to import
 
