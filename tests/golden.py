@@ -75,6 +75,7 @@ EARLIER = {
     "ease-chosen-decayed-no-popularity-power": "ease-chosen-decayed",
     "ease-by-ids-no-popularity-power": "ease-by-ids",
     "monitor-variance-share": "monitor",
+    "monitor-no-directions": "monitor",
 }
 
 
