@@ -1,7 +1,5 @@
 """``AnomalyDetector``: anomaly scores of rows, also of rows with missing values, and their conformal threshold."""
 
-# pyright: basic
-
 from typing import Any, NamedTuple, Self
 
 import numpy as np

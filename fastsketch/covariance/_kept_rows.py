@@ -1,7 +1,5 @@
 """Uniform random sample (bottom-k reservoir) of the rows of a stream, from which thresholds are computed."""
 
-# pyright: basic
-
 from typing import Any, Self
 
 import numpy as np
