@@ -3,7 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, field
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -279,7 +279,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     Two classes have one linear model, more classes one each (one against the rest).
     """
 
-    score = checked_score(ClassifierMixin)
+    score: ClassVar[Callable[..., float]] = checked_score(ClassifierMixin)
 
     _: KW_ONLY
     loss: OnlineLossName = "logistic"
@@ -420,7 +420,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 class LinearRegressor(RegressorMixin, LinearEstimator):
     """Base of the online linear regressors."""
 
-    score = checked_score(RegressorMixin)
+    score: ClassVar[Callable[..., float]] = checked_score(RegressorMixin)
 
     _OF_TARGETS: ClassVar = {"y_numeric": True}
     _FOR_SEVERAL: ClassVar = "sklearn.multioutput.MultiOutputRegressor"

@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic, reportPrivateUsage=false
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
@@ -158,7 +159,7 @@ class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
     ((3, 20), True)
     """
 
-    score = checked_score(RegressorMixin)
+    score: ClassVar[Callable[..., float]] = checked_score(RegressorMixin)
 
     _OF_TARGETS: ClassVar = {"y_numeric": True, "multi_output": True}
 
@@ -307,7 +308,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
     True
     """
 
-    score = checked_score(ClassifierMixin)
+    score: ClassVar[Callable[..., float]] = checked_score(ClassifierMixin)
 
     _: KW_ONLY
     scoring: Literal["squared_error", "log_loss"] = "log_loss"
