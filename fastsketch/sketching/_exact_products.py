@@ -5,7 +5,7 @@ sketch. Both read dense rows in blocks, so that nothing of the size of the rows 
 products.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import frexp, ldexp
 from typing import Any, NamedTuple
 
@@ -70,6 +70,8 @@ class _Rows:
         self.sparse = is_sparse(rows)
         rows = rows if self.sparse else _plain(rows)
         self.top, largest = 0, _largest(rows.data) if self.sparse else dense.scan(rows)[1]
+        if weights is not None and largest > 0:  # squares of entries are multiplied by the weights
+            largest = min(largest * min(max(float(np.sqrt(weights.max())), 1e-150), 1e150), 1e308)
         if largest > 0:
             self.top = frexp(largest)[1]
         self.exponent = exponent_for(self.top, np.dtype(np.float64)) if largest > 0 else 0
@@ -425,6 +427,20 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
     return _of_pairs(source, setting, s, vt, squares, delta=float(values[k]), allowance=allowance)
 
 
+class _KrylovSpace(NamedTuple):
+    """Leading Ritz pairs of A'A in a block Krylov space."""
+
+    ritz: Matrix  # (r,) approximate eigenvalues of the whole space, in descending order
+    residuals: Matrix  # (r,) ||A'A v - s v|| of each pair (s, v)
+    errors: Matrix  # (k + 1,) estimated errors of the leading eigenvalues, see ``ritz_errors``
+    vt: Matrix  # (k, d) leading directions
+
+
+def krylov_width(k: int) -> int:
+    """Return the smallest size of a block of the block Krylov method that is more than k."""
+    return (k // KRYLOV_BLOCK + 1) * KRYLOV_BLOCK
+
+
 @one_blas_thread
 def krylov_pairs(
     rows: Any, weights: Matrix | None, setting: EngineSetting, k: int, *, tol: float, most_steps: int
@@ -432,58 +448,33 @@ def krylov_pairs(
     """Return a sketch of CSR rows made from their k leading singular pairs, as an ExactSketch.
     A block Krylov method finds the pairs from random directions.
 
-    The space of all blocks is orthogonalised and kept, which is the block Lanczos method with full orthogonalisation.
-    Its blocks may be smaller than k: Meyer, Musco, Musco, *On the unreasonable effectiveness of single vector Krylov
-    methods for low-rank approximation*, SODA 2024, prove for them what Musco and Musco 2015 prove for larger blocks.
+    A block of 16 random directions finds at most 16 eigenvectors of a multiple eigenvalue. If 16 of the k eigenvalues
+    are almost equal, they are computed again with blocks of more than k directions, which find k of any multiplicity.
 
     Memory `most_steps` vectors of length d at most; the entries of the rows are not copied. The certificate is the
     estimate of the next eigenvalue of ``ritz_errors``. None if the estimated relative error of an eigenvalue is above
     `tol` after `most_steps` vectors.
     """
     source = _Rows(rows, weights, center=setting.center)
-    d, mean = source.d, source.mean
+    mean = source.mean
     indptr, indices = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32)
     data = in_place(rows.data, np.float32 if rows.dtype == np.float32 else np.float64)
     own = None if weights is None else np.ascontiguousarray(weights, np.float64)
     ascending = bool(rows.has_sorted_indices)
     squares = source.column_squares()
     total = float(squares.sum())
-    most = min(d, most_steps) // KRYLOV_BLOCK * KRYLOV_BLOCK
-    basis, small = np.empty((most, d)), np.zeros((most + KRYLOV_BLOCK, most + KRYLOV_BLOCK))
-    # the same directions in every version of NumPy, so that results can be reproduced
-    block = np.linalg.qr(random_normal(0, Normal.KRYLOV_START, d * KRYLOV_BLOCK).reshape(d, KRYLOV_BLOCK))[0]
-    r, checked = 0, 0
-    while r < most:
-        block = np.ascontiguousarray(block)
-        image = csr_gram_times(indptr, indices, data, own, mean, source.scale, block, ascending=ascending)
-        basis[r : r + KRYLOV_BLOCK] = block.T
-        inner = product(np.ascontiguousarray(block.T), image)
-        small[r : r + KRYLOV_BLOCK, r : r + KRYLOV_BLOCK] = (inner + inner.T) / 2
-        r += KRYLOV_BLOCK
-        for _ in range(2):  # once more against rounding
-            image -= product(basis[:r], product(basis[:r], image), turned=True)
-        block, coupling = np.linalg.qr(image)
-        # where the image has fewer dimensions, the directions that were added are not orthogonal to the basis yet
-        block -= product(basis[:r], product(basis[:r], np.ascontiguousarray(block)), turned=True)
-        block, again = np.linalg.qr(block)
-        coupling = again @ coupling
-        rounding = LEADING_ROUNDING * max(total, np.finfo(np.float64).tiny)
-        is_exhausted = float(np.abs(coupling).max()) <= rounding
-        if r > k and (is_exhausted or r >= min(most, checked + checked // 10 + 1)):
-            checked = r
-            ritz, vectors = np.linalg.eigh(small[:r, :r])
-            ritz, vectors = np.maximum(ritz[::-1], 0.0), vectors[:, ::-1]
-            residuals = np.linalg.norm(coupling @ vectors[-KRYLOV_BLOCK:], axis=0)
-            errors = ritz_errors(ritz, residuals, k + 1)
-            if (errors[:k] <= tol * ritz[:k]).all():
-                break
-        if is_exhausted:
-            return None
-        small[r : r + KRYLOV_BLOCK, r - KRYLOV_BLOCK : r] = coupling
-        small[r - KRYLOV_BLOCK : r, r : r + KRYLOV_BLOCK] = coupling.T
-    else:
+
+    def multiply(block: Matrix) -> Matrix:  # A'A q
+        return csr_gram_times(indptr, indices, data, own, mean, source.scale, block, ascending=ascending)
+
+    rounding = LEADING_ROUNDING * max(total, np.finfo(np.float64).tiny)
+    limits: Any = {"tol": tol, "rounding": rounding, "most_steps": min(source.d, most_steps)}
+    space = _krylov_space(multiply, source.d, k, width=KRYLOV_BLOCK, **limits)
+    if space is not None and _may_lack_multiples(space.ritz, k, tol):
+        space = _krylov_space(multiply, source.d, k, width=krylov_width(k), **limits)
+    if space is None:
         return None
-    vt = product(np.ascontiguousarray(vectors[:, :k].T), basis[:r])
+    ritz, residuals, errors, vt = space
     # A'A - B'B is [[0, F'], [F, G]] in a basis that begins with the k directions
     following, joint = float(ritz[k] + errors[k]), float(np.linalg.norm(residuals[:k]))
     delta = (following + float(np.hypot(following, 2.0 * joint))) / 2.0
@@ -491,6 +482,76 @@ def krylov_pairs(
     longest = max(int(np.diff(rows.indptr).max(initial=0)), source.n)
     allowance = rounding_of_sums(longest, longest, size) + float(errors[:k].max())
     return _of_pairs(source, setting, np.sqrt(ritz[:k]), vt, squares, delta=delta, allowance=allowance)
+
+
+def _may_lack_multiples(ritz: Matrix, k: int, tol: float) -> bool:
+    """Return True if a block Krylov method with blocks of KRYLOV_BLOCK directions may have missed eigenvalues that are
+    among the k leading ones or equal to one of them.
+
+    It finds KRYLOV_BLOCK of the eigenvectors of one eigenvalue. Of eigenvalues that differ by a share s it finds
+    mixtures with residuals of up to s times the eigenvalue, which change an eigenvalue by s^2 (see ``ritz_errors``):
+    if this is not more than `tol`, the method ends before it has found the others.
+    """
+    if len(ritz) <= k:
+        return True
+    last = ritz[KRYLOV_BLOCK - 1 : k]
+    first = ritz[: len(last)]
+    return bool((first - last <= np.sqrt(tol) * first).any())
+
+
+def _krylov_space(
+    multiply: Callable[[Matrix], Matrix],
+    d: int,
+    k: int,
+    *,
+    width: int,
+    tol: float,
+    rounding: float,
+    most_steps: int,
+) -> _KrylovSpace | None:
+    """Return Ritz pairs of a d x d matrix in a block Krylov space, or None if `most_steps` vectors are too few.
+
+    The space is spanned by the powers of the matrix times a block of `width` random directions. It grows until the k
+    leading pairs are accurate to `tol`, or until no power adds a direction; it may then have k dimensions or fewer. All
+    blocks are orthogonalised and kept, which is the block Lanczos method with full orthogonalisation. `rounding` bounds
+    the rounding error of a product.
+
+    Blocks may be smaller than k: Meyer, Musco, Musco, *On the unreasonable effectiveness of single vector Krylov
+    methods for low-rank approximation*, SODA 2024, prove for them what Musco and Musco 2015 prove for larger blocks, if
+    eigenvalues differ.
+    """
+    most = most_steps // width * width
+    basis, small = np.empty((most, d)), np.zeros((most + width, most + width))
+    # the same directions in every version of NumPy, so that results can be reproduced
+    block = np.linalg.qr(random_normal(0, Normal.KRYLOV_START, d * width).reshape(d, width))[0]
+    r, checked = 0, 0
+    while r < most:
+        block = np.ascontiguousarray(block)
+        image = multiply(block)
+        basis[r : r + width] = block.T
+        inner = product(np.ascontiguousarray(block.T), image)
+        small[r : r + width, r : r + width] = (inner + inner.T) / 2
+        r += width
+        for _ in range(2):  # once more against rounding
+            image -= product(basis[:r], product(basis[:r], image), turned=True)
+        block, coupling = np.linalg.qr(image)
+        # where the image has fewer dimensions, the directions that were added are not orthogonal to the basis yet
+        block -= product(basis[:r], product(basis[:r], np.ascontiguousarray(block)), turned=True)
+        block, again = np.linalg.qr(block)
+        coupling = again @ coupling
+        is_exhausted = float(np.abs(coupling).max()) <= rounding
+        if is_exhausted or (r > k and r >= min(most, checked + checked // 10 + 1)):
+            checked = r
+            ritz, vectors = np.linalg.eigh(small[:r, :r])
+            ritz, vectors = np.maximum(ritz[::-1], 0.0), vectors[:, ::-1]
+            residuals = np.linalg.norm(coupling @ vectors[-width:], axis=0)
+            errors = ritz_errors(ritz, residuals, k + 1)
+            if is_exhausted or (errors[:k] <= np.maximum(tol * ritz[:k], rounding)).all():
+                vt = product(np.ascontiguousarray(vectors[:, :k].T), basis[:r])
+                return _KrylovSpace(ritz, residuals, errors, vt)
+        small[r : r + width, r - width : r] = coupling
+        small[r - width : r, r : r + width] = coupling.T
+    return None
 
 
 def _of_pairs(

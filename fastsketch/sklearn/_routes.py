@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from fastsketch._core.validation import is_sparse
 from fastsketch.sketching._decompose import steps, takes_lanczos
 from fastsketch.sketching._engines import stays_sparse
-from fastsketch.sketching._exact_products import BLOCK_BYTES, KRYLOV_BLOCK, column_steps, row_steps
+from fastsketch.sketching._exact_products import BLOCK_BYTES, column_steps, krylov_width, row_steps
 
 WayName = Literal["rows", "columns", "pairs", "krylov", "sketch"]
 
@@ -106,7 +106,7 @@ def krylov_steps(p: FitProblem) -> int:
 def by_krylov(p: FitProblem) -> Route:
     """Return the cost (Route) of a block Krylov method for CSR rows, whose entries are not copied."""
     steps = min(krylov_steps(p), p.d)
-    own = 8.0 * p.d * (steps + 8 * KRYLOV_BLOCK) + 8.0 * 4 * steps**2
+    own = 8.0 * p.d * (steps + 8 * krylov_width(p.k)) + 8.0 * 4 * steps**2
     return Route("krylov", steps * (4.0 * p.entries + 4.0 * p.d * steps), own)
 
 

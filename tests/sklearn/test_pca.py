@@ -145,6 +145,39 @@ def test_a_block_krylov_method_that_does_not_converge_gives_way_to_a_sketch(monk
     assert SketchedPCA(20).fit(sparse.csr_array(SPARSE)).solver_ == "rows"
 
 
+@pytest.mark.parametrize("multiplicity", [17, 20, 40])
+@pytest.mark.parametrize("spread", [0.0, 1e-6])
+@pytest.mark.parametrize("k", [16, 18, 30])
+def test_a_block_krylov_method_finds_eigenvalues_of_a_multiplicity_above_its_block(
+    monkeypatch, k, spread, multiplicity
+):
+    through(monkeypatch, "krylov")
+    squares = 5.0 * 0.97 ** np.arange(200)
+    squares[:multiplicity] = 6.0 * (1.0 - spread * np.linspace(0, 1, multiplicity))
+    roots, at = np.sqrt(squares), np.arange(200)
+    # rows come in pairs of opposite signs, so that the mean is 0 and the eigenvalues of A'A are twice the squares
+    rows = sparse.csr_array((np.r_[roots, -roots], (np.r_[2 * at, 2 * at + 1], np.r_[at, at])), shape=(400, 200))
+    ours, values = SketchedPCA(k).fit(rows), 2 * squares / 399
+    assert ours.solver_ == "krylov" and ours.converged_
+    assert np.allclose(ours.explained_variance_, values[:k], rtol=1e-4, atol=0) and holds(ours, values)
+    # the certificate holds also for the next eigenvalue
+    dense, b = rows.toarray(), ours.sketch_.sketch()
+    error = np.linalg.norm(dense.T @ dense - b.T @ b, 2)
+    assert error * (1 - 1e-12) <= ours.sketch_.error_bound <= error * (1 + 1e-2)
+
+
+@pytest.mark.parametrize("k", [3, 10, 20])
+@pytest.mark.parametrize("rank", [0, 1, 5])
+def test_a_block_krylov_method_with_fewer_dimensions_than_components(monkeypatch, rank, k):
+    through(monkeypatch, "krylov")
+    rows = np.zeros((90, 70))
+    rows[np.arange(40), np.arange(40) % max(rank, 1)] = np.arange(1.0, 41.0) if rank else 0.0
+    ours, values = SketchedPCA(k).fit(sparse.csr_array(rows)), truth(rows)
+    assert ours.solver_ == "krylov" and ours.converged_ and holds(ours, values)
+    assert np.allclose(ours.explained_variance_, values[:k], rtol=1e-10, atol=1e-10 * values[0])
+    assert np.abs(ours.components_ @ ours.components_.T - np.eye(k)).max() < 1e-12 or rank == 0
+
+
 def test_where_steps_find_no_end_another_way_is_taken(monkeypatch):
     asked = []
 
@@ -216,6 +249,24 @@ def test_any_magnitude(monkeypatch, way, scale):
         return
     assert np.allclose(scaled.explained_variance_ratio_, plain.explained_variance_ratio_)
     assert np.allclose(scaled.singular_values_, plain.singular_values_ * scale, rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize("power", [-98, -90, -60, 60, 85, 90, 98, 140])
+@pytest.mark.parametrize("way", [*WAYS, "krylov"])
+def test_intervals_at_any_magnitude_of_rows_and_of_weights(monkeypatch, way, power):
+    """The bound of the rounding errors is kept as its square, which is a fourth power of the entries."""
+    through(monkeypatch, way)
+    rows = sparse.csr_array(SPARSE) if way == "krylov" else SPARSE
+    options = {"tol": 1e-3, "sketch_size": 60}
+    plain = SketchedPCA(3, **options).fit(rows).explained_variance_interval_
+    scaled = SketchedPCA(3, **options).fit(rows * 10.0**power)
+    assert np.allclose(scaled.explained_variance_interval_ / 10.0**power / 10.0**power, plain, rtol=1e-6, atol=0)
+    # variances are divided by max(1, weight - 1)
+    weighted = SketchedPCA(3, **options).fit(rows, sample_weight=np.full(90, 10.0 ** (2 * power)))
+    factor = 89.0 / 90.0 if power > 0 else 89.0 * 10.0 ** (2 * power)
+    assert np.allclose(weighted.explained_variance_interval_ / factor, plain, rtol=1e-6, atol=0)
+    standard, moved = (SketchedPCA(3, scale=True, solver="exact").fit(SPARSE * s) for s in (1.0, 10.0**power))
+    assert np.allclose(moved.explained_variance_, standard.explained_variance_)
 
 
 @pytest.mark.parametrize("solver", ["auto", "gram", "svd", "exact"])

@@ -42,8 +42,11 @@ BUFFERS_PER_SLICE = 8
 SLICE_BYTES = 4 << 20
 
 # Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
-# precision; outside, everything is stored divided by a power of two. Limits: what the dtype can represent.
-SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
+# precision, and the square of the rounding bound, a fourth power of entries in float64, stays within the range of
+# float64; outside, everything is stored divided by a power of two. Limits: what the dtype can represent.
+SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-200, 200, 1000)}
+# Binary exponent of the largest numbers in float64.
+MAX_EXPONENT = 1024
 # A sketch that centres stores new rows unweighted, but divided by the power of two of the weighted rows. Roots of
 # weights count for that power only between this limit and its inverse, so that the unweighted rows do not overflow
 # either.
@@ -57,9 +60,12 @@ def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
     """Return the exponent e of the scale 2**e by which a sketch divides its rows, or 0 if no scaling is needed.
 
     Squares of entries then neither overflow nor underflow. `top` is the binary exponent of the largest entry so far.
+    Large rows are divided by as little as possible, so that columns of very different scales stay in the range.
     """
     low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
-    return 0 if low <= top <= high else max(-limit, min(limit, top))
+    if top >= MAX_EXPONENT:  # entries times roots of weights may be larger than float64 can tell
+        return limit
+    return 0 if low <= top <= high else max(-limit, min(limit, top - high if top > high else top))
 
 
 def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
