@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -172,3 +173,19 @@ def test_a_library_loaded_inside_a_limit_is_limited_from_the_next_one_on():
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     after = min(2, limits()["affinity"])  # OpenBLAS has no more threads than there are cores
     assert done.stdout.strip() == f"{{1}} {{{after}}}"
+
+
+# -- modules that another thread is importing --------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["scipy.sparse", "torch", "numba"])
+def test_a_module_that_another_thread_is_importing_counts_as_absent(monkeypatch, name):
+    """It is listed in sys.modules before it has any attributes."""
+    rows = np.random.default_rng(0).standard_normal((60, 4))
+    expected = fs.SketchedNewton().update(rows, rows[:, 0] > 0).to_bytes()
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    assert fs.SketchedNewton().update(rows, rows[:, 0] > 0).to_bytes() == expected
+    learner = fs.SketchedNewton()
+    for row in rows:  # few rows take a path of their own
+        learner.update(row[np.newaxis], [row[0] > 0])
+    assert learner.n_rows == 60
+    with fs.thread_limit(1):
+        assert fs.FrequentDirections(3).update(rows.tolist()).n_rows == 60

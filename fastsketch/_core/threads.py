@@ -39,6 +39,12 @@ def _blas_libraries() -> list[Any]:
     return _controller[1]
 
 
+def _numba() -> Any:
+    """Return the module numba, or None before it is imported, and while another thread is importing it."""
+    numba = sys.modules.get("numba")
+    return numba if hasattr(numba, "set_num_threads") and hasattr(numba, "get_num_threads") else None
+
+
 class _Pool:
     """Adapter by which thread limits treat the thread pool of fastsketch's compiled code like that of a BLAS
     library.
@@ -83,7 +89,7 @@ def _apply_limits() -> None:
                 _set_pool_size(library, min(smallest, original))
             else:
                 _set_pool_size(library, min(kernel_limits, default=original))
-        numba = sys.modules.get("numba")
+        numba = _numba()
         if numba is not None and kernel_limits:
             numba.set_num_threads(min(min(kernel_limits), numba.config.NUMBA_NUM_THREADS))
     elif _original_sizes:
@@ -106,7 +112,7 @@ class _Limit:
         self.numba_before: int | None = None
 
     def __enter__(self) -> Self:
-        numba = sys.modules.get("numba") if self.limits_kernels else None
+        numba = _numba() if self.limits_kernels else None
         with _lock:
             self.entered += 1
             if self in _limits:

@@ -110,8 +110,9 @@ def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
 
 def is_sparse(value: Any) -> bool:
     """Return True if the value is a scipy.sparse container, without importing scipy.sparse."""
-    module = sys.modules.get("scipy.sparse")
-    return module is not None and module.issparse(value)
+    # a module that another thread is importing is listed already, and lacks the function
+    issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
+    return issparse is not None and issparse(value)
 
 
 def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -195,8 +196,8 @@ def detached(values: Any, name: str) -> Any:
 
     TypeError for a tensor that is no array of numbers in memory: nested, sparse, or on the meta device.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(values, torch.Tensor):
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "Tensor") or not isinstance(values, torch.Tensor):  # or another thread is importing it
         return None
     tensor: Any = values.detach()
     if tensor.is_meta or tensor.is_nested or tensor.layout != torch.strided:

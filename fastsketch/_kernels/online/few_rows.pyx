@@ -284,7 +284,9 @@ cdef class FewRows(StateArrays):
         cdef Py_ssize_t n = -1, n_rows, n_columns
         cdef int got = 0
         module = sys.modules.get("scipy.sparse")
-        if module is None or (type(rows) is not module.csr_array and type(rows) is not module.csr_matrix):
+        # a module that another thread is importing is listed already, and may lack its classes
+        kinds = getattr(module, "csr_array", None), getattr(module, "csr_matrix", None)
+        if type(rows) is not kinds[0] and type(rows) is not kinds[1]:
             return -1
         shape = rows.shape
         if len(shape) != 2:
