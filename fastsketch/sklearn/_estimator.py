@@ -130,7 +130,10 @@ def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
 
 
 def refuse_labels(labels: Any, name: str = "y") -> None:
-    """Raise TypeError if a label is missing (None or NaN), and ValueError if one ends in a NUL character."""
+    """Raise TypeError if a label is missing (None or NaN) or numbers and strings are mixed.
+
+    ValueError if a label ends in a NUL character.
+    """
     labels = to_numpy(labels, name)
     require_array_like(labels, name)
     refuse_final_nul(labels, name)
@@ -139,9 +142,18 @@ def refuse_labels(labels: Any, name: str = "y") -> None:
         given = np.asarray(labels, object)  # else NaN among strings becomes a string
     if given.dtype != object or given.ndim == 0:
         return
-    for row, label in enumerate(given.ravel().tolist()):
+    values = given.ravel().tolist()
+    for row, label in enumerate(values):
         if is_missing(label) or (isinstance(label, float) and label != label):
             raise TypeError(f"{name} must have a label for every row: that of row {row} is {label!r}")
+        if isinstance(label, str) != isinstance(values[0], str):  # NumPy would convert the numbers to strings
+            raise TypeError(f"{name} must hold labels of one kind, numbers or strings, got {values[0]!r} and {label!r}")
+
+
+def distinct_labels(labels: Any, name: str) -> NDArray[Any]:
+    """Return the distinct labels in sorted order. The errors are those of ``refuse_labels``."""
+    refuse_labels(labels, name)
+    return np.unique(storable(np.asarray(to_numpy(labels, name)), name))
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from fastsketch._core.validation import (
     as_integer,
     as_weights,
     is_sparse,
-    refuse_final_nul,
     require_array_like,
     to_numpy,
 )
@@ -34,6 +33,7 @@ from fastsketch.sklearn._estimator import (
     ModelEstimator,
     checked,
     checked_score,
+    distinct_labels,
     estimator,
     refuse_labels,
     restored_on_error,
@@ -341,12 +341,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
                 if classes is None:
                     raise ValueError("classes must be given in the first call of partial_fit")
                 check_classification_targets(labels)
-                refuse_final_nul(classes, "classes")
-                known = np.unique(classes)
+                known = distinct_labels(classes, "classes")
                 model = self._begin(known, self.class_weight)
             else:
                 known = self.classes_
-                if classes is not None and not np.array_equal(np.unique(classes), known):
+                if classes is not None and not np.array_equal(distinct_labels(classes, "classes"), known):
                     raise ValueError(f"classes must be those of the first call, {known}, got {classes}")
                 model = self.model_.copy()
             self._learn(model, rows, labels, sample_weight)

@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from fastsketch._core.validation import Rows, as_integer, as_weights, refuse_final_nul, to_numpy
+from fastsketch._core.validation import Rows, as_integer, as_weights
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.ridge._sketched_ridge import TOLERANCE, PredictionInterval
@@ -23,11 +23,11 @@ from fastsketch.sklearn._estimator import (
     MergingEstimator,
     checked,
     checked_score,
+    distinct_labels,
     estimator,
     refuse_labels,
     restored_on_error,
     seed_of,
-    storable,
     weights_of_fit,
 )
 
@@ -248,18 +248,6 @@ class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         return self._learner.predict_interval(self._checked(X, reset=False), coverage=coverage)
 
 
-def _distinct_labels(labels: Any, name: str) -> NDArray[Any]:
-    """Return the distinct labels in sorted order. TypeError if numbers and strings are mixed."""
-    labels = to_numpy(labels, name)
-    refuse_final_nul(labels, name)
-    if getattr(labels, "dtype", None) in (None, object):  # NumPy would convert numbers among strings to strings
-        try:
-            np.unique(np.asarray(labels, object))
-        except TypeError:
-            raise TypeError(f"{name} must hold labels of one kind, numbers or strings") from None
-    return np.unique(storable(np.asarray(labels), name))
-
-
 @estimator
 class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
     """Classifier by ridge regression on targets -1 and 1, learned in one pass.
@@ -332,8 +320,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
         self
         """
         with restored_on_error(self):
-            refuse_labels(y)
-            self.classes_ = _distinct_labels(y, "y")
+            self.classes_ = distinct_labels(y, "y")
             return self._learn(X, y, sample_weight, from_scratch=True)
 
     def partial_fit(
@@ -362,7 +349,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
             raise ValueError("class_weight='balanced' is of fit: give partial_fit a weight for each label")
         if first and classes is None:
             raise ValueError("classes must be given in the first call of partial_fit")
-        known = self.classes_ if classes is None else _distinct_labels(classes, "classes")
+        known = self.classes_ if classes is None else distinct_labels(classes, "classes")
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}")
         self._check_parameters()

@@ -327,6 +327,18 @@ def test_a_missing_label_is_named_with_its_row(cls, missing):
             cls().partial_fit(X, y, classes=["a", "b"])
 
 
+@pytest.mark.parametrize("cls", [SketchedNewtonClassifier, AdaptiveSubgradientClassifier, SketchedRidgeClassifier])
+@pytest.mark.parametrize("labels", [[1, "a"] * 20, np.array([1, "a"] * 20, object)])
+def test_labels_of_two_kinds_are_refused(cls, labels):
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    with pytest.raises(TypeError, match="y must hold labels of one kind, numbers or strings, got 1 and 'a'"):
+        cls().fit(X, labels)
+    with pytest.raises(TypeError, match="y must hold labels of one kind"):
+        cls().partial_fit(X, labels, classes=["1", "a"])
+    with pytest.raises(TypeError, match="classes must hold labels of one kind"):
+        cls().partial_fit(X, [1, 2] * 20, classes=[1, "a"])
+
+
 def test_a_loss_of_real_targets_is_none_of_a_classifier():
     X, y = data()
     with pytest.raises(ValueError, match="loss='square' takes real targets"):

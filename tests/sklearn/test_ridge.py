@@ -195,14 +195,6 @@ def test_class_weight_is_checked_by_its_name(class_weight):
             learn(SketchedRidgeClassifier(class_weight=class_weight))
 
 
-@pytest.mark.parametrize("labels", [[1, "a"] * 200, np.array([1, "a"] * 200, object)])
-def test_labels_of_two_kinds_are_refused(labels):
-    with pytest.raises(TypeError, match="y must hold labels of one kind"):
-        SketchedRidgeClassifier().fit(X, labels)
-    with pytest.raises(TypeError, match="classes must hold labels of one kind"):
-        SketchedRidgeClassifier().partial_fit(X, [1, 2] * 200, classes=[1, "a"])
-
-
 # -- wide rows, which fit reads again ----------------------------------------------------------------------------------
 NARROW = {"sketch_size": 8, "solver": "gram", "scale": False}
 WIDE = RNG.standard_normal((900, 80)) * 0.95 ** np.arange(80) + 1.0
