@@ -439,8 +439,8 @@ class Compressor:
     Parameters
     ----------
     kind : {"srht", "countsketch", "sparse", "gaussian", "sampling"}, default "srht"
-        Subsampled randomized Hadamard transform (FROSH Algorithm 2); one signed sum a row; four signed sums a row;
-        dense Gaussian; uniform sampling of rows.
+        Subsampled randomized Hadamard transform (FROSH Algorithm 2); one signed sum a row; eight signed sums a
+        row; dense Gaussian; uniform sampling of rows.
     rows_out : int, optional
         q >= 1; by default the ``sketch_size`` of the sketch behind it.
     block_rows : int, optional
@@ -458,7 +458,7 @@ class Compressor:
     Notes
     -----
     Cost per element of a block: "srht" takes log2(p) + q / p additions (p as below), "countsketch" one, "sparse"
-    four, "gaussian" 2 q operations, and "sampling" none. Uniform sampling loses rare heavy rows. Instead of an m x d
+    eight, "gaussian" 2 q operations, and "sampling" none. Uniform sampling loses rare heavy rows. Instead of an m x d
     buffer, "srht" needs O((q + p) d) memory: it processes a block in steps of p rows, where p is the smallest power
     of two that is at least 2 q, but at most 1,024 and at most the rows of the padded block. If the stream ends within
     a block, its rows are compressed if there are more than q of them, and otherwise kept unchanged.
