@@ -55,9 +55,15 @@ _BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
 
 
 def partition_cells(name: str) -> dict[str, str]:
-    """Return the columns and cells that the names of a file's folders hold: column=value (Hive partitions)."""
+    """Return the columns and cells that the names of a file's folders hold: column=value (Hive partitions).
+
+    SourceError if two folders are called after one column.
+    """
     folders = [part.split("=") for part in Path(name).parent.parts if re.fullmatch(r"\w+=[^=]*", part)]
-    return {unquote(column): "" if cell == NULL_PARTITION else unquote(cell) for column, cell in folders}
+    cells = {unquote(column): "" if cell == NULL_PARTITION else unquote(cell) for column, cell in folders}
+    if len(cells) < len(folders):
+        raise SourceError(f"{name}: two of its folders are called after one column: rename one of them")
+    return cells
 
 
 class Csv:

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._column_names import names_of_labels, unique_names
+from fastsketch.data.sources._csv import partition_cells
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import refuse_lazy
 from fastsketch.data.sources._stamped_file import reading
@@ -94,8 +95,15 @@ class FileFrames(Frames):
                 self._lazy = pl.read_ipc_stream(file).lazy()
             else:
                 scan = pl.scan_parquet if self._kind == "Parquet file" else pl.scan_ipc
-                hive = any("=" in part for part in self.path.parent.parts)
-                self._lazy = scan(file, glob=False, hive_partitioning=hive)
+                self._lazy = scan(file, glob=False, hive_partitioning=False)
+                if isinstance(self.path, Path) and (cells := partition_cells(str(self.path))):
+                    # polars finds the types, but would replace columns of the file that are called like a folder
+                    kinds = scan(file, glob=False, hive_partitioning=True).collect_schema()
+                    self._lazy = self._lazy.with_columns(
+                        pl.lit(cell or None).cast(kinds.get(column, pl.String) if cell else pl.Null).alias(column)
+                        for column, cell in cells.items()
+                        if column not in self._lazy.collect_schema()
+                    )
         return self._lazy
 
     def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:

@@ -87,6 +87,21 @@ def test_folders_of_csv_files_may_be_words_or_missing(tmp_path):
     assert all_rows(fs.open_rows(tmp_path / "b=3")).tolist() == [[1, 2]]  # the file has a column of that name
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
+def test_folders_of_files_may_be_missing_or_called_like_a_column_or_like_each_other(tmp_path, suffix):
+    frame = pl.DataFrame({"a": [1.0], "b": [2.0]})
+    for folder in ("day=__HIVE_DEFAULT_PARTITION__", "day=2", "b=3", "day=4/day=5"):
+        (tmp_path / folder).mkdir(parents=True)
+        getattr(frame, "write_ipc" if suffix == "arrow" else f"write_{suffix}")(tmp_path / folder / f"p.{suffix}")
+    days = [tmp_path / "day=2", tmp_path / "day=__HIVE_DEFAULT_PARTITION__"]
+    assert all_rows(fs.open_rows(days, fill=0.5)).tolist() == [[1, 2, 2], [1, 2, 0.5]]
+    with pytest.raises(SourceError, match="NaN|missing|empty"):
+        all_rows(fs.open_rows(days))
+    assert all_rows(fs.open_rows(tmp_path / "b=3")).tolist() == [[1, 2]]  # the file has a column of that name
+    with pytest.raises(SourceError, match="two of its folders are called after one column"):
+        fs.open_rows(tmp_path / "day=4")
+
+
 @pytest.fixture
 def store():
     fsspec = pytest.importorskip("fsspec")
