@@ -80,7 +80,7 @@ class Learn(Verb):
         with --method ridge: number that replaces missing values
     method : METHOD
         Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full,
-        ada_diag, fd_son, ogd, adam; real targets in one pass: ridge (default rfd)
+        ada_diag, fd_son, ftfsl, ftsl, ogd, adam; real targets in one pass: ridge (default rfd)
     sketch_size : L
         m, at least 2: the sketch has up to 2 m rows and shrinks to m - 1 (default 20, 128 of SketchedRidge)
     loss : {square,logistic,squared_hinge,huber,absolute}
