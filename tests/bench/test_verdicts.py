@@ -1,14 +1,13 @@
 """Verdicts on the papers' figures: what counts as the same order, and that each claim is on a page and has results."""
 
 import re
-from pathlib import Path
 
 import pytest
 import verdicts
 
 import pages
 
-PAPERS = Path(__file__).parents[2] / "docs" / "papers"
+PAPERS = pages.TEMPLATES / "papers"
 
 
 def table(*rows):
