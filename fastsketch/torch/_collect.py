@@ -175,19 +175,20 @@ def collect(
 def _select(model: Module, modules: Modules) -> dict[str, Module]:
     """Return the modules of the given names, patterns or classes, by name."""
     named, given = dict(model.named_modules()), cast("Any", modules)
+    every = dict(model.named_modules(remove_duplicate=False))  # a module may have several names
     chosen: dict[str, Module] = {}
     for kind in given if isinstance(given, Iterable) and not isinstance(given, str | type) else [given]:
         if isinstance(kind, type):
             names = [name for name, module in named.items() if isinstance(module, kind)]
         elif isinstance(kind, str):
-            names = matching(named, kind)
+            names = matching(named, kind) or matching(every, kind)
         else:
             raise TypeError(f"modules must be names or classes of modules, got {type(kind).__name__}")
         if not names:
             near = get_close_matches(str(kind), named, 1)
             hint = f": did you mean {near[0]!r}?" if near else ": model.named_modules() lists them"
             raise ValueError(f"modules: the model has no module {kind!r}{hint}")
-        chosen |= {name: named[name] for name in names}
+        chosen |= {name: every[name] for name in names}
     if not chosen:
         raise ValueError("modules must have at least one name or class")
     return chosen

@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 # Columns whose products are summed in the dtype of the rows; the sums of such parts are added in float64. This limits
 # the rounding error of a Gram matrix to that of a short sum, whatever the number of columns.
 PART_COLUMNS = 512
+# Blocks of rows of a Gram matrix, of which those below the diagonal are not computed: of 4 blocks that is 3/8.
+GRAM_BLOCKS = 4
 
 
 @contextmanager
@@ -171,16 +173,16 @@ class DeviceEngine(DenseEngine):
         self.settle()
         state, r = self.state, self.setting.sketch_size
         rows: Any = self.buffer[self.capacity - state.fill :]
-        m, half = len(rows), len(rows) // 2
+        m, step = len(rows), -(-len(rows) // GRAM_BLOCKS)
         gram = torch.zeros(m, m, dtype=torch.float64, device=rows.device)
         for part in rows.split(PART_COLUMNS if self.dtype == np.float32 else self.n_features, dim=1):
-            gram[:half] += part[:half] @ part.T
-            gram[half:, half:] += part[half:] @ part[half:].T  # the eigensolver reads the upper triangle only
+            for i in range(0, m, step):  # the eigensolver reads the upper triangle only
+                gram[i : i + step, i:] += part[i : i + step] @ part[i:].T
         products = self.fetch_lengths(gram.view(-1)).reshape(m, m)
         gain = np.ones(m)
         gain[m - state.kept :] = self.gain[: state.kept][::-1]
-        values, vectors = top_eigh(products * gain * gain[:, np.newaxis], r)
-        vectors = vectors.astype(self.dtype)
+        # in the dtype of the rows, as in shrink.pyx: in float64 the eigenvectors would be rounded to it afterwards
+        values, vectors = top_eigh((products * gain * gain[:, np.newaxis]).astype(self.dtype), r)
         rotated = UNTYPED.from_numpy((vectors * gain).astype(self.dtype)).to(rows.device) @ rows
         self.pending = np.square(vectors, dtype=np.float64).sum(axis=1)[::-1], squares(rotated)
         allowance = ROUNDING_PER_SHRINK * float(np.finfo(self.dtype).eps) * float(values[-1])

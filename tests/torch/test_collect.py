@@ -64,6 +64,19 @@ def test_inputs_and_outputs():
     assert hooks(model) == 0
 
 
+@pytest.mark.filterwarnings("ignore:modules .unused. gave no rows:UserWarning")
+def test_a_module_with_two_names():
+    model = Net()
+    model.again = model.first
+    found = collect(model, batches(), modules="again", sketch_size=8)
+    same(found["again"], [x for pair in ((x, model.first(x).tanh().detach()) for x in batches()) for x in pair])
+    assert list(collect(model, batches(), modules=nn.Linear, of="outputs", sketch_size=8)) == [
+        "first",
+        "second",
+        "unused",
+    ]
+
+
 @pytest.mark.parametrize("reentrant", [None, False, True])
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad:UserWarning")
 def test_gradients_are_counted_once(reentrant):
