@@ -69,7 +69,7 @@ class Info(Verb):
 
 @dataclass(kw_only=True)
 class Merge(Verb):
-    """Merge models of one kind with equal parameters: sketches, hashes of different parts, or item models.
+    """The command `merge`, which merges saved models of one kind and equal parameters into one model file.
 
     Parameters
     ----------

@@ -127,8 +127,9 @@ class Pursuit:
         return data.scores(left, self._right_matrix(self.rank), self.biases.rows, self.biases.columns, out=out)
 
     def _compute_gradient(self, state: State) -> State:
-        """Write the gradient of the loss at the scores ``state.z`` to ``state.a``, and return the state with new sums.
-        The sums are the objective and the largest magnitude of the gradient.
+        """Write the gradient of the loss at the scores ``state.z`` to ``state.a``, in place.
+
+        Return a state with the new objective and the largest magnitude of the gradient.
         """
         data, scales = self.observations.data, (self.observations.row_scale, self.observations.column_scale)
         arguments = self.loss.number, self.loss.parameter, *data.index_arrays, state.z, data.o, data.c, *scales, state.a

@@ -177,7 +177,7 @@ class FoldedIn:
         return Side(new_factors, base), Side(model_factors, self._known.biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Compute the scores of pairs of a new row (or column) and a column (or row) of the model.
+        """Return the scores (k,) of pairs of a new row and a column of the model, or of a new column and a row.
 
         Parameters
         ----------

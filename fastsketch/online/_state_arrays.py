@@ -172,7 +172,7 @@ class Arrays:
         return saved_arrays
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace all arrays by those of a state file, by name. They must have passed ``validate``."""
+        """Replace all arrays of this state by those of a state file that have passed ``validate``."""
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):

@@ -42,7 +42,7 @@ class Explanation(NamedTuple):
 
 
 class ItemFilter(NamedTuple):
-    """The items that may be recommended: those with events, an optional list, and exclusions for each row."""
+    """A filter that leaves items with events, in a list if one is given, and without those excluded for a row."""
 
     open_items: NDArray[np.bool_]  # items with events
     allowed: NDArray[np.int32] | None  # items of `allow` that are open, ascending; None: all open items

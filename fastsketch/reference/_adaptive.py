@@ -161,7 +161,7 @@ def follow_the_sketched_leader(
     penalty: str | None = None,
     penalty_strength: float = 0.0,
 ) -> Play:
-    """Run FTSL, dual averaging with a Frequent Directions sketch of the gradients and what the sketch has removed.
+    """Run FTSL, dual averaging with a Frequent Directions sketch of the gradients, and return (beta, losses).
 
     beta_(t+1) = -eta H_t^-1 (g_1 + ... + g_t) with H_t = delta I + (S'S + rho_t I)^(1/2), where rho_t is the sum of the
     squares that the shrinks of S have removed. S'S + rho_t I is at least the sum of g g', so that the regret has a

@@ -69,7 +69,7 @@ class Tracked:
         return values[::-1], u[:, ::-1].T @ self.v
 
     def faded(self, factor: float) -> "Tracked":
-        """Return a copy of the sketch, in which the weight of all rows before is multiplied by `factor`."""
+        """Return a copy of the sketch, in which the weight of all rows so far is multiplied by `factor`."""
         return Tracked(**{name: value if name == "v" else factor * value for name, value in vars(self).items()})
 
 

@@ -1133,7 +1133,7 @@ class SketchedRidge(HeldOutLearner):
         return NormalEquations(gram_of_sketch(sketch, remaining_moments.squares), remaining_moments, self._scaled)
 
     def _moments_excluding(self, excluded: slice) -> tuple[Moments, ExcludedRowsGram]:
-        """Return the moments of all rows but a slice of the reservoir, and an operator for this slice's part of X'X."""
+        """Return the moments of all rows without a slice of the reservoir, and the X'X of that slice as an operator."""
         moments, rows = self._known_moments(), self._held_out_rows(excluded)
         remaining_moments = moments
         if len(rows.weight):

@@ -130,9 +130,10 @@ def fix_row_signs(vt: NDArray[Any]) -> NDArray[Any]:
 
 
 def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
-    """Return the rounding error that the error bound must include, from that of shrinks and that of reading.
+    """Return the rounding error that the error bound must include, a float.
 
-    `longest` is the largest squared singular value, in the engine's scale.
+    It is the root of the sum of two squares: of the error of shrinks, whose square is `rounding`, and of the error of
+    computed eigenvalues. `longest` is the largest squared singular value, in the engine's scale.
     """
     return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 

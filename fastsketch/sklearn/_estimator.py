@@ -295,8 +295,7 @@ class ModelEstimator(BaseEstimator):
         return {}
 
     def _restore_own(self, arrays: Arrays) -> None:
-        """Set the attributes whose arrays ``_own`` returns, from a file.
-        Without arrays they are derived from the model.
+        """Set the fitted attributes of this class from the arrays of a state file, or from the model if there are none.
 
         Raises
         ------

@@ -18,7 +18,7 @@ ROUNDING: Final = 1e-9
 
 
 class NeighbourStatistics(NamedTuple):
-    """Nearest neighbours of some rows of a sample, and mean squared differences of neighbours in each direction.
+    """Nearest neighbours of some rows of a sample, and mean squared differences of neighbours in each coordinate.
 
     They decide how a quantizer distributes its bits. Neighbours are those of the first m of n rows with r coordinates.
 

@@ -199,7 +199,7 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
 
 
 def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
-    """Hold out the newest events of all users for testing.
+    """Split events into training and test parts by time, and return both: the newest events of all are for testing.
 
     A model in use also learns from earlier events and is asked about later ones.
 

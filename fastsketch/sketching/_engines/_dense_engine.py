@@ -120,8 +120,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return self.buffer[self.new_rows()]
 
     def joint_rounding(self, other: float) -> float:
-        """Return the squared rounding error bound of this engine merged with other rows, whose squared bound is
-        `other`.
+        """Return the bound on the squared rounding error after a merge with an engine whose bound is `other`.
 
         In float32 with solver "gram" the squares are added, as within a stream.
         """
@@ -234,7 +233,7 @@ class ExactEngine(DenseEngine):
         return values, vectors
 
     def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64], EngineSetting]:
-        """Return (eigenvalues of A'A, ascending; leading eigenvectors; settings of the size that the tolerance needs).
+        """Return the eigenvalues of A'A in ascending order, its leading eigenvectors, and the settings for the sketch.
 
         There are as many eigenvectors as the sketch has rows. With a tolerance the settings have the smallest sketch
         size that meets it.

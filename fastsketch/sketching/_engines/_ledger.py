@@ -37,10 +37,10 @@ class SketchSummary(NamedTuple):
     n_features: int  # d: vt may be without columns that are zero
 
     def in_basis(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """Return this sketch's estimates of recorded and removed squares in another orthonormal basis, both (r, r).
+        """Return estimates in another basis of the part of A'A that the sketch has and of the part that it has removed.
 
-        They are `seen` and `leaked` in the basis of the rows of vt (r, d). Outside of this sketch's directions, squares
-        are assumed to be spread evenly.
+        Both are (r, r), `seen` and `leaked` in the basis of the orthonormal rows of vt (r, d). Outside of this sketch's
+        directions, squares are assumed to be spread evenly.
         """
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T

@@ -77,7 +77,7 @@ class Tolerance:
         return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
 
     def smallest_to_read(self, squares: NDArray[np.float64], state: SketchState, dtype: np.dtype[Any]) -> int:
-        """Return the smallest sketch size that meets the tolerance, with the rounding errors of reading included."""
+        """Return the smallest sketch size that meets the tolerance, including the rounding error of its eigenvalues."""
         allowance = ALLOWANCE[dtype.itemsize] * float(np.finfo(dtype).eps) * float(squares.max(initial=0.0))
         return self.smallest(squares, state, rounding=sqrt(state.rounding) + allowance)
 
