@@ -36,8 +36,8 @@ def shrunk(b_hat: Array, m: int, *, spared: int = 0) -> tuple[Array, float]:
 
 def shrink_rows(a: Array, m: int, *, limit: int, alpha0: float = 0.0, spared: int = 0) -> tuple[Array, float, float]:
     """Sketch a matrix by Frequent Directions, with a shrink whenever the sketch has `limit` rows.
-    Return (B, alpha, Delta): the sketch, the number for which A'A is near B'B + alpha I, and the sum of the squares that
-    shrinks have removed.
+    Return (B, alpha, Delta): the sketch, the number for which A'A is near B'B + alpha I, and the sum of the squares
+    that shrinks have removed.
 
     These are Algorithms 1, 2, 4, 5 and 8. limit: m, or 2 m for the fast ones. Line numbers are those of Algorithm 5.
     """
