@@ -21,10 +21,12 @@ CONFIG = {
     "executionEnvironments": [
         # a recipe runs where its framework is: Ray, Spark and MPI are not installed for the checks
         {"root": "examples/recipes", "extraPaths": [str(ROOT)], "reportMissingImports": False},
-        # scikit-learn has no types: what is guessed of its attributes includes None, which they are before a fit
+        # scikit-learn has no types: what is guessed of its attributes includes None, which they are before a fit; one
+        # example compares with scanpy, which is not installed for the checks
         {
             "root": "examples/gallery",
             "extraPaths": [str(ROOT)],
+            "reportMissingImports": False,
             "reportOptionalSubscript": False,
             "reportOptionalOperand": False,
         },

@@ -95,15 +95,17 @@ class FileFrames(Frames):
                 self._lazy = pl.read_ipc_stream(file).lazy()
             else:
                 scan = pl.scan_parquet if self._kind == "Parquet file" else pl.scan_ipc
-                self._lazy = scan(file, glob=False, hive_partitioning=False)
+                frame = scan(file, glob=False, hive_partitioning=False)
                 if isinstance(self.path, Path) and (cells := partition_cells(str(self.path))):
                     # polars finds the types, but would replace columns of the file that are called like a folder
                     kinds = scan(file, glob=False, hive_partitioning=True).collect_schema()
-                    self._lazy = self._lazy.with_columns(
+                    own = frame.collect_schema()
+                    frame = frame.with_columns(
                         pl.lit(cell or None).cast(kinds.get(column, pl.String) if cell else pl.Null).alias(column)
                         for column, cell in cells.items()
-                        if column not in self._lazy.collect_schema()
+                        if column not in own
                     )
+                self._lazy = frame
         return self._lazy
 
     def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
