@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fastsketch
-from fastsketch.online._adaptive_subgradient import METHODS
+from fastsketch.online._adaptive_subgradient import COMPENSATED, METHODS
 from tests.helpers import some
 
 pytest.importorskip("numba")
@@ -119,8 +119,9 @@ WITHOUT_NUMBA = [
     "from scipy import sparse; fs.FrequentDirections(4).update(sparse.eye_array(8).tocsr()).sketch()",
     "fs.FrequentDirections(4, tolerance=0.1).update(np.eye(8)).sketch()",
     *[
-        f"papers.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+        f"papers.AdaptiveSubgradient(4, method={method!r}, form={form!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
         for method in METHODS
+        for form in ("dual_averaging" if method in COMPENSATED else "mirror_descent",)
     ],
     "from scipy import sparse; papers.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
     "import fastsketch.reference.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",

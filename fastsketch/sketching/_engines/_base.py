@@ -60,12 +60,14 @@ def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
     """Return the exponent e of the scale 2**e by which a sketch divides its rows, or 0 if no scaling is needed.
 
     Squares of entries then neither overflow nor underflow. `top` is the binary exponent of the largest entry so far.
-    Large rows are divided by as little as possible, so that columns of very different scales stay in the range.
+    Large rows of float64 are divided by as little as possible, so that columns of very different scales stay in range.
     """
     low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
     if top >= MAX_EXPONENT:  # entries times roots of weights may be larger than float64 can tell
         return limit
-    return 0 if low <= top <= high else max(-limit, min(limit, top - high if top > high else top))
+    if low <= top <= high:
+        return 0
+    return max(-limit, min(limit, top - high if top > high and dtype.itemsize == 8 else top))
 
 
 def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
