@@ -35,6 +35,7 @@ class Case(NamedTuple):
     depth: float  # mean number of counts of a cell
     in_memory: bool = True
     incremental: bool = False
+    compared: bool = True  # with scanpy, which holds all cells in memory
 
 
 CASES = (
@@ -42,6 +43,7 @@ CASES = (
     Case("wide", 60_000, 20_000, 1_500.0),
     Case("middle", 300_000, 2_000, 500.0),
     Case("large", 1_000_000, 2_000, 500.0, in_memory=False),
+    Case("huge", 3_000_000, 2_000, 500.0, in_memory=False, compared=False),
 )
 
 
@@ -168,7 +170,7 @@ def ways_of(case, path, adata, scanpy):
 
 def cells(args):
     """Tables of every case, way by way."""
-    scanpy = rival("scanpy")
+    installed = rival("scanpy")
     names = args.sets.split(",") if args.sets else [case.name for case in CASES[: 1 if args.quick else None]]
     path = Path(args.scratch) / "cells.h5ad"
     for case in (case for case in CASES if case.name in names):
@@ -176,6 +178,7 @@ def cells(args):
         try:
             write(path, n, d, case.depth)
             truth = apart(lambda: truth_of(path)).result
+            scanpy = installed if case.compared else None
             adata = read_h5ad(path) if case.in_memory else None
             lines = []
             for name, way in ways_of(case, path, adata, scanpy).items():
