@@ -17,7 +17,7 @@ COLOURS = ("#0b6fa4", "#e08e1b", "#3a9a6f", "#b5569a", "#7d8597", "#c44e3a", "#5
 OTHERS = "#a8b3bd"  # what is not ours, where there is one series
 INK, PALE = "#222a31", "#dfe4e8"
 WIDE = 7.6  # inches, of 100 dots
-COLOURS_KEPT = 48
+COLOURS_KEPT = 256
 SPREAD = re.compile(r"\+-\s*([\d.]+(?:e[-+]?\d+)?)(%?)")
 
 
@@ -97,9 +97,14 @@ def draw(record, path):
         )
         canvas = FigureCanvasAgg(figure)
         grid = figure.add_gridspec(lines, columns, height_ratios=heights)
+        # a curve has one colour in all panels
+        names = list(dict.fromkeys(name for _, entry, series in panels if isinstance(entry, Lines) for name in series))
         for k, (title, entry, series) in enumerate(panels):
             axes = figure.add_subplot(grid[k // columns, k % columns])
-            (bars if isinstance(entry, Bars) else curves)(axes, entry, series)
+            if isinstance(entry, Bars):
+                bars(axes, entry, series)
+            else:
+                curves(axes, entry, series, names)
             axes.set_title(title, loc="left")
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_axisbelow(True)
@@ -134,7 +139,7 @@ def in_words(axis):
 
     low, high = axis.get_view_interval()
     decades = math.log10(high / low) if low > 0 else 9
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,)))
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda number, _: short(number)))
     axis.set_minor_locator(NullLocator())
 
@@ -172,10 +177,11 @@ def bars(axes, entry, series):
         axes.axvline(entry.mark, color=INK, lw=0.9, ls=(0, (4, 3)))
 
 
-def curves(axes, entry, series):
+def curves(axes, entry, series, names):
     from matplotlib.ticker import FuncFormatter
 
-    for number, (name, points) in enumerate(series.items()):
+    for name, points in series.items():
+        number = names.index(name)
         places, numbers, halves = zip(*points, strict=True) if points else ((), (), ())
         style = {"color": COLOURS[number % len(COLOURS)], "lw": 1.5, "marker": "o", "ms": 3, "label": name}
         style |= {"ls": "--"} if number >= len(COLOURS) else {}
