@@ -17,7 +17,7 @@ COLOURS = ("#0b6fa4", "#e08e1b", "#3a9a6f", "#b5569a", "#7d8597", "#c44e3a", "#5
 OTHERS = "#a8b3bd"  # what is not ours, where there is one series
 INK, PALE = "#222a31", "#dfe4e8"
 WIDE = 7.6  # inches, of 100 dots
-COLOURS_KEPT = 256
+COLOURS_KEPT = 128
 SPREAD = re.compile(r"\+-\s*([\d.]+(?:e[-+]?\d+)?)(%?)")
 
 
