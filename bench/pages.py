@@ -277,26 +277,18 @@ def origin_of(results, command, table):
     """Return the origin line of a table: version, machine and runs."""
     record = {**results.record(command), **table.get("measured", {})}
     note = f" {table['note']}" if table.get("note") else ""
-    parts = [f"`{command}`, {record['date']}"]
+    version = f"fastsketch {record['fastsketch']}"
     if record["fastsketch"] != results.version:
-        parts.append(f"**fastsketch {record['fastsketch']}, another version than {results.version}**")
-    else:
-        parts.append(f"fastsketch {record['fastsketch']}")
-    parts.append(f"{record['machine']['processor']} ({record['machine']['instructions']})")
+        version = f"**{version}, another version than {results.version}**"
+    blas = sorted({f"{pool['internal_api']} {pool['version']}" for pool in record["blas"]})
+    presets = [f"{name}={value}" for name, value in record["presets"].items()]
+    machine = f"{record['machine']['processor']} ({record['machine']['instructions']})"
     if (record["machine"].get("load") or 0) > record["machine"]["cores"]:
-        parts.append(f"others at work (load {record['machine']['load']:.0f})")
-    blas = {f"{pool['internal_api']} {pool['version']}" for pool in record["blas"]}
-    parts += sorted(blas)
-    if record["presets"]:
-        parts.append("presets " + ", ".join(f"{name}={value}" for name, value in record["presets"].items()))
-    parts.append(in_words(table.get("runs")))
-    return ", ".join(parts) + "." + note
-
-
-def in_words(runs):
-    if runs is None:
-        return "runs not stated"
-    return f"{runs} run{'s' if runs != 1 else ''}" if isinstance(runs, int) else runs
+        machine += f" while other programs ran (load {record['machine']['load']:.0f})"
+    origin = f"The command `{command}` measured this table on {record['date']}, with "
+    origin += " and ".join([version, *blas, *presets]) + f", on {machine}; runs: "
+    runs = table.get("runs")
+    return f"{origin}{'not stated' if runs is None else runs}.{note}"
 
 
 def verdict(text, results):

@@ -59,5 +59,8 @@ def _sets(args):
             out.append([name, len(y), NAMES[method], form, figure, f"{found[0]:.4g}", f"{min(found):.4g}"])
             print(*out[-1], flush=True)
     columns = ["set", "rows", "method", "form", "figure", "default rate", "best rate"]
-    note = "Of rows before they are learned, in one pass over training rows; best of the default, 0.5, 2 and 8."
+    note = (
+        "The figures are for rows predicted before they are learned, in one pass over training "
+        "rows; the best rate is the best of the default, 0.5, 2 and 8."
+    )
     table(out, columns, "sets", runs="1 order", note=note)

@@ -54,7 +54,10 @@ def cnn(args):
                 }
             )
             print(*out[-1].values(), flush=True)
-    note = f"{n} images, {epochs} epochs, batches of {BATCH}; lr and delta by the loss of an epoch on a third of them."
+    note = (
+        f"{n} images, {epochs} epochs, batches of {BATCH}; lr and delta have the "
+        "lowest loss of an epoch on a third of the images."
+    )
     table(out, name="main", runs=f"{seeds} seeds, mean +- standard deviation", note=note)
 
 
@@ -262,5 +265,8 @@ def vgg19(args):
         cells = [f"{1e3 * step:.2f}", f"{1 + step / forward:.4f}", f"{held:.1f}"]
         out.append([name, *cells])
     columns = ["optimizer", "ms a step", "of a batch that only goes forward, times", "MB of state"]
-    note = f"A batch of {size} goes forward in {forward:.1f} s; {rows.shape[1]} x 10 weights learn. Random weights."
+    note = (
+        f"The forward pass of a batch of {size} takes {forward:.1f} s; {rows.shape[1]} "
+        "x 10 weights are trained, and all others are random."
+    )
     table(out, columns, "main", runs=f"{len(times)} steps, mean of the second half", note=note)

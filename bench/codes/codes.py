@@ -99,16 +99,19 @@ def _tables(kept, name):
     sizes = sorted({n_bytes for _, n_bytes in kept})
     methods = list(dict.fromkeys(method for method, _ in kept))
     kinds = {
-        "": ("recall@10, raw / of 30 candidates rescored / of 100", ("10", "10 of 30", "10 of 100")),
-        "-first": ("recall@1, raw / of 30 rescored", ("1", "1 of 30")),
-        "-hundred": ("recall@100, raw", ("100",)),
+        "": (
+            "recall@10 by codes alone / after rescoring 30 candidates / after rescoring 100",
+            ("10", "10 of 30", "10 of 100"),
+        ),
+        "-first": ("recall@1 by codes alone / after rescoring 30 candidates", ("1", "1 of 30")),
+        "-hundred": ("recall@100 by codes alone", ("100",)),
     }
     columns = ["method", *(f"{n} bytes" for n in sizes)]
     for kind, (note, whats) in kinds.items():
         lines = [[m, *(_cell(kept.get((m, n)), whats) for n in sizes)] for m in methods]
-        table(lines, columns, _name(name) + kind, runs="1 split", note=f"{name}: {note}.")
+        table(lines, columns, _name(name) + kind, runs="1 split", note=f"The table of {name} shows {note}.")
     costs = [[m, *(_cost(kept.get((m, n))) for n in sizes)] for m in methods]
-    note = f"{name}: seconds of learning, thousands of rows encoded a second; one core."
+    note = f"The table of {name} shows seconds of learning, and thousands of rows encoded a second, on one core."
     table(costs, columns, f"{_name(name)}-seconds", runs=1, note=note)
 
 

@@ -243,25 +243,33 @@ def seconds_of(case, way):
 
 def tables(cases, repeats):
     head = ["set", "rows", *WAYS]
-    cells = f"Cells: {' / '.join(f'k = {case.k}' for case in cases if case.name == cases[0].name)}."
+    cells = f"The cells have {' / '.join(f'k = {case.k}' for case in cases if case.name == cases[0].name)} components."
     for name, title, cell in (
-        ("worst", "Worst relative error of the first k variances", lambda case, way: share(case.quality(way).worst)),
-        ("median", "Median relative error of the first k variances", lambda case, way: share(case.quality(way).median)),
-        ("deficit", "Captured-variance deficit", lambda case, way: f"{max(case.quality(way).deficit, 0.0):.1e}"),
-        ("seconds", "Seconds of the processor, median +- half the range", seconds_of),
+        (
+            "worst",
+            "the largest relative error of the first k variances",
+            lambda case, way: share(case.quality(way).worst),
+        ),
+        (
+            "median",
+            "the median relative error of the first k variances",
+            lambda case, way: share(case.quality(way).median),
+        ),
+        ("deficit", "the deficit of captured variance", lambda case, way: f"{max(case.quality(way).deficit, 0.0):.1e}"),
+        ("seconds", "processor seconds, as the median +- half of the range", seconds_of),
         (
             "memory",
-            "Peak memory beyond the rows, MB",
+            "the peak of memory in MB, in addition to the rows",
             lambda case, way: f"{max(f.megabytes for f in case.runs[way]):.3g}",
         ),
     ):
         runs = f"{repeats} runs, 1 of what takes longer" if name == "seconds" else 1
-        table(by_way(cases, cell), head, name, runs=runs, note=f"{title}. {cells}")
+        table(by_way(cases, cell), head, name, runs=runs, note=f"The table shows {title}. {cells}")
     note = "Ways, certificates, drifts, intervals."
     table([_certificates(case) for case in cases], name="ways", runs=1, note=note)
     note = "One extra pass after solver='gram'."
     table([_again(case) for case in cases if case.again.note != "not asked"], AGAIN, "refine", runs=1, note=note)
-    note = "Audits of Tracked FD, l = 30."
+    note = "The audits are of Tracked FD with sketches of l = 30 rows."
     table([_audit(case) for case in cases if case.audit.note != "not asked"], AUDIT, "audits", runs=1, note=note)
 
 

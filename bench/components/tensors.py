@@ -264,15 +264,16 @@ def tensors(args):
             cells = [f"{1e3 * cpu:.0f}", f"{1e3 * wall:.0f}", f"{cpu / np.median(times[OURS], axis=0)[0]:.2f}"]
             lines.append([name, *cells, f"{run.megabytes:.0f}", f"{read_ms:.0f}", f"{1 - variance / largest:.1e}"])
         n, d = batches[-1].shape
-        note = f"l = {size}; steps of {n:,} x {d:,}, float32. {RULES}"
+        note = f"The sketch has l = {size} rows, and steps are {n:,} x {d:,} float32 numbers. {RULES}"
         table(lines, COLUMNS, f"l{size}", runs=f"median of {few(REPEATS, 1)} steps, rivals one, one thread", note=note)
 
 
 COLUMNS = ["method", "ms a step", "ms on the wall", "of ours", "peak MB", "ms to read", "variance missed"]
 RULES = (
-    "The full-SVD PCA is scikit-learn's rule on tensors with torch.linalg.svd. peft's PCA is its IncrementalPCA with "
-    "lowrank=True; a randomized PCA has the same rule. They take a step as one batch, or in batches of 5 l rows. Both "
-    "kinds of sketches run in turn, the others in a process each. Processor time except on the wall. Memory is "
-    "in addition to the rows, at the peak of two steps, the first of 1,280 rows. Variance missed: by the 16 leading "
-    "directions after these."
+    "The full-SVD PCA is scikit-learn's IncrementalPCA, on tensors with torch.linalg.svd. The PCA of peft is its "
+    "IncrementalPCA with lowrank=True, and a randomized PCA has the same rule. An incremental PCA takes a training "
+    "step as one batch, or in batches of 5 l rows. Both kinds of sketches run in turn, and all other methods in a "
+    "process each. All times but those on the wall are processor time. Memory is the peak of two steps in addition to "
+    "the rows, and the first step has 1,280 rows. The variance missed is that missed by the 16 leading directions "
+    "after two steps."
 )

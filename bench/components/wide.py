@@ -295,7 +295,7 @@ def wide(args):
                 lines.append([way, *cells])
             n, d = Counted(path)._rows.shape
             gaps = truth.values[:K] / np.maximum(truth.values[1 : K + 1], 1e-300)
-            title = f"{case.text[0].upper()}{case.text[1:]}: {n:,} x {d:,}, float32"
+            title = f"The {n:,} x {d:,} float32 numbers of this table are: {case.text}"
             note = f"{title}; lambda_k / lambda_k+1 = {gaps[-1]:.3g}, trace / lambda_k = "
             note += "infinite." if case.kind == "rank 5" else f"{truth.total / truth.values[K - 1]:.3g}."
             table(lines, COLUMNS, case.name, runs=1, note=note)

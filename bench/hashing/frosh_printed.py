@@ -58,7 +58,7 @@ def frosh_printed(args):
                 out.append([name, r, way, spread(parts, 3), held[way], f"{1e3 * min(times[way]):,.0f}"])
                 print(*out[-1], flush=True)
     runs = f"{SEEDS} seeds, mean +- standard deviation; times: the least"
-    note = "l = 2 r rows of the buffer, m the next power of two from d; one random order of the rows."
+    note = "The buffer has l = 2 r rows, m is the next power of two from d, and the rows are in one random order."
     table(out, ["set", "r", "method", "share of the best variance", "rows held", "ms"], "main", runs=runs, note=note)
 
 

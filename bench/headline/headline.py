@@ -19,7 +19,10 @@ from covariance.anomalies import TUNED, WAYS, chosen, scored
 from headline import models
 
 RUNS = 5
-NOTE = "+- of a quality: standard deviation over the runs; +- s: half the range of the processor seconds"
+NOTE = (
+    "The +- of a quality is its standard deviation over the runs, and the +- "
+    "of s is half the range of the processor seconds"
+)
 
 
 class Board:
@@ -118,8 +121,11 @@ def components(runs, quick):
                     raise SystemExit(f"{name}, {tool}: {found.note}")
                 words = f"batches of {size:,} rows" if tool.endswith("tuned") else ""
                 board.add(name, tool, (100 * found.result.worst, found.megabytes), found.seconds, words)
-    note = f"The first {K} variances; 0.00: below 0.005%. MB: largest resident set beyond the rows"
-    board.show(f"{note}. Tuned: the size of batches with the least error on half of the rows")
+    note = (
+        f"Errors are those of the first {K} variances, and 0.00 is below 0.005%. "
+        "MB is the largest resident set beyond the rows"
+    )
+    board.show(f"{note}. The tuned size of batches is the one with the smallest error on half of the rows")
 
 
 def _fitted(way, rows, truth):
@@ -156,7 +162,7 @@ def anomalies(runs, quick):
                 area, taken = scored(way, data, run, **settings[tool])
                 words = ", ".join(f"{key} {value:g}" for key, value in settings[tool].items())
                 board.add(name, tool, (area,), taken, words)
-    board.show("Seconds of fit and scores. A fiftieth of the training rows are anomalies, not marked")
+    board.show("The seconds are for fit and scores. A fiftieth of the training rows are unmarked anomalies")
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

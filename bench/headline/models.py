@@ -49,7 +49,8 @@ def neighbours(board, runs, quick):
             )
             for tool, (words, make) in picked.items():
                 _codes(board, name, tool, make(), data, words)
-    board.show(f"{BYTES} bytes a row; seconds of learning. OPQ learns from {OPQ_ROWS:,} rows at most")
+    note = f"Codes have {BYTES} bytes a row, and the seconds are for learning."
+    board.show(f"{note} OPQ learns from at most {OPQ_ROWS:,} rows")
 
 
 OPQ_ROWS = 5000
@@ -137,7 +138,7 @@ def recommending(board, runs, quick):
             label = "SketchedEASE()" if label == ours else label
             tuned = "" if label in ("SketchedEASE()", "popularity") or label.endswith("comes") else words[method.name]
             board.add(f"{name}, new users", label, (np.nanmean(ndcg),), taken, tuned)
-    board.show("Seconds of learning; implicit's BPR has no answer for users whom it was not trained on")
+    board.show("The seconds are for learning, and implicit's BPR cannot recommend to users on whom it was not trained")
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -185,7 +186,10 @@ def learning(board, runs, quick):
                 answer = learn(task, run)
                 wrong = 100 * float(np.mean(answer.predicted != task.truth))
                 board.add(name, tool, (log_loss(task, answer.chances), wrong), answer.seconds, words)
-    board.show("One pass but for LogisticRegression, whose scaling and strength are chosen; seconds of learning")
+    board.show(
+        "All learners but LogisticRegression, whose scaling and strength are tuned, make one pass, "
+        "and the seconds are for learning"
+    )
 
 
 def _there(tool):

@@ -174,7 +174,10 @@ def jobs(args):
         lines.append([work, f"{statistics.median(pairs):.2f}", *(_shares(found[run]) for run in runs)])
         print(*lines[-1], flush=True)
     columns = ["work", "side by side, s", *(f"{engine}, {n}" for engine, n in runs)]
-    note = "Share of the rate side by side (least to most), share of its processor time."
+    note = (
+        "A cell has the rate as a share of that of two processes side by side (lowest "
+        "to highest), and the same share in processor time."
+    )
     table(lines, columns, "main", runs=f"{repeats} in turn, medians", note=note)
 
 

@@ -24,7 +24,7 @@ def threads(args):
     rows = []
     for name, run in cases:
         rows += _one(name, run, counts, few(3, 1) if args.quick else 7)
-    note = f"{cpus.usable()} cores, {pool.get()} threads in the pool."
+    note = f"The machine has {cpus.usable()} cores, and the pool {pool.get()} threads."
     table(rows, name="main", runs=f"{few(3, 1) if args.quick else 7} in turn, medians", note=note)
     _side_by_side(few(3, 1) if args.quick else 5)
 

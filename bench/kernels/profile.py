@@ -117,7 +117,7 @@ def profile(args):
                 picture = BUILD / f"profile-{name.replace(' ', '-')}.svg"
                 picture.write_text(flame_graph(stacks, name), encoding="utf-8")
                 print(f"flame graph: {picture}")
-    note = f"Share of the samples in a call, {RATE} a second, by the function that was at work."
+    note = f"The table shows the share of samples of a call ({RATE} a second) in which a function was running."
     table(rows, ["stream", "function", "of", "share"], "main", runs=1, note=note)
 
 

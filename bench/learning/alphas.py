@@ -59,5 +59,5 @@ def alphas(args):
     columns = ["set", "m", "method", "paper, %", "best alpha0, seen afterwards, %", "chosen by online errors, %"]
     table(out, columns, "main", runs=f"{SPLITS} splits, mean +- standard deviation")
     columns = ["set", "m", "method", *(f"alpha0 = {a:g}" for a in ALPHAS)]
-    note = "Of ADAGRAD the step size in the place of alpha0; a split that diverges counts as 0%."
+    note = "For ADAGRAD the columns are step sizes instead of alpha0, and a split that diverges counts as 0%."
     table(grid, columns, "grid", runs=f"{SPLITS} splits, means", note=note)

@@ -40,7 +40,10 @@ def paths(args):
         lines += _curves(name, label, walks[name, label], sets[name][3])
     columns = ["set", "method", "folds", "points", "training", "test"]
     columns += ["test, best on the way", "after, s", "s, processor"]
-    note = "Links: accuracy in %, folds of ten; stars: MABS in spreads, halves by chance."
+    note = (
+        "For links the table has the accuracy in %, on folds of ten; for stars it has the mean "
+        "absolute error in standard deviations, on random halves."
+    )
     table(out, columns, "main", runs="as many folds as the table says, mean +- standard deviation", note=note)
     table(lines, ["what", "method", "s", "value"], "curves", runs="means over the folds")
 

@@ -130,7 +130,10 @@ def wiberg(args):
             out.append(parts.of(f"{users} {films} {name}", _of_size, found, (few(users, 20), few(films, 20)), name))
             print(*out[-1], flush=True)
     columns = ["users x films", "ratings", "method", "MABS, spreads", "s, processor"]
-    note = "The users and films with the most ratings of ML-100K, half of these for learning; rank 2."
+    note = (
+        "The users and films are those with the most ratings in ML-100K; half of "
+        "their ratings are for training, and the rank is 2."
+    )
     table(out, columns, "main", runs="1 split", note=note)
 
 

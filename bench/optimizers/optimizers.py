@@ -102,9 +102,9 @@ def _show(kept, name, task, methods):
             row[f"loss in AdamW's seconds, {last:g}"] = shown(within[:, 0], 3)
             row[f"accuracy in AdamW's seconds, {last:g}, %"] = f"{100 * within[:, 1].mean():.1f}"
         rows.append({**row, "kB of state": f"{runs[last][0, 4] / 1e3:.0f}"})
-    note = f"{task.steps} steps. SGD has 100 times the rate."
+    note = f"{task.steps} steps. SGD has 100 times the learning rate of the other optimizers."
     if name == "transformer":
-        note += f" Sources of Python {platform.python_version()}; loss in nats a byte."
+        note += f" The texts are the sources of Python {platform.python_version()}, and losses are in nats a byte."
     words = f"{seeds} seeds, mean +- standard deviation, differences seed by seed" if seeds > 1 else "one seed"
     table(rows, name=name, runs=words, note=note)
 
@@ -158,7 +158,7 @@ def step_costs(args):
         if task is not None:
             rows += [[name, *cells] for cells in _in_turn(task)]
     columns = ["batch", "optimizer", "ms a step", "with forward and backward", "of AdamW's"]
-    note = "SketchedSOAP sketches every tenth gradient; SOAP turns its directions as often."
+    note = "SketchedSOAP sketches every tenth gradient, and SOAP rotates its directions at every tenth step."
     table(rows, columns, "main", runs="mean of 20 steps in turn, processor time, one thread", note=note)
 
 

@@ -29,6 +29,7 @@ PLAN = {"Gowalla": ("published", 1), "Epinions": ("random", 5), "Slashdot": ("ra
 FILTERED = 256  # singular vectors of GF-CF, as in its paper
 ITEMS = 16384  # of which EASE's weights take a gigabyte, and are made where they lie
 BLOCK = 2048
+SECONDS = "The seconds are of the processor (of the clock)."
 
 
 # -- rivals ------------------------------------------------------------------------------------------------------------
@@ -162,10 +163,18 @@ def catalogues(args):
             split = split_of(entries, kind, seed)
             with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
                 add(results, split, chosen, Path(folder))
-        note = f"{name}: {entries.shape[0]} x {entries.shape[1]}, {int(np.sum(entries.stars >= 4))} events"
+        note = (
+            f"{name} has {entries.shape[0]} users x {entries.shape[1]} items, {int(np.sum(entries.stars >= 4))} events"
+        )
         columns = ["method", "chosen", "NDCG@20 there", "fits", "s", "values"]
-        table(lines, columns, f"{name}-chosen".lower(), runs=1, note=f"{note}; chosen on validation events.")
-        show(name, results, splits, f"{note}, {len(split.users)} users asked. Seconds of the processor (of the clock).")
+        table(
+            lines,
+            columns,
+            f"{name}-chosen".lower(),
+            runs=1,
+            note=f"{note}; parameters are chosen on validation events.",
+        )
+        show(name, results, splits, f"{note}, and lists for {len(split.users)} users. {SECONDS}")
 
 
 def add(results, split, chosen, folder):

@@ -107,13 +107,16 @@ def ffd_real(args):
             times.append([name, shape, size, f"{1e3 * taken:.0f}", *shown])
             print(errors[-1], flush=True)
     names = [f"m = {tau} d" for tau in TAUS]
-    words = f"Error over that of FD, mean and (range) of the seeds; sample: {SAMPLE:,} rows, at most half of them."
+    words = (
+        "The table shows errors divided by that of FD, mean and (range) of the "
+        f"seeds; a sample has {SAMPLE:,} rows or half of all."
+    )
     runs = f"{seeds} seeds"
     table(errors, ["set", "rows", "l", "FD", *names, "exact", "sample"], "errors", runs=runs, note=words)
-    words = "How many times as fast as FD, medians of processor time."
+    words = "The table shows how many times as fast as FD each method is, by medians of processor time."
     table(times, ["set", "rows", "l", "FD, ms", *names, "exact", "sample"], "times", runs=runs, note=words)
     lines = [[*key, *(f"{f(values):.2f}" for f in (np.min, np.median, np.max))] for key, values in ratios.items()]
-    words = "Error over that of FD, over all sets, sizes and seeds."
+    words = "The table shows errors divided by the error of FD, over all data sets, sizes and seeds."
     table(sorted(lines), ["sets", "way", "least", "median", "most"], "summary", runs=runs, note=words)
 
 

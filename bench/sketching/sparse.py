@@ -119,4 +119,9 @@ def columns(args):
             }
         )
         print(*out[-1].values(), flush=True)
-    table(out, name="main", runs="the median of 3 processes", note="l = 20, 10 entries a row, 20,000 rows twice")
+    table(
+        out,
+        name="main",
+        runs="the median of 3 processes",
+        note="The sketch has l = 20 rows, and learns 20,000 rows of 10 entries twice.",
+    )

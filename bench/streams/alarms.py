@@ -250,9 +250,12 @@ def alarms(args):
                 delays.setdefault((law, kind), {"rows": law, "change": kind}).update(cells)
     heads = ["rows", "detector", "false alarms", "as it comes", "us/row"]
     span = f"{CALM + CHANGED} blocks of {EVERY} rows after a reference of {REFERENCE}"
-    note = f"calm streams with an alarm in {span}; the threshold has none on {n_calm} others"
+    note = f"The table counts unchanged streams with an alarm in {span}; the threshold raises none on {n_calm} others."
     table(calm, heads, "calm", runs=f"{n_calm} streams", note=note)
-    note = f"median (least to most) rows from change to alarm; streams in which it came within {EVERY * CHANGED} rows"
+    note = (
+        "The table has the median (least to most) rows from change to alarm, and the "
+        f"streams with an alarm within {EVERY * CHANGED} rows."
+    )
     table(delays.values(), name="delays", runs=f"{n_changed} streams", note=note)
 
 

@@ -140,7 +140,10 @@ def windows(args):
             us = [1e6 * spent for _, spent, _ in found]
             lines.append([kind, name, *cells, f"{np.median(us):.2f}", f"{found[0][2] / 1e3:.0f}"])
     heads = ["stream", "way", "% off the window's variances", "% off today's", "% of today's variance lost"]
-    note = f"{n_blocks} blocks of {BLOCK} rows of {D}, window {BLOCKS} blocks, l = {SIZE}; median / largest over time"
+    note = (
+        f"Streams have {n_blocks} blocks of {BLOCK} rows of {D} columns, and windows "
+        f"{BLOCKS} blocks; l = {SIZE}; errors are median / largest."
+    )
     table(lines, [*heads, "us/row", "kB"], "streams", runs=f"{seeds} seeds", note=note)
     _cost(args)
 
@@ -175,7 +178,10 @@ def _cost(args):
         lines.append([method, d, size or "exact", every, *cells, f"{1e3 * (time.process_time() - start):.1f}", *mb])
     heads = ["model", "d", "l", "rows of a block", "model, ms/block", "window, ms/block", "to one"]
     heads += ["its model after each block, ms", "for the first time, ms", "window, MB", "model, MB"]
-    note = "24 blocks; batches of one block; ridge: SketchedRidge as it comes"
+    note = (
+        "Windows have 24 blocks, batches are one block each, and the ridge "
+        "model is SketchedRidge with default settings."
+    )
     table(lines, heads, "cost", runs=f"the least of {1 if args.quick else 9} in turn", note=note)
 
 
@@ -260,5 +266,5 @@ def changes(args):
             shares = [f"{100 * np.mean(p <= level):.1f}" for level in (0.05, 0.01)]
             lines.append([kind, name, *shares, f"{1e3 * np.median(learned):.0f}", f"{1e3 * np.median(compared):.0f}"])
     heads = ["change", "way", "% of streams at p <= .05", "at .01", "ms to learn", "ms to compare"]
-    note = f"{N_BLOCKS} blocks of {ROWS} rows of {COLUMNS} on each side"
+    note = f"Each side has {N_BLOCKS} blocks of {ROWS} rows of {COLUMNS} columns."
     table(lines, heads, "main", runs=f"{n} streams", note=note)

@@ -67,7 +67,8 @@ def test_tables(results):
     page = rendered('{{ table speed columns="rows/s","||A||" where d=512 where "kind of"="a, b" }}', results)
     head, rule, row, empty, origin = page.split("\n")
     assert (head, rule, row, empty) == (r"| rows/s | \|\|A\|\| |", "|---|---|", "| 1,500 | 2e-3 |", "")
-    assert origin == "*`speed`, 2026-01-31, fastsketch 1.0, A processor (avx2), openblas 0.3, 5 runs.*"
+    measured = "The command `speed` measured this table on 2026-01-31, with fastsketch 1.0 and openblas 0.3"
+    assert origin == f"*{measured}, on A processor (avx2); runs: 5.*"
     assert rendered("{{ table speed where d=512 where d=64 }}", results).count("\n") == 6  # one of the values
 
 

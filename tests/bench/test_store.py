@@ -53,7 +53,7 @@ def test_a_part_takes_the_place_of_its_table_alone(tmp_path, monkeypatch):
     assert after["date"] == before["date"] and after["tables"][0] == before["tables"][0]
     assert after["tables"][1]["rows"] == [["7"]] and after["tables"][1]["measured"]["date"] == "2030-01-02"
     origins = [pages.origin_of(pages.Results(tmp_path), "headline", table) for table in after["tables"]]
-    assert before["date"] in origins[0] and "2030-01-02" in origins[1] and origins[1].endswith("3 runs.")
+    assert before["date"] in origins[0] and "2030-01-02" in origins[1] and origins[1].endswith("runs: 3.")
 
 
 def test_a_page_says_which_code_has_changed_since(tmp_path):
