@@ -159,3 +159,22 @@ def test_weights_of_another_scale_choose_and_predict_the_same(loss):
     for scale in (1e-200, 1e200):
         with pytest.raises(ValueError, match=r"sample_weight must be 0 or from 1e-100 to 1e\+100: scale all weights"):
             fs.LowRankModel(3, loss=loss).fit(x, sample_weight=scale * weights)
+
+
+@pytest.mark.parametrize("options", [{}, {"ridge": 1.0}, {"loss": "huber"}, {"loss": "absolute"}, {"loss": "quantile"}])
+@pytest.mark.parametrize("shape", [(30, 4), (40, 6)])
+def test_the_order_of_rows_and_columns_does_not_change_a_small_table(shape, options):
+    # residuals of the bias fit are zero up to rounding where a row has one entry: their signs must not move the biases
+    rng = np.random.default_rng(1)
+    m, n = shape
+    truth = rng.standard_normal((m, 2)) @ rng.standard_normal((2, n))
+    truth += rng.standard_normal(m)[:, None] + rng.standard_normal(n)
+    x = truth + 0.2 * rng.standard_normal(shape)
+    x[rng.random(shape) < 0.2] = np.nan
+    assert (np.isfinite(x).sum(axis=1) == 1).any()
+    rows, columns = rng.permutation(m), rng.permutation(n)
+    i, j = np.nonzero(np.isnan(x))
+    model = fs.LowRankModel(2, **options).fit(x)
+    reordered = fs.LowRankModel(2, **options).fit(x[rows][:, columns])
+    predictions = reordered.predict(np.argsort(rows)[i], np.argsort(columns)[j])
+    assert np.abs(predictions - model.predict(i, j)).max() < 1e-9 * np.nanstd(x)

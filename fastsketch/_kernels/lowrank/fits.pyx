@@ -254,7 +254,7 @@ cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept 
             j = loop.indices[k]
             z = rb[i] + cb[j]
             f = loss_terms(loop.loss, loop.p, z, o[k], &slope, &curve)
-            add_curvature(loop.loss, loop.p, z, o[k], loop.smooth, -1, &slope, &curve)
+            add_curvature(loop.loss, loop.p, z, o[k], loop.smooth, loop.smooth, &slope, &curve)
             if loop.weighted:
                 f *= c[k]
                 slope *= c[k]
