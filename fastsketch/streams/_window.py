@@ -210,8 +210,9 @@ class Window(Model):
     Notes
     -----
     Blocks are learned by the model's own ``update``, and merged whenever ``model`` is read, which takes W - 1 merges.
-    The window holds the model of the block being filled, and the state files of the others: of a sketch the rows that
-    it has, without its buffer. Results do not depend on when ``model`` was read, bit for bit.
+    The window holds the model of the block being filled, and the state files of the others. The file of a sketch has
+    the rows of the sketch and those rows of its buffer that are not reduced yet: l + ``buffer_size`` rows at most.
+    Results do not depend on when ``model`` was read, bit for bit.
 
     A model without a dtype parameter takes that of the window's first rows, as it would alone: float32 for float16 and
     float32, else float64. Later rows of any dtype are converted to it.
