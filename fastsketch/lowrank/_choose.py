@@ -64,11 +64,8 @@ class Candidate:
         )
 
 
-def choose_ridge(
-    pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None
-) -> tuple[FactorModel, Score, list[SelectionLine]]:
-    """Fit the model with each candidate ridge, and return the model with the smallest loss on held-out entries.
-    That loss and a record of all candidates are returned too.
+def fit_candidates(pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None) -> list[Candidate]:
+    """Fit the model with each candidate ridge, and return the candidates. The model of biases alone comes last.
 
     Parameters
     ----------
@@ -79,27 +76,33 @@ def choose_ridge(
         Its ridge is the only candidate if it is "learned", or if `ridge` is given.
     ridge : float, "learned" or None
         The parameter of the model.
-
-    Returns
-    -------
-    model, (mean held-out loss, its standard error), selection
-        The selection has one line for each candidate, and the model of biases alone comes last.
     """
     entries, loss, rank = pursuit.observations, pursuit.loss, pursuit.rank
-    model = biases_only_model(entries, pursuit.biases, ridges)
-    losses = held_out_losses(entries, loss, model)
-    biases_only = Candidate(model, losses, mean_held_out_loss(losses), (0.0, 0.0))
-    loss_unit = power_of_two_above(biases_only.score[0])
-    candidates: list[Candidate] = []
-    for ridge_candidate in RIDGE_CANDIDATES if ridge is None and ridges.ridge != LEARNED else (ridges.ridge,):
-        model = sweeps.run(
-            *pursuit.factors_and_biases(rank), pursuit.path[rank], replace(ridges, ridge=ridge_candidate)
-        )
-        losses = held_out_losses(entries, loss, model)
-        candidates.append(
-            Candidate(
-                model, losses, mean_held_out_loss(losses), mean_held_out_gain(biases_only.losses, losses, loss_unit)
-            )
-        )
-    best = min(candidates, key=lambda candidate: candidate.score[0])
-    return best.model, best.score, [*(candidate.selection_line for candidate in candidates), biases_only.selection_line]
+    models = [
+        sweeps.run(*pursuit.factors_and_biases(rank), pursuit.path[rank], replace(ridges, ridge=ridge_candidate))
+        for ridge_candidate in (RIDGE_CANDIDATES if ridge is None and ridges.ridge != LEARNED else (ridges.ridge,))
+    ]
+    models.append(biases_only_model(entries, pursuit.biases, ridges))
+    return score_models(models, [held_out_losses(entries, loss, model) for model in models])
+
+
+def score_models(models: list[FactorModel], losses: list[NDArray[np.float64]]) -> list[Candidate]:
+    """Return each model with its score and its gain over the last model, that of biases alone."""
+    biases_only = losses[-1]
+    loss_unit = power_of_two_above(mean_held_out_loss(biases_only)[0])
+    gains = [mean_held_out_gain(biases_only, each, loss_unit) for each in losses[:-1]]
+    return [
+        Candidate(model, each, mean_held_out_loss(each), gain)
+        for model, each, gain in zip(models, losses, [*gains, (0.0, 0.0)], strict=True)
+    ]
+
+
+def pool_folds(folds: list[list[Candidate]]) -> list[Candidate]:
+    """Return candidates with the models of the first fold and the losses of all folds of a cross-validation."""
+    losses = [np.concatenate([each.losses for each in same_ridge]) for same_ridge in zip(*folds, strict=True)]
+    return score_models([candidate.model for candidate in folds[0]], losses)
+
+
+def best_candidate(candidates: list[Candidate]) -> Candidate:
+    """Return the candidate with factors that has the smallest loss on held-out entries."""
+    return min(candidates[:-1], key=lambda candidate: candidate.score[0])

@@ -78,4 +78,4 @@ class Entries:
         return rows, columns
 
 
-HoldOut = Callable[[], Entries] | None  # returns the entries of the fit with some of them held out
+HoldOut = Callable[[], Entries]  # returns the entries of the fit with some of them held out

@@ -1,7 +1,7 @@
 """Steps of a low-rank fit: biases, ranks, sweeps, and the choice of a ridge or a rank on held-out entries."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from fastsketch.lowrank._biases import (
     subtract_outlying_offsets,
     zero_biases,
 )
-from fastsketch.lowrank._choose import choose_ridge
+from fastsketch.lowrank._choose import Candidate, best_candidate, fit_candidates, pool_folds
 from fastsketch.lowrank._entries import Entries, HoldOut
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side
 from fastsketch.lowrank._pursuit import Pursuit
@@ -28,7 +28,7 @@ Callback = Callable[[HistoryLine], object]
 
 
 def fit(
-    observations: Entries, setting: FitSetting, fit_history: "FitHistory", hold_out: HoldOut = None
+    observations: Entries, setting: FitSetting, fit_history: "FitHistory", hold_outs: Sequence[HoldOut] = ()
 ) -> tuple[Fitted, Pursuit]:
     """Fit a low-rank model, and return it with the greedy pursuit, to which ranks can be added later.
     With held-out entries, rank and ridges are chosen on them first.
@@ -40,12 +40,16 @@ def fit(
     setting : FitSetting
     fit_history : FitHistory
         Receives a line for each rank.
-    hold_out : callable, optional
-        Returns the entries with some of them held out. A first fit of the others then chooses rank and ridges on the
-        held-out entries, and a second fit of all entries uses them. Without sweeps only the first fit is made.
+    hold_outs : sequence of callable
+        Each returns the entries with some of them held out. If there is one, a first fit of the others chooses rank and
+        ridges on the held-out entries, and a second fit of all entries uses them. Without sweeps only the first fit is
+        made. If there are several, they are the folds of a cross-validation, which chooses the ridge.
     """
-    if hold_out is None:
+    if not hold_outs:
         return fit_entries(observations, setting, fit_history)
+    if len(hold_outs) > 1:
+        return fit_with_cross_validated_ridge(observations, setting, fit_history, hold_outs)
+    (hold_out,) = hold_outs
     fit_history.has_held_out = True
     if not setting.sweeps:
         return fit_entries(hold_out(), setting, fit_history)
@@ -65,10 +69,37 @@ def fit(
     return replace(fitted, selection=first_fit.selection, standard_error=first_fit.standard_error), pursuit
 
 
-def fit_entries(observations: Entries, setting: FitSetting, fit_history: "FitHistory") -> tuple[Fitted, Pursuit]:
-    """Fit biases, ranks and sweeps to one set of entries, and return (model, greedy pursuit of its ranks).
+def fit_with_cross_validated_ridge(
+    observations: Entries, setting: FitSetting, fit_history: "FitHistory", hold_outs: Sequence[HoldOut]
+) -> tuple[Fitted, Pursuit]:
+    """Fit a model to all entries, with the ridge of the smallest mean loss in a cross-validation, and return it with
+    its pursuit. The ridge is the default if no fold has a rank: the gradient at the biases is then zero.
+    """
+    folds: list[list[Candidate]] = []
+    for hold_out in hold_outs:
+        fold_history = FitHistory(has_held_out=False, patience=None, callback=fit_history.callback)
+        pursuit, ridges, sweeps = start_fit(hold_out(), setting, fold_history)
+        if sweeps is not None:
+            folds.append(fit_candidates(pursuit, sweeps, ridges, ridge=None))
+    if not folds:
+        return fit_entries(observations, setting, fit_history)
+    candidates = pool_folds(folds)
+    best = best_candidate(candidates)
+    fitted, pursuit = fit_entries(
+        observations, FitSetting(**{**vars(setting), "ridge": best.model.ridges.ridge}), fit_history
+    )
+    if fitted.after is not None:
+        fitted.after["validation"] = best.score[0]
+    # folds may have found fewer ranks than the fit of all entries
+    selection = [{**each.selection_line, "rank": fitted.selected_rank if each.model.rank else 0} for each in candidates]
+    return replace(fitted, selection=tuple(selection), standard_error=best.score[1]), pursuit
 
-    If there are held-out entries, and the ridge is neither given nor learned, they choose it.
+
+def start_fit(
+    observations: Entries, setting: FitSetting, fit_history: "FitHistory"
+) -> tuple[Pursuit, Ridges, Sweeps | None]:
+    """Fit biases and greedy ranks, and return them with the ridges and the sweeps that are to follow.
+    There are no sweeps if the setting has none, or if no rank was found.
     """
     if setting.biases and setting.loss.definition.targets == "real":
         observations = subtract_outlying_offsets(observations, resolve_bias_ridge(setting))
@@ -81,18 +112,32 @@ def fit_entries(observations: Entries, setting: FitSetting, fit_history: "FitHis
     ridges = Ridges(setting.sweep_ridge, initial.bias_ridge, noise.unit, initial.curvature)
     add_ranks_until(pursuit, setting.rank, fit_history)
     if not setting.sweeps or not pursuit.rank:
-        return greedy_model(pursuit, fit_history, ridges), pursuit
+        return pursuit, ridges, None
     pursuit.state = None  # frees scores and gradient before the entries are transposed
     side = SideSetting(loss, biases.level, ridges.penalty or 0.0, ridges.bias_penalty, setting.biases)
-    sweeps, rank = Sweeps(observations, side, sweeps=setting.sweeps, noise=noise), fit_history.selected_rank()
+    return pursuit, ridges, Sweeps(observations, side, sweeps=setting.sweeps, noise=noise)
+
+
+def fit_entries(observations: Entries, setting: FitSetting, fit_history: "FitHistory") -> tuple[Fitted, Pursuit]:
+    """Fit biases, ranks and sweeps to one set of entries, and return (model, greedy pursuit of its ranks).
+
+    If there are held-out entries, and the ridge is neither given nor learned, they choose it.
+    """
+    pursuit, ridges, sweeps = start_fit(observations, setting, fit_history)
+    observations, loss = pursuit.observations, pursuit.loss
+    if sweeps is None:
+        return greedy_model(pursuit, fit_history, ridges), pursuit
     selection: list[SelectionLine] = []
-    score = None
+    mean, error = None, None
     if observations.n_held_out:
-        model, score, selection = choose_ridge(pursuit, sweeps, ridges, ridge=setting.ridge)
+        candidates = fit_candidates(pursuit, sweeps, ridges, ridge=setting.ridge)
+        best = best_candidate(candidates)
+        model, (mean, error) = best.model, best.score
+        selection = [candidate.selection_line for candidate in candidates]
     else:
+        rank = fit_history.selected_rank()
         model = sweeps.run(*pursuit.factors_and_biases(rank), pursuit.path[rank], ridges)
     del sweeps  # frees the transposed entries before scores are computed
-    mean, error = (None, None) if score is None else score
     objective = total_loss(observations, loss, model)
     seconds = time.perf_counter() - fit_history.start_time
     rank = model.rank

@@ -21,13 +21,16 @@ DAMPING = 30.0
 MAX_SUM_OF_SQUARES = {4: 1e36, 8: 1e300}
 # Smallest sum of squares other than 0, in float64: below it, squares of residuals underflow.
 MIN_SUM_OF_SQUARES = 1e-300
-# Least number of held-out entries that can choose a ridge.
+# Least number of entries of which one share is held out. Of fewer entries, all are held out in turn.
 MIN_HELD_OUT = 30
+# Folds of that cross-validation: the default of scikit-learn's GridSearchCV (cv=5).
+FOLDS = 5
 
 
-def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, HoldOut]:
-    """Check the data of a fit, and return its entries and a function that returns them with a random part held out.
-    The function is None if nothing is to be held out.
+def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, list[HoldOut]]:
+    """Check the data of a fit, and return its entries and functions that return them with a random part held out.
+    There is no function if nothing is to be held out, one for a share of the entries, and one for each fold of a
+    cross-validation.
 
     Parameters
     ----------
@@ -42,8 +45,8 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
     -------
     entries : Entries
         All entries of X; those of a matrix `validation` are held out.
-    hold_out : callable or None
-        Returns the entries of X with a random share of them held out. None if no share is held out.
+    hold_outs : list of callable
+        Each returns the entries of X with a random part of them held out.
     """
     share, loss = as_share(validation), setting.loss.name
     data, held_out = validate_targets(X, loss, sample_weight=sample_weight, dtype=setting.dtype), None
@@ -61,9 +64,11 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
     check_rank(setting.rank, data.m, data.n)
     all_entries = make_entries(data, held_out, scaling=setting.scaling)
 
+    def hold_out(is_held_out: NDArray[np.bool_]) -> Entries:
+        return make_entries(data.select(~is_held_out), data.select(is_held_out), scaling=setting.scaling)
+
     def split(share: float) -> Entries:
-        is_held_out = np.random.Generator(np.random.PCG64(setting.seed)).random(total) < share
-        training = make_entries(data.select(~is_held_out), data.select(is_held_out), scaling=setting.scaling)
+        training = hold_out(np.random.Generator(np.random.PCG64(setting.seed)).random(total) < share)
         if not (training.n_observations and training.n_held_out):
             raise ValueError(f"validation={share:g} leaves no entry on one side of {total}")
         n_training_rows, n_rows = training.n_nonempty[0], all_entries.n_nonempty[0]
@@ -73,9 +78,36 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
             )
         return training
 
-    if share is None and held_out is None and setting.holds_out_entries and VALIDATION_FRACTION * total >= MIN_HELD_OUT:
-        share = VALIDATION_FRACTION
-    return all_entries, None if share is None else partial(split, share)
+    if share is None and held_out is None:
+        if setting.holds_out_entries and VALIDATION_FRACTION * total >= MIN_HELD_OUT:
+            share = VALIDATION_FRACTION
+        elif setting.chooses_ridge and total >= FOLDS:
+            folds = assign_folds(data, setting.seed)
+            return all_entries, [partial(hold_out, folds == fold) for fold in range(FOLDS)]
+    return all_entries, [] if share is None else [partial(split, share)]
+
+
+def assign_folds(data: Observed, seed: int) -> NDArray[np.int64]:
+    """Assign each entry at random to a fold of a cross-validation, and return the folds (nnz,), of about equal size.
+
+    An entry keeps its fold if the rows or the columns are in another order. Its random number is therefore that of its
+    label: first the rank of its value, and then, by colour refinement (Weisfeiler and Leman 1968), that label together
+    with the sums of the random numbers in its row and in its column, until there are no more distinct labels. Entries
+    with the same label can hardly be told apart without their indices.
+    """
+    labels, n_labels, rng = data.o[:, None].astype(np.float64), 0, np.random.Generator(np.random.PCG64(seed))
+    while True:
+        distinct, positions = np.unique(labels, axis=0, return_inverse=True)
+        # integers, whose sums are exact in float64 in any order
+        numbers = rng.integers(2**32, size=len(distinct))[positions.ravel()].astype(np.float64)
+        if len(distinct) == n_labels:
+            break
+        n_labels = len(distinct)
+        row_sums, column_sums = np.bincount(data.rows, numbers), np.bincount(data.indices, numbers)
+        labels = np.column_stack([positions.ravel(), row_sums[data.rows], column_sums[data.indices]])
+    folds = np.empty(len(numbers), np.int64)
+    folds[np.argsort(numbers, kind="stable")] = np.arange(len(numbers)) % FOLDS
+    return folds
 
 
 def make_entries(data: Observed, held_out: Observed | None, *, scaling: bool) -> Entries:

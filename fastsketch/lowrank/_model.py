@@ -77,8 +77,8 @@ class LowRankModel(Model):
         factor, by empirical variational Bayes. A number is a multiple of the largest singular value that the gradient
         of pure noise would have, which is estimated before each sweep: at 1, factors of pure noise vanish. By default
         it is learned for the square loss, and for other losses chosen on held-out entries (`validation` of ``fit``),
-        or 1 without sweeps or with fewer than 300 entries. ``facts()["penalty"]`` has the penalty in units of the
-        loss, None if it is learned.
+        or 1 without sweeps or with fewer than 5 entries. ``facts()["penalty"]`` has the penalty in units of the loss,
+        None if it is learned.
     bias_ridge : float, optional
         L2 penalty of biases, as a number of observations of mean curvature and weight: a bias of n observations is
         shrunk by n / (n + bias_ridge). Default 3, for labels 2. For numbers, biases beyond three robust standard
@@ -237,7 +237,8 @@ class LowRankModel(Model):
             than that of biases alone.
 
             - A number is the share of the entries that are held out at random. The model is then fitted again to all
-              entries. Default 0.1, and no entries if `ridge` is given, without sweeps, or with fewer than 300 entries.
+              entries. Default 0.1, and no entries if `ridge` is given or without sweeps. With fewer than 300 entries
+              none are held out if the ridge is learned; otherwise five-fold cross-validation chooses it.
             - A matrix or table has the held-out entries. They are not fitted.
 
             If the ridge is neither given nor learned, it is the one of 4, 2, 1, 1/2 and 1/4 with the smallest held-out
@@ -277,11 +278,11 @@ class LowRankModel(Model):
         arguments = as_matrices(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
         ids, setting = arguments.ids, self._setting()
         with naming_ids(ids.rows, ids.columns):
-            entries, hold_out = load_matrix(arguments.X, arguments.sample_weight, arguments.validation, setting)
+            entries, hold_outs = load_matrix(arguments.X, arguments.sample_weight, arguments.validation, setting)
         fit_history = FitHistory(has_held_out=arguments.validation is not None, patience=patience, callback=callback)
         names = arguments.feature_names
         del arguments
-        fitted, pursuit = fit(entries, setting, fit_history, hold_out)
+        fitted, pursuit = fit(entries, setting, fit_history, hold_outs)
         self._fitted, self._continuation, self._ids = fitted, pursuit.continuation() if self.sweeps == 0 else None, ids
         self._feature_names = names
         return self

@@ -95,6 +95,11 @@ class FitSetting(SimpleNamespace):
         is_free = self.ridge is None if self.rank else self.biases and self.bias_ridge is None
         return self.sweeps > 0 and is_free
 
+    @property
+    def chooses_ridge(self) -> bool:
+        """Return True if the ridge of the sweeps is neither given nor learned, so that held-out entries choose it."""
+        return self.rank > 0 and self.sweeps > 0 and self.ridge is None and self.sweep_ridge != LEARNED
+
 
 @dataclass(frozen=True)
 class SideSetting:

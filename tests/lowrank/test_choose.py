@@ -9,6 +9,8 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch._core.losses import LOSSES
 from fastsketch.lowrank._choose import RIDGE_CANDIDATES
+from fastsketch.lowrank._data import observed_entries
+from fastsketch.lowrank._loading import FOLDS, assign_folds
 from tests.lowrank.problems import problem, stored
 
 
@@ -94,8 +96,98 @@ def test_few_entries_choose_nothing_and_the_model_says_so():
     assert x.nnz < 300 and model.selection == []
     assert (model.facts()["chosen_by"], model.facts()["gain"]) == ("default", None)
     assert (model.resolved["ridge"], model.resolved["bias_ridge"], model.selected_rank) == ("learned", 3.0, 3)
-    huber = fs.LowRankModel(3, loss="huber").fit(x)
-    assert (huber.resolved["ridge"], huber.selection) == (1.0, [])
+
+
+def few_entries(seed, m=20, n=10, rank=2, noise=0.1):
+    """A table of biases, factors and noise with a fifth of its entries missing, and the truth."""
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))
+    truth = factors + rng.standard_normal((m, 1)) + rng.standard_normal(n)
+    return np.where(rng.random((m, n)) < 0.2, np.nan, truth + noise * rng.standard_normal((m, n))), truth
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute", "logistic", "poisson"])
+def test_few_entries_choose_the_ridge_by_cross_validation(loss):
+    """Every fold is held out from a fit with each ridge of the grid, and the mean is over all entries."""
+    x, held = stored(*problem(loss, m=20, n=12, noise=0.5)), {}
+    assert x.nnz < 300
+    model = fs.LowRankModel(2, loss=loss).fit(x)
+    folds = assign_folds(observed_entries(x, loss=loss), 0)
+    assert sorted(np.bincount(folds)) == sorted(len(part) for part in np.array_split(np.arange(x.nnz), FOLDS))
+    coo = sparse.coo_array(x)
+    for fold in range(FOLDS):
+        training, held_out = (
+            sparse.csr_array(sparse.coo_array((coo.data[at], tuple(ids[at] for ids in coo.coords)), shape=x.shape))
+            for at in (folds != fold, folds == fold)
+        )
+        for ridge in RIDGE_CANDIDATES:
+            one = fs.LowRankModel(2, loss=loss, ridge=ridge).fit(training)
+            held.setdefault(ridge, []).append(errors_of(one, held_out, loss))
+    means = {ridge: np.concatenate(losses).mean() for ridge, losses in held.items()}
+    *lines, of_biases = model.selection
+    assert {line["ridge"]: line["validation"] for line in lines} == pytest.approx(means, rel=1e-9)
+    assert model.resolved["ridge"] == min(means, key=means.get)
+    assert (of_biases["rank"], of_biases["ridge"]) == (0, None)
+    facts, losses = model.facts(), np.concatenate(held[model.resolved["ridge"]])
+    assert facts["chosen_by"] == "validation"
+    assert facts["validation"] == pytest.approx(losses.mean(), rel=1e-9)
+    assert facts["standard_error"] == pytest.approx(losses.std() / np.sqrt(len(losses)), rel=1e-6)
+    again = fs.LowRankModel(**model.resolved).fit(x)
+    assert np.array_equal(again.complete(), model.complete())
+    assert fs.from_bytes(model.to_bytes()).selection == model.selection
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute"])
+def test_few_entries_are_not_shrunk_more_than_by_learned_ridges(loss):
+    """The default was a ridge of 1 once, which is too large for most small tables."""
+    errors = {"chosen": [], "learned": [], "one": []}
+    for seed in range(5):
+        x, truth = few_entries(seed)
+        models = {"chosen": {"loss": loss}, "learned": {}, "one": {"loss": loss, "ridge": 1.0}}
+        for name, options in models.items():
+            apart = fs.LowRankModel(2, **options).fit(x).complete() - truth
+            errors[name].append(np.sqrt((apart[np.isnan(x)] ** 2).mean()) / truth.std())
+    means = {name: np.mean(each) for name, each in errors.items()}
+    assert means["chosen"] < means["learned"] < means["one"]
+
+
+@pytest.mark.parametrize("values", ["real", "stars"])
+def test_folds_do_not_depend_on_the_order_of_rows_and_columns(values):
+    for seed in range(5):
+        x, _ = few_entries(seed)
+        x = x if values == "real" else np.clip(np.round(3 + x), 1, 5)
+        rng = np.random.default_rng(seed)
+        rows, columns = rng.permutation(20), rng.permutation(10)
+        table, moved = np.full(x.shape, -1), np.full(x.shape, -1)
+        table[~np.isnan(x)] = assign_folds(observed_entries(x, loss="huber"), seed)
+        permuted = x[rows][:, columns]
+        moved[~np.isnan(permuted)] = assign_folds(observed_entries(permuted, loss="huber"), seed)
+        assert np.array_equal(table[rows][:, columns], moved)
+        assert np.bincount(table[table >= 0]).min() >= len(table[table >= 0]) // FOLDS
+        other_scale = assign_folds(observed_entries(1000 * x, loss="huber"), seed)
+        assert np.array_equal(other_scale, table[~np.isnan(x)])
+        assert not np.array_equal(other_scale, assign_folds(observed_entries(x, loss="huber"), seed + 10))
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute", "quantile"])
+def test_predictions_of_few_entries_do_not_depend_on_the_order_of_rows(loss):
+    for seed in range(5):
+        x, truth = few_entries(seed)
+        order = np.random.default_rng(seed).permutation(len(x))
+        model, moved = (fs.LowRankModel(2, loss=loss).fit(each) for each in (x, x[order]))
+        assert model.resolved["ridge"] == moved.resolved["ridge"]
+        assert np.allclose(model.complete()[order], moved.complete(), rtol=0, atol=1e-9 * truth.std())
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute", "logistic"])
+def test_the_fewest_entries(loss):
+    four = fs.LowRankModel(1, loss=loss).fit(np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    assert (four.resolved["ridge"], four.selection) == (1.0, [])
+    six = fs.LowRankModel(1, loss=loss).fit(np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]]))
+    assert six.resolved["ridge"] in RIDGE_CANDIDATES and len(six.selection) == len(RIDGE_CANDIDATES) + 1
+    assert np.isfinite(six.complete()).all()
+    equal = fs.LowRankModel(1, loss=loss).fit(np.ones((5, 4)))
+    assert np.array_equal(equal.complete(), np.ones((5, 4)))
 
 
 def test_data_that_leave_nothing_to_choose():
