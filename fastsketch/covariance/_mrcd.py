@@ -265,8 +265,7 @@ def leave_one_out(
     *,
     center: bool,
 ) -> Floats:
-    """Return the squared Mahalanobis distance of each row of a sample by the covariance of a sketch, from which that
-    row was removed.
+    """Return squared Mahalanobis distances of sampled rows, each by a sketched covariance without that row.
 
     Within the span of the sketch's directions the Sherman-Morrison formula removes the row. Its squared residual is
     subtracted from the variance that all other directions share.

@@ -227,9 +227,9 @@ class GapMoments(MergeableModel):
 
     @classmethod
     def for_e_step(cls, gaussian: TableGaussian, step: int = 1) -> Self:
-        """Return an empty model for one E step of EM, number `step`.
+        """Return an empty model that collects the sums of E step number `step` of expectation maximisation (EM).
 
-        Its updates fill missing entries by the given Gaussian before they are summed.
+        Its updates fill missing entries by the given Gaussian before rows are summed.
         """
         model = cls()
         model.given, model.steps = gaussian, step

@@ -501,7 +501,7 @@ class FrequentDirections:
             return UNTYPED.frombuffer(content, dtype=torch.uint8).to(wire)
 
         def transferred(operation: Any, peer: int, content: bytes = b"") -> HostSketch:
-            """Send, receive or broadcast the bytes of a sketch, after their number, and return the sketch."""
+            """Send, receive or broadcast a sketch as bytes, preceded by their number, and return the sketch."""
             length = torch.tensor([len(content)], device=wire)
             operation(length, peer, group)
             data = tensor_of(bytearray(content or int(length)))
@@ -535,7 +535,7 @@ class FrequentDirections:
     # -- the state -------------------------------------------------------------------------------------------------
     @changes
     def to(self, device: "torch.device | str | int") -> Self:
-        """Move the rows to another device, to which the next batches are copied.
+        """Move the rows of the sketch to another device, to which later batches are copied.
 
         Parameters
         ----------

@@ -259,8 +259,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return True if an interrupted batch had already been added completely, which here is never so.
-        Then ``update`` keeps the batch instead of rolling it back.
+        """Return True if an interrupted batch was added completely, so that ``update`` must not roll it back.
+        The base class returns False, so that every interrupted batch is rolled back.
         """
         return False
 

@@ -71,9 +71,9 @@ Weights = NDArray[np.float64] | None
 
 
 def add_rows(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Add a batch of rows to a sketch engine, and return the engine that has them, all or none.
+    """Add a batch of rows to a sketch engine, completely or not at all, and return the engine with these rows.
 
-    That is the given engine, changed in place. If the rows may cause a shrink that exceeds the tolerance, it is a new
+    It is the given engine, changed in place. If the rows may cause a shrink that exceeds the tolerance, it is a new
     and perhaps larger one, and the given one does not change.
     """
     if isinstance(engine, MappedEngine) or not engine.setting.grows or rows.shape[0] < engine.room():
