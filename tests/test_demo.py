@@ -43,6 +43,7 @@ def test_demo(run, tmp_path, monkeypatch):
     out = json.loads(run("--output", tmp_path / "d", "--json", "-l", 20))
     assert out["n_rows"] == 2 * 33 * 105
     assert 0 < out["true_error"] <= out["error_bound"]
+    assert out["solver"] == "gram" and "solver=&#x27;gram&#x27;" in (tmp_path / "d" / "index.html").read_text()
     for picture in PICTURES:
         assert (tmp_path / "d" / picture).read_bytes().startswith(b"\x89PNG")
     assert sorted(out["files"]) == sorted(str(path) for path in (tmp_path / "d").iterdir())

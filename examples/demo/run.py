@@ -146,6 +146,7 @@ def sketch_patches(
         [
             ("rows", f"{n:,} of {d} numbers"),
             ("rows of the sketch", f"{sketch_size}, {4 * n * d / n_bytes:,.0f} times smaller"),
+            ("engine", f"a sketch, solver={model.resolved['solver']!r}; the exact sum is only its rival here"),
             ("certificate", f"{bound:.5g}, {facts['relative_error_bound']:.4%} of the sum of squares"),
             ("true error", f"{error:.5g}, {error / squared:.4%} ({'within' if error <= bound else 'BEYOND'} it)"),
             ("rows a second, one thread", f"{n / seconds:,.0f}"),
