@@ -267,6 +267,6 @@ def vgg19(args):
     columns = ["optimizer", "ms a step", "of a batch that only goes forward, times", "MB of state"]
     note = (
         f"The forward pass of a batch of {size} takes {forward:.1f} s; {rows.shape[1]} "
-        "x 10 weights are trained, and all others are random."
+        "x 10 weights are trained, and all other weights are random."
     )
     table(out, columns, "main", runs=f"{len(times)} steps, mean of the second half", note=note)

@@ -295,9 +295,9 @@ def wide(args):
                 lines.append([way, *cells])
             n, d = Counted(path)._rows.shape
             gaps = truth.values[:K] / np.maximum(truth.values[1 : K + 1], 1e-300)
-            title = f"The {n:,} x {d:,} float32 numbers of this table are: {case.text}"
-            note = f"{title}; lambda_k / lambda_k+1 = {gaps[-1]:.3g}, trace / lambda_k = "
-            note += "infinite." if case.kind == "rank 5" else f"{truth.total / truth.values[K - 1]:.3g}."
+            total = "infinitely many" if case.kind == "rank 5" else f"{truth.total / truth.values[K - 1]:.3g}"
+            note = f"The table is for {n:,} x {d:,} float32 numbers: {case.text}. Variance {K} is {gaps[-1]:.3g} times "
+            note += f"the next one, and the total variance is {total} times variance {K}."
             table(lines, COLUMNS, case.name, runs=1, note=note)
     finally:
         path.unlink(missing_ok=True)

@@ -213,5 +213,5 @@ def frosh(args):
                     }
                 )
             print(axis, value, {k: (f"{e:.2e}", f"{t:.3f} s") for k, (e, t) in found.items()}, flush=True)
-    note = f"{', '.join(f'{name} = {size:,}' for name, size in base.items())} unless varied."
+    note = f"Unless varied, {' and '.join(f'{name} = {size:,}' for name, size in base.items())}."
     table(out, name="main", runs="1 stream; times: the least of 2", note=note)
