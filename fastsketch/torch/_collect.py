@@ -49,7 +49,8 @@ def collect(
 ) -> dict[str, FrequentDirections]:
     """Run a model on batches, and sketch the inputs, outputs or output gradients of its modules.
 
-    The hooks on the modules are removed at the end, also after an exception. The model stays in its mode: call
+    The hooks on the modules are removed at the end, also after an exception, and later calls of ``backward`` add no
+    rows. The model stays in its mode: call
     ``model.eval()`` before, unless dropout is to act. A module that is called several times in a step gives as many
     batches. Recomputation in checkpointed modules is not counted.
 
@@ -91,7 +92,7 @@ def collect(
     TypeError
         If the model is wrapped in DataParallel, whose replicas have hooks on several threads.
     ValueError
-        If no module has a given name, a mask has another shape than the tokens, the loss is not a scalar, or
+        If no module has a given name, a mask has another shape than the tokens or a NaN, the loss is not a scalar, or
         `max_memory` is exceeded.
 
     Warns
@@ -129,14 +130,15 @@ def collect(
     as_choice(reduce, "reduce", ("tokens", "mean"))
     chosen = _select(model.module if isinstance(model, DistributedDataParallel) else model, modules)
     sketches = {name: FrequentDirections(sketch_size, method=method, center=center, dtype=dtype) for name in chosen}
+    growing = dict(sketches)  # empty afterwards, when ``backward`` may still call hooks of outputs that the caller holds
     memory, token_mask, line = 0, None, ProgressLine("collect", progress)
 
     def take(name: str, value: Any) -> None:
         nonlocal memory
-        x = _first_tensor(value)
-        if x is None or (of != "gradients" and _in_backward()):
+        sketch, x = growing.get(name), _first_tensor(value)
+        if sketch is None or x is None or (of != "gradients" and _in_backward()):
             return
-        sketch, rows = sketches[name], _rows(x.detach(), name, reduce, token_mask)
+        rows = _rows(x.detach(), name, reduce, token_mask)
         if sketch.n_features is None:
             memory += sketch.memory_bytes(rows.shape[-1])
             if memory > limit:
@@ -154,6 +156,7 @@ def collect(
             x.register_hook(partial(take, name))
 
     with ExitStack() as stack, torch.set_grad_enabled(of == "gradients"):
+        stack.callback(growing.clear)
         for name, module in chosen.items():
             register: Any = module.register_forward_pre_hook if of == "inputs" else module.register_forward_hook
             stack.callback(register(partial(hook, name), with_kwargs=True).remove)
@@ -230,9 +233,12 @@ def _mask_of(batch: Any, mask: Mask) -> Tensor | None:
         raise ValueError(f"mask is {mask!r}, which is no entry of the batch: it must be a mapping that has it")
     found = batch[mask] if isinstance(mask, str) else mask(batch)
     try:
-        return UNTYPED.as_tensor(found)
+        tensor: Tensor = UNTYPED.as_tensor(found)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"mask must give a tensor (batch, tokens), got {type(found).__name__}: {error}") from None
+    if tensor.isnan().any():
+        raise ValueError("mask must be zero or nonzero for each token, got NaN")
+    return tensor
 
 
 def _call(model: Module, batch: Any) -> Any:

@@ -31,13 +31,13 @@ HEADER_BYTES = 256
 
 
 def as_device(value: Any) -> torch.device:
-    """Validate a device, and return it; TypeError or ValueError if torch does not know it, or it has no numbers."""
+    """Validate a device, and return it; TypeError or ValueError if torch cannot use it, or it has no numbers."""
     if not isinstance(value, str | int | torch.device) or isinstance(value, bool):
         raise TypeError(f"device must be a torch.device or its name, got {type(value).__name__}")
     try:
-        device = torch.device(value)
-    except RuntimeError as error:
-        raise ValueError(f"device must be one of torch, got {value!r}: {error}") from None
+        device = torch.empty(0, device=value).device
+    except (RuntimeError, AssertionError) as error:  # an AssertionError: torch was compiled without CUDA
+        raise ValueError(f"device must be one that torch can use here, got {value!r}: {error}") from None
     if device.type == "meta":
         raise ValueError("device must hold numbers, got 'meta'")
     return device
@@ -582,11 +582,13 @@ class FrequentDirections:
             self._host._begin()
             return
         d = as_integer(state_dict["n_features"], "n_features", 1)
-        arrays = {name: value.cpu().numpy() for name, value in state_dict.items() if isinstance(value, Tensor)}
         try:
+            arrays = {name: x.detach().cpu().numpy() for name, x in state_dict.items() if isinstance(x, Tensor)}
             DenseEngine.validate(arrays, self._host._setting, d, dtype=np.dtype(self._host.dtype))
         except KeyError as error:
             raise ValueError(f"state_dict has no array {error}") from None
+        except TypeError as error:  # NumPy has no bfloat16
+            raise ValueError(f"state_dict must have arrays of the dtypes that state_dict() returns: {error}") from None
         self._set(arrays, d, self.device or state_dict["buffer"].device)
 
     def to_fastsketch(self) -> HostSketch:

@@ -148,6 +148,20 @@ def test_an_exception_removes_the_hooks():
     assert hooks(model) == 0
 
 
+def test_backward_after_the_end_adds_no_rows():
+    model, outputs = Net(), []
+
+    def forward(model, batch):
+        outputs.append(model(batch))
+        if len(outputs) % 2 == 0:  # gradients are accumulated over two steps, and the last step is left
+            sum(output.sum() for output in outputs[-2:]).backward()
+
+    sketch = collect(model, batches(3), modules="second", of="gradients", forward=forward)["second"]
+    assert sketch.n_rows == 2 * 35
+    outputs[-1].sum().backward()
+    assert sketch.n_rows == 2 * 35
+
+
 def test_modules_without_rows():
     model = Net()
     with pytest.warns(UserWarning, match="modules 'unused' gave no rows: they were not called"):
@@ -256,6 +270,7 @@ def test_arguments_of_other_types():
         ({"forward": 3}, "forward must be a function of the model and a batch, got int"),
         ({"mask": torch.ones(5, 7)}, "mask must be a name or a function of a batch, got Tensor"),
         ({"mask": lambda batch: None}, r"mask must give a tensor \(batch, tokens\), got NoneType"),
+        ({"mask": lambda batch: torch.full((5, 7), float("nan"))}, "mask must be zero or nonzero for each token"),
         ({"max_memory": "1 GB"}, "max_memory"),
         ({"max_memory": -1.0}, "max_memory"),
     ):

@@ -151,6 +151,8 @@ def test_state_dicts_and_copies(tmp_path):
         sketch.load_state_dict(state)
     with pytest.raises(TypeError, match="must be what state_dict"):
         sketch.load_state_dict({"state": 1})
+    with pytest.raises(ValueError, match="must have arrays of the dtypes"):
+        sketch.load_state_dict({**state, "buffer": before["buffer"].bfloat16()})
     del state["lam"]
     with pytest.raises(ValueError, match="lam"):
         sketch.load_state_dict(state)
@@ -392,6 +394,9 @@ def test_equal_rows_far_longer_than_those_before(dtype, center):
         assert float(ours.values[0]) == pytest.approx(theirs.values[0], rel=1e-5)
 
 
+ABSENT = "xpu" if torch.cuda.is_available() else "cuda"  # a device that torch knows and this machine lacks
+
+
 def test_bad_parameters():
     for options, message in (
         ({"sketch_size": 1}, "sketch_size must be at least 2"),
@@ -403,7 +408,8 @@ def test_bad_parameters():
         with pytest.raises((TypeError, ValueError), match=message):
             FrequentDirections(**options)
     for device, message in (
-        ("gpu", "device must be one of torch"),
+        ("gpu", "device must be one that torch can use here"),
+        (ABSENT, "device must be one that torch can use here"),
         ("meta", "must hold numbers"),
         (None, "got NoneType"),
     ):
