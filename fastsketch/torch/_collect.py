@@ -130,7 +130,7 @@ def collect(
     as_choice(reduce, "reduce", ("tokens", "mean"))
     chosen = _select(model.module if isinstance(model, DistributedDataParallel) else model, modules)
     sketches = {name: FrequentDirections(sketch_size, method=method, center=center, dtype=dtype) for name in chosen}
-    growing = dict(sketches)  # empty afterwards, when ``backward`` may still call hooks of outputs that the caller holds
+    growing = dict(sketches)  # emptied at the end: hooks on outputs that the caller keeps may be called later
     memory, token_mask, line = 0, None, ProgressLine("collect", progress)
 
     def take(name: str, value: Any) -> None:
