@@ -501,22 +501,24 @@ class States(Generic[S]):
         return is_right
 
 
+# Remedy for squares of features that overflow or underflow: about the square roots of the limits of float64.
+SQUARES_REMEDY = "scale the features so that their values are 0 or from 1e-150 to 1e150 in size"
+
+
 class RowNotLearned(ArithmeticError):
-    """Raised if a row cannot be learned because coefficients or squared features overflow. `row` is the number of that
-    row in the batch.
+    """Raised if a row cannot be learned because coefficients or squared features overflow, or squared features
+    underflow. `row` is the number of that row in the batch.
     """
 
     def __init__(self, row: int, state: LearnedState | None = None) -> None:
         super().__init__(row)
         self.row = row
-        self.state = state  # None: squares of features overflowed, before a state could learn the row
+        self.state = state  # None: squares of features left the range, before a state could learn the row
 
     def message(self, n_rows: int, cause: str | None) -> str:
         """Return the error message for the user; n_rows rows were learned before the batch.
 
-        `cause` explains why coefficients overflowed. It is None if squares of features overflowed.
+        `cause` explains why coefficients overflowed. It is None if squares of features left the range.
         """
-        subject = "squares of the features" if cause is None else "coefficients"
-        return f"the {subject} left the range of numbers in row {n_rows + self.row + 1}" + (
-            f": {cause}" if cause else ""
-        )
+        subject, row = "squares of the features" if cause is None else "coefficients", n_rows + self.row + 1
+        return f"the {subject} left the range of numbers in row {row}: {cause or SQUARES_REMEDY}"

@@ -37,6 +37,7 @@ from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._naming import MAX_HASH_BITS, as_list
 from fastsketch.online._class_states import (
+    SQUARES_REMEDY,
     Blend,
     RowNotLearned,
     ScoreCalibration,
@@ -298,7 +299,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         TypeError, ValueError
             If rows, targets or weights are invalid. The model is then unchanged.
         FloatingPointError
-            If the coefficients overflow. The message names the cause, and the model is unchanged.
+            If the coefficients overflow, or if squares of the features overflow or underflow, so that a row cannot be
+            scaled. The message names the cause, and the model is unchanged.
 
         Warns
         -----
@@ -805,7 +807,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         try:
             batch = model_state.inputs.scaled(batch, w.shape[-1])
         except RowNotLearned as refused:
-            raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
+            raise FloatingPointError(
+                f"rows: the squares of row {refused.row} leave the range of numbers: {SQUARES_REMEDY}"
+            ) from None
         scores = score_rows(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
         return scores + model_state.intercepts(w, in_order=self._in_time_order()) if self._calibrates() else scores
 

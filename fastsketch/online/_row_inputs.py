@@ -404,7 +404,8 @@ class Inputs(Arrays):
         """Return rows scaled for learning, one after the other, and update the moments of features by each row.
         Return None if a fixed scale must change first.
 
-        RowNotLearned is raised if a row overflows. In both cases some rows have already been added to the moments.
+        RowNotLearned is raised if squares of a row overflow or underflow. In both cases some rows have already been
+        added to the moments.
         """
         if self.intercept and not isinstance(batch, Csr):
             batch = self.with_intercept(batch)
@@ -596,7 +597,7 @@ def start_inputs(
 
 def require_all_scaled(batch: RowBatch, done: int) -> RowBatch:
     """Return the batch unchanged if all rows were scaled.
-    RowNotLearned if scaling stopped at a row whose squares overflow.
+    RowNotLearned if scaling stopped at a row whose squares overflow or underflow.
     """
     if done < (len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch)):
         raise RowNotLearned(done)

@@ -159,6 +159,67 @@ def test_a_refused_row_has_not_joined_the_moments(kind, form):
             model.decision_function(large)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("targets", ["labels", "reals"])
+@pytest.mark.parametrize("kind", [fs.SketchedNewton, fs.AdaptiveSubgradient])
+def test_rows_whose_squares_underflow_are_refused(kind, targets, form):
+    """They were scaled to 0, so that the intercept alone answered."""
+    rng = np.random.default_rng(0)
+    rows, loss = rng.standard_normal((50, 6)), "square" if targets == "reals" else "logistic"
+    y = rows @ rng.standard_normal(6)
+    y = y if targets == "reals" else np.where(y > 0, 1, -1)
+    for factor in (1e-170, 1e-200, 1e-300):
+        tiny = FORMS[form](rows * factor)
+        one_by_one = kind(loss=loss)
+        with pytest.raises(
+            FloatingPointError, match="squares of the features left .* scale the features so that"
+        ) as all_rows:
+            kind(loss=loss).update(tiny, y)
+        with pytest.raises(FloatingPointError) as last_row:
+            for i in range(50):
+                before = one_by_one.to_bytes()
+                one_by_one.update(tiny[[i]], y[[i]])
+        assert str(last_row.value) == str(all_rows.value)
+        assert one_by_one.to_bytes() == before
+
+
+@pytest.mark.parametrize("kind", [fs.SketchedNewton, fs.AdaptiveSubgradient])
+@pytest.mark.parametrize("factor", [2.0**-500, 2.0**500])
+def test_dense_rows_of_any_size_within_the_range_have_the_same_scores(kind, factor):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 6))
+    y = np.where(rows @ rng.standard_normal(6) > 0, 1, -1)
+    usual, scaled = kind(loss="logistic").update(rows, y), kind(loss="logistic").update(factor * rows, y)
+    assert np.array_equal(usual.decision_function(rows), scaled.decision_function(factor * rows))
+
+
+def test_tiny_numbers_beside_others_are_learned():
+    """A column of 1e-200, and a first row of nothing else, are no reason to refuse dense rows that vary otherwise."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((50, 3))
+    y = np.where(rows[:, 0] > 0, 1, -1)
+    rows[:, 2] *= 1e-200
+    rows[0] = 1e-200
+    model = fs.SketchedNewton(loss="logistic").update(rows, y)
+    assert (model.predict(rows[1:]) == y[1:]).mean() > 0.9
+
+
+def test_a_tiny_sparse_row_is_neither_learned_nor_scored():
+    """A sparse row is divided by its length, which underflows."""
+    rows, y = stream(form="sparse")
+    for factor in (1e-200, 0.0):
+        model = fs.SketchedNewton(loss="logistic").update(rows, y)
+        before, last = model.to_bytes(), rows[:1] * factor
+        if last.data.any():
+            with pytest.raises(FloatingPointError, match="the squares of the features left .* in row 121: scale the"):
+                model.update(last, y[:1])
+            assert model.to_bytes() == before
+            with pytest.raises(FloatingPointError, match="the squares of row 0 leave the range of numbers: scale the"):
+                model.decision_function(last)
+        else:
+            assert np.isfinite(model.update(last, y[:1]).decision_function(last)).all()
+
+
 def test_rows_of_zeros_and_columns_that_never_change():
     rows = np.ones((20, 3)) * [0.1, 0.0, 1e-300]
     for x in (rows, sparse.csr_array(rows)):

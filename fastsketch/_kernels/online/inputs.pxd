@@ -17,6 +17,7 @@ cdef struct Steady:
     double* means
     double* spreads
     bint has_joined              # the first row has already been added to the moments
+    bint lost                    # written: squares of values of the row have underflowed
     bint moved                   # written: a scale has to change, and the states be rescaled, before the next row
 
 

@@ -19,6 +19,9 @@ standard deviation has doubled or halved, the doubling trick for unknown ranges 
 the states are then expressed in the new scale, as in normalised online learning (Ross, Mineiro and Langford 2013).
 Columns whose variance is below rounding become 0.
 
+Squares below 1e-323 are 0. A row that is lost by this is refused, like one whose squares overflow: a sparse row of length
+0 that is not 0, and a dense row if no column has varied by more, so that every row so far would be scaled to 0.
+
     dense   (x - centre) / divisor, divided by the root of how many columns varied
     sparse  the same of columns that every row had until they varied, each counted as 1 in the squared length of a row and
             divided by M; a row that lacks one later has its centre. The others as above
@@ -71,6 +74,11 @@ cdef inline double size_of(double square, double count, double rows) noexcept no
     return pow(sqrt(square / count), sqrt(count / rows))
 
 
+cdef inline bint underflows(double a, double b) noexcept nogil:
+    # whether a product is 0 although its factors are not
+    return a * b == 0 and a != 0 and b != 0
+
+
 cdef inline bint varies(double spread, double mean, double rows) noexcept nogil:
     # whether a sum of squared distances is more than the rounding of the values
     return spread > rows * (1e-15 * mean) * (1e-15 * mean)
@@ -104,9 +112,12 @@ cdef inline bint is_steady(const Steady* s, const double* counts, int32_t j, dou
 
 cdef bint join_sparse(Py_ssize_t n, const double* data, const int32_t* slots, double rows, double* squares, double* counts,
                       Steady* s) noexcept nogil:
-    """Add the values of a sparse row to the moments; return False if one overflows. Sets s.moved if a scale must change."""
+    """Add the values of a sparse row to the moments; return False if one overflows. Sets s.moved if a scale must change,
+    and s.lost if a squared distance from a mean underflows.
+    """
     cdef Py_ssize_t p
     cdef int32_t j
+    cdef double away
     for p in range(n):
         j = slots[p]
         if data[p] == 0 and (rows == 1 or not is_steady(s, counts, j, rows - 1)):
@@ -116,8 +127,10 @@ cdef bint join_sparse(Py_ssize_t n, const double* data, const int32_t* slots, do
         if rows == 1:
             s.means[j] = s.centres[j] = data[p]
         elif is_steady(s, counts, j, rows):
+            away = data[p] - s.means[j]
             if not finite(join(data[p], counts[j], s.means + j, s.spreads + j, s.centres + j, s.divisors + j)):
                 return False
+            s.lost |= underflows(away, data[p] - s.means[j])
             if s.divisors[j] > 0 and varies(s.spreads[j], s.means[j], counts[j]):
                 s.moved |= has_moved(s.spreads[j], counts[j], s.divisors[j])
     return True
@@ -134,6 +147,7 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
     for i in range(n):
         end = indptr[i + 1] - tail
         length = common = 0
+        steady.lost = False
         if joins and holds and not (i == 0 and steady.has_joined):
             rows += 1
             totals[ROWS_] = rows
@@ -166,7 +180,8 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
                 data[p] = x
                 common += x * x * (counts[j] / rows)
             length += x * x
-        if not finite(length):
+            steady.lost |= underflows(x, x)
+        if not finite(length) or (length == 0 and steady.lost):
             return i
         if length > 0:
             share = common / length
@@ -204,7 +219,7 @@ def scale_sparse(double[::1] data, const int32_t[::1] slots, const int64_t[::1] 
     first row has already been added. Values in slots beyond the moments are not scaled.
 
     Returns (rows done, moved). moved: the next row has been added to the moments, and a fixed scale must change before
-    it is scaled. Without that, fewer rows than all are done if a value of the next one overflows.
+    it is scaled. Without that, fewer rows than all are done if squares of the next one overflow or underflow.
     """
     cdef Py_ssize_t n = indptr.shape[0] - 1, done, known = squares.shape[0]
     cdef const int32_t* places = &slots[0] if slots.shape[0] else NULL
@@ -234,7 +249,8 @@ def sizes(const double[::1] squares, const double[::1] counts, double rows):
 cdef Py_ssize_t steady_dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* out, double* means, double* spreads,
                                   double* totals, bint joins, Steady* s) noexcept nogil:
     cdef Py_ssize_t i, j
-    cdef double length, varying, rows = totals[ROWS_]
+    cdef double length, varying, away, rows = totals[ROWS_]
+    cdef bint lost
     cdef double* row
     s.moved = False
     for i in range(n):
@@ -242,13 +258,17 @@ cdef Py_ssize_t steady_dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, dou
         if joins and not (i == 0 and s.has_joined):
             rows += 1
             totals[ROWS_] = rows
-            varying = 0
+            varying = lost = 0
             for j in range(d):
+                away = row[j] - means[j]
                 if not finite(join(row[j], rows, means + j, spreads + j, s.centres + j, s.divisors + j)):
                     return i
+                lost |= underflows(away, row[j] - means[j])
                 varying += s.divisors[j] > 0
                 if s.divisors[j] > 0 and varies(spreads[j], means[j], rows):
                     s.moved |= has_moved(spreads[j], rows, s.divisors[j])
+            if lost and varying == 0:
+                return i
             if totals[LENGTHS_] == 0:
                 totals[LENGTHS_] = varying
             s.moved |= varying > 4 * totals[LENGTHS_]
@@ -266,12 +286,13 @@ cdef Py_ssize_t dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* ou
                            double* totals, bint joins, Steady* steady) noexcept nogil:
     cdef Py_ssize_t i, j
     cdef double x, away, length, rows = totals[ROWS_]
+    cdef bint lost
     cdef double* row
     if steady.centres != NULL:
         return steady_dense_loop(n, d, ld, out, means, spreads, totals, joins, steady)
     for i in range(n):
         row = out + i * ld
-        length = 0
+        length = lost = 0
         if joins:
             rows += 1
         for j in range(d):
@@ -282,10 +303,11 @@ cdef Py_ssize_t dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* ou
                 spreads[j] += away * (x - means[j])
                 if not finite(spreads[j]):
                     return i
+                lost |= underflows(away, x - means[j])
             x = (x - means[j]) / sqrt(spreads[j] / rows) if spreads[j] > 0 else 0.0
             row[j] = x
             length += x * x
-        if not finite(length):
+        if not finite(length) or (length == 0 and lost):
             return i
         if joins and length > 0:
             totals[LENGTHS_] += length
