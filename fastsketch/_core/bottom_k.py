@@ -16,6 +16,8 @@ Priorities = NDArray[np.uint64]
 
 # Share of the rows or entries that a model holds out, for a choice or an error: `validation_fraction` of scikit-learn.
 VALIDATION_FRACTION = 0.1
+# Folds of a cross-validation, or one of so many users that is held out: `cv` of scikit-learn's `cross_val_score`.
+CV_FOLDS = 5
 # Rows copied at a time, so that there is never a second copy of the whole sample.
 COPIED_ROWS = 256
 # After MAX_SMALL_PIECES consecutive pieces of at most SMALL_PIECE_ROWS rows these are joined, as every update copies

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.bottom_k import VALIDATION_FRACTION
+from fastsketch._core.bottom_k import CV_FOLDS, VALIDATION_FRACTION
 from fastsketch._core.losses import LOSSES, as_targets
 from fastsketch.lowrank._arguments import as_share
 from fastsketch.lowrank._data import Array, Observed, observed_entries
@@ -23,8 +23,6 @@ MAX_SUM_OF_SQUARES = {4: 1e36, 8: 1e300}
 MIN_SUM_OF_SQUARES = 1e-300
 # Least number of entries of which one share is held out. Of fewer entries, all are held out in turn.
 MIN_HELD_OUT = 30
-# Folds of that cross-validation: the default of scikit-learn's GridSearchCV (cv=5).
-FOLDS = 5
 
 
 def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, list[HoldOut]]:
@@ -81,9 +79,9 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
     if share is None and held_out is None:
         if setting.holds_out_entries and VALIDATION_FRACTION * total >= MIN_HELD_OUT:
             share = VALIDATION_FRACTION
-        elif setting.chooses_ridge and total >= FOLDS:
+        elif setting.chooses_ridge and total >= CV_FOLDS:
             folds = assign_folds(data, setting.seed)
-            return all_entries, [partial(hold_out, folds == fold) for fold in range(FOLDS)]
+            return all_entries, [partial(hold_out, folds == fold) for fold in range(CV_FOLDS)]
     return all_entries, [] if share is None else [partial(split, share)]
 
 
@@ -106,7 +104,7 @@ def assign_folds(data: Observed, seed: int) -> NDArray[np.int64]:
         row_sums, column_sums = np.bincount(data.rows, numbers), np.bincount(data.indices, numbers)
         labels = np.column_stack([positions.ravel(), row_sums[data.rows], column_sums[data.indices]])
     folds = np.empty(len(numbers), np.int64)
-    folds[np.argsort(numbers, kind="stable")] = np.arange(len(numbers)) % FOLDS
+    folds[np.argsort(numbers, kind="stable")] = np.arange(len(numbers)) % CV_FOLDS
     return folds
 
 

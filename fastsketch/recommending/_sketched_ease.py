@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastsketch._core.bottom_k import CV_FOLDS
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import (
     MOST_SIZE,
@@ -73,7 +74,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._moved_columns import with_columns as with_moved_columns
 
 # A ridge is chosen on at most a fifth of all users, and only if these are at least 20: 100 users in all.
-MIN_HELD_OUT_USERS, HELD_OUT_DIVISOR = 20, 5
+MIN_HELD_OUT_USERS = 20
 # The largest ridge.
 RIDGE_LIMIT = 1e300
 # Prefix of the names of arrays of the retained users in a file.
@@ -520,7 +521,7 @@ class SketchedEASE(HeldOutLearner):
         """
         ridge = self.ridge if self._selected is None else self._selected
         without = _starting_ridge(squares) if ridge is None else ridge, None, 0.0
-        n = min(len(reservoir), self._n // HELD_OUT_DIVISOR)
+        n = min(len(reservoir), self._n // CV_FOLDS)
         if n < MIN_HELD_OUT_USERS or (ridge is not None and not retained):
             return without
         trial_users = reservoir.take(slice(0, n))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from fastsketch._core.bottom_k import CV_FOLDS
 from fastsketch._core.random import Key, raw_numbers
 
 Places = NDArray[np.intp]
@@ -30,7 +31,6 @@ STEPS = (1, 2, 3, 5, 10)
 ENOUGH, MOST = 10_000, 100_000
 # Fewer rows cannot be split into folds.
 TOO_FEW = 10
-FOLDS = 5
 # Folds are held out in turn until they have this many rows in all: an error rate has then a standard error of at most
 # 2.2% (the binomial law).
 HELD_OUT = 500
@@ -86,7 +86,7 @@ def choose_passes(
     order = np.argsort(raw_numbers(seed, Key.EPOCH, 0, 1, n), kind="stable")
     if classes is not None:
         order = order[np.argsort(classes[order], kind="stable")]
-    parts = [order[first::FOLDS] for first in range(FOLDS)][: int(-(-HELD_OUT * FOLDS // counted))]
+    parts = [order[first::CV_FOLDS] for first in range(CV_FOLDS)][: int(-(-HELD_OUT * CV_FOLDS // counted))]
     folds = [(*learner(), np.setdiff1d(np.arange(n), held), held) for held in parts]
     every, errors = np.concatenate(parts), min(1.0, counted / HELD_OUT) if hasty else 1.0
     best: tuple[int, Floats, Floats] | None = None

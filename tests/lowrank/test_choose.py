@@ -10,7 +10,7 @@ import fastsketch as fs
 from fastsketch._core.losses import LOSSES
 from fastsketch.lowrank._choose import RIDGE_CANDIDATES
 from fastsketch.lowrank._data import observed_entries
-from fastsketch.lowrank._loading import FOLDS, assign_folds
+from fastsketch.lowrank._loading import CV_FOLDS, assign_folds
 from tests.lowrank.problems import problem, stored
 
 
@@ -113,9 +113,9 @@ def test_few_entries_choose_the_ridge_by_cross_validation(loss):
     assert x.nnz < 300
     model = fs.LowRankModel(2, loss=loss).fit(x)
     folds = assign_folds(observed_entries(x, loss=loss), 0)
-    assert sorted(np.bincount(folds)) == sorted(len(part) for part in np.array_split(np.arange(x.nnz), FOLDS))
+    assert sorted(np.bincount(folds)) == sorted(len(part) for part in np.array_split(np.arange(x.nnz), CV_FOLDS))
     coo = sparse.coo_array(x)
-    for fold in range(FOLDS):
+    for fold in range(CV_FOLDS):
         training, held_out = (
             sparse.csr_array(sparse.coo_array((coo.data[at], tuple(ids[at] for ids in coo.coords)), shape=x.shape))
             for at in (folds != fold, folds == fold)
@@ -163,7 +163,7 @@ def test_folds_do_not_depend_on_the_order_of_rows_and_columns(values):
         permuted = x[rows][:, columns]
         moved[~np.isnan(permuted)] = assign_folds(observed_entries(permuted, loss="huber"), seed)
         assert np.array_equal(table[rows][:, columns], moved)
-        assert np.bincount(table[table >= 0]).min() >= len(table[table >= 0]) // FOLDS
+        assert np.bincount(table[table >= 0]).min() >= len(table[table >= 0]) // CV_FOLDS
         other_scale = assign_folds(observed_entries(1000 * x, loss="huber"), seed)
         assert np.array_equal(other_scale, table[~np.isnan(x)])
         assert not np.array_equal(other_scale, assign_folds(observed_entries(x, loss="huber"), seed + 10))
