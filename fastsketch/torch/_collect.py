@@ -328,7 +328,6 @@ def load_sketches(
     20
     """
     target = as_device(device)
-    tensors: dict[str, Tensor]
     try:
         if fspath(path).endswith(".safetensors"):
             from safetensors import safe_open

@@ -585,10 +585,8 @@ class FrequentDirections:
         try:
             arrays = {name: x.detach().cpu().numpy() for name, x in state_dict.items() if isinstance(x, Tensor)}
             DenseEngine.validate(arrays, self._host._setting, d, dtype=np.dtype(self._host.dtype))
-        except KeyError as error:
-            raise ValueError(f"state_dict has no array {error}") from None
-        except TypeError as error:  # NumPy has no bfloat16
-            raise ValueError(f"state_dict must have arrays of the dtypes that state_dict() returns: {error}") from None
+        except (KeyError, TypeError) as error:  # an array is missing, or in bfloat16, which NumPy does not have
+            raise ValueError(f"state_dict must have the arrays that state_dict() returned: {error!r}") from None
         self._set(arrays, d, self.device or state_dict["buffer"].device)
 
     def to_fastsketch(self) -> HostSketch:
