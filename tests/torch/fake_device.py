@@ -87,15 +87,20 @@ def main():
     """Print the shapes that a sketch copies between its device and the CPU, batch by batch, as JSON."""
     out = []
     with FakeDevice() as counted:
-        sketch = FrequentDirections(4, buffer_size=20)
+        sketch, on_cpu = FrequentDirections(4, buffer_size=20), FrequentDirections(4, buffer_size=20)
         for n in (10, 100, 5):
-            rows = torch.randn(n, 30).to(FAKE)
+            here = torch.randn(n, 30)
+            on_cpu.update(here)
+            rows = here.to(FAKE)
             counted.to_cpu.clear()
             counted.to_device.clear()
             sketch.update(rows)
             out.append({"to_cpu": counted.to_cpu.copy(), "to_device": counted.to_device.copy()})
         assert sketch.device == FAKE
         assert sketch.components.device == sketch.mean.device == FAKE
+        # products are computed by torch on a device, and by NumPy on the CPU
+        values, expected = sketch.spectrum().values, on_cpu.spectrum().values
+        torch.testing.assert_close(values, expected, rtol=0.0, atol=1e-5 * float(expected[0]))
         moved = FrequentDirections(4, buffer_size=20).update(torch.randn(50, 30)).merge(sketch)
         assert moved.device == torch.device("cpu")
         assert moved.n_rows == 165
