@@ -90,8 +90,9 @@ def fit_with_cross_validated_ridge(
     )
     if fitted.after is not None:
         fitted.after["validation"] = best.score[0]
-    # folds may have found fewer ranks than the fit of all entries
-    selection = [{**each.selection_line, "rank": fitted.selected_rank if each.model.rank else 0} for each in candidates]
+    selection = [candidate.selection_line for candidate in candidates]
+    for candidate, line in zip(candidates, selection, strict=True):  # folds may have found fewer ranks than this fit
+        line["rank"] = fitted.selected_rank if candidate.model.rank else 0
     return replace(fitted, selection=tuple(selection), standard_error=best.score[1]), pursuit
 
 
