@@ -177,4 +177,5 @@ def test_the_order_of_rows_and_columns_does_not_change_a_small_table(shape, opti
     model = fs.LowRankModel(2, **options).fit(x)
     reordered = fs.LowRankModel(2, **options).fit(x[rows][:, columns])
     predictions = reordered.predict(np.argsort(rows)[i], np.argsort(columns)[j])
-    assert np.abs(predictions - model.predict(i, j)).max() < 1e-9 * np.nanstd(x)
+    # sums in another order differ by rounding, which the sweeps amplify; a sign that moves a bias changes a tenth
+    assert np.abs(predictions - model.predict(i, j)).max() < 1e-6 * np.nanstd(x)
