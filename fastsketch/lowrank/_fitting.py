@@ -99,8 +99,8 @@ def fit_with_cross_validated_ridge(
 def start_fit(
     observations: Entries, setting: FitSetting, fit_history: "FitHistory"
 ) -> tuple[Pursuit, Ridges, Sweeps | None]:
-    """Fit biases and greedy ranks, and return them with the ridges and the sweeps that are to follow.
-    There are no sweeps if the setting has none, or if no rank was found.
+    """Fit biases, add ranks by the greedy pursuit, and return the pursuit, the ridges, and a Sweeps object.
+    The caller refits the factors with this object. It is None if the setting has no sweeps, or if no rank was found.
     """
     if setting.biases and setting.loss.definition.targets == "real":
         observations = subtract_outlying_offsets(observations, resolve_bias_ridge(setting))
